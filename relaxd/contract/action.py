@@ -1,0 +1,34 @@
+"""The action key: one digest over everything that decides what a build produces."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from relaxd.contract.canonical import canonical_bytes, digest_of
+
+
+@dataclass(frozen=True)
+class ActionKey:
+    """`parts` is a JSON document of named parts: model, request, target, options, pipeline, toolchain."""
+
+    parts: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the canonical bytes of the parts."""
+        return digest_of(canonical_bytes(self.parts))
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's `action_key`."""
+        return {"digest": self.digest, "parts": self.parts}
+
+
+def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the parts in which two keys differ, sorted."""
+    found = []
+    for key in sorted(have.keys() | want.keys()):
+        one, other = have.get(key), want.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += differences(one, other, f"{prefix}{key}.")
+        elif one != other:
+            found.append(f"{prefix}{key}")
+    return found

@@ -1,0 +1,112 @@
+"""Dims: named symbols with a range, a multiple and a favoured value."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from relaxd.contract.axes import IDENTIFIER
+from relaxd.errors import DeclarationError
+
+_RANGE = re.compile(r"(?P<min>\d+)(?P<colon>:(?P<max>\d+)?)?(%(?P<multiple>\d+))?(@(?P<opt>\d+))?")
+
+
+@dataclass(frozen=True, order=True)
+class Dim:
+    """`name` takes every multiple of `multiple` in [min, max]; max None is unbounded; `opt` is the value to favour."""
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple: int = 1
+    opt: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("min", "max", "multiple", "opt"):
+            value = getattr(self, field)
+            if value is None and field in ("max", "opt"):
+                continue
+            if type(value) is not int:
+                raise self._wrong(f"{field} must be an integer, not {value!r}")
+        if not IDENTIFIER.fullmatch(self.name):
+            raise self._wrong("a dim's name is an identifier")
+        if self.min < 0:
+            raise self._wrong(f"min {self.min} is negative")
+        if self.multiple < 1:
+            raise self._wrong(f"multiple {self.multiple} is less than 1")
+        if self.max is not None and self.min > self.max:
+            raise self._wrong(f"min {self.min} is greater than max {self.max}")
+        if self.max is not None and self.lowest > self.max:
+            raise self._wrong(f"no multiple of {self.multiple} lies between {self.min} and {self.max}")
+        if self.opt is not None and not self.admits(self.opt):
+            raise self._wrong(f"opt {self.opt} is not an allowed value")
+
+    def _wrong(self, why: str) -> DeclarationError:
+        return DeclarationError(f"dim {self.name!r}: {why}", field=f"dims.{self.name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4")
+
+    @property
+    def lowest(self) -> int:
+        """The smallest allowed value."""
+        return -(-self.min // self.multiple) * self.multiple
+
+    @property
+    def highest(self) -> int | None:
+        """The largest allowed value, None when unbounded."""
+        return None if self.max is None else self.max // self.multiple * self.multiple
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exactly one value is allowed."""
+        return self.highest is not None and self.lowest == self.highest
+
+    def admits(self, value: int) -> bool:
+        """Whether `value` is allowed."""
+        return self.min <= value and (self.max is None or value <= self.max) and value % self.multiple == 0
+
+    def describe(self) -> str:
+        """The range in words, for error messages: `1 to 512, a multiple of 8`."""
+        high = "any" if self.max is None else str(self.max)
+        text = f"{self.min}" if self.min == self.max else f"{self.min} to {high}"
+        return text if self.multiple == 1 else f"{text}, a multiple of {self.multiple}"
+
+    def to_json(self) -> dict[str, int]:
+        """The wire form without the name; fields at their default of None are left out."""
+        return {key: value for key, value in asdict(self).items() if key != "name" and value is not None}
+
+    @classmethod
+    def of(cls, name: str, value: Any) -> "Dim":
+        """From an int, (min, max), the command line's `1:512%8@128`, a mapping of the wire form, or a Dim."""
+        match value:
+            case Dim():
+                return cls(name, value.min, value.max, value.multiple, value.opt)
+            case bool():
+                pass
+            case int():
+                return cls(name, value, value)
+            case str():
+                return cls._parse(name, value)
+            case tuple() | list() if len(value) == 2:
+                return cls(name, *value)
+            case Mapping():
+                unknown = value.keys() - {"min", "max", "multiple", "opt"}
+                if unknown:
+                    raise DeclarationError(f"dim {name!r}: unknown key {sorted(unknown)[0]!r}", field=f"dims.{name}", hint="known keys: min, max, multiple, opt")
+                return cls(name, **value)
+        raise DeclarationError(f"dim {name!r}: cannot read {value!r}", field=f"dims.{name}", hint="as in 4, (1, 64) or '1:512%8'")
+
+    @classmethod
+    def _parse(cls, name: str, text: str) -> "Dim":
+        found = _RANGE.fullmatch(text.replace(" ", ""))
+        if not found:
+            raise DeclarationError(f"dim {name!r}: cannot read {text!r}", field=f"dims.{name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4")
+        low = int(found["min"])
+        high = (int(found["max"]) if found["max"] else None) if found["colon"] else low
+        return cls(name, low, high, int(found["multiple"] or 1), int(found["opt"]) if found["opt"] else None)
+
+    @classmethod
+    def parse(cls, declaration: str) -> "Dim":
+        """From the command line's `name=range`."""
+        name, equals, text = declaration.partition("=")
+        if not equals:
+            raise DeclarationError(f"cannot read the dim {declaration!r}", field="dims", hint="as in batch=1:64")
+        return cls._parse(name.strip(), text)

@@ -1,0 +1,84 @@
+"""The bundle's manifest: what a loader must know before it opens the library."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import BundleError
+
+SCHEMA_VERSION = 1
+FILENAME = "manifest.json"
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of the bundle: lower-case hex sha256 and size in bytes."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class LoadContract:
+    """What the machine must have; empty or None where nothing is needed.
+
+    arch: `x86_64`, `aarch64`...; os: `linux`...; isa: feature names as Linux spells them in /proc/cpuinfo.
+    libc: the least glibc, as in `2.28`; runtime: package name to the exact version the library was built with.
+    """
+
+    arch: str
+    os: str = "linux"
+    isa: tuple[str, ...] = ()
+    libc: str | None = None
+    device: str = "cpu"
+    sm: str | None = None
+    runtime: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has `digest` and `parts`."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[Dim, ...]
+    target: dict[str, Any]
+    load: LoadContract
+    action_key: dict[str, Any]
+    toolchain: dict[str, str]
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    library: str = "model.so"
+    entry: str = "main"
+    memory: dict[str, Any] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """The document stored as manifest.json."""
+        document = asdict(self)
+        document["inputs"] = [spec.to_json() for spec in self.inputs]
+        document["outputs"] = [spec.to_json() for spec in self.outputs]
+        document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
+        document["load"]["isa"] = list(self.load.isa)
+        return document
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Manifest":
+        """Inverse of `to_json`; raises BundleError for another schema or a malformed document."""
+        version = document.get("schema_version") if isinstance(document, dict) else None
+        if version != SCHEMA_VERSION:
+            raise BundleError(f"the manifest has schema version {version!r}, this relaxd reads {SCHEMA_VERSION}", hint="install the relaxd release that built the bundle, or rebuild it")
+        try:
+            return cls(
+                **{
+                    **document,
+                    "inputs": tuple(TensorSpec.from_json(spec) for spec in document["inputs"]),
+                    "outputs": tuple(TensorSpec.from_json(spec) for spec in document["outputs"]),
+                    "dims": tuple(Dim.of(name, dim) for name, dim in document["dims"].items()),
+                    "load": LoadContract(**{**document["load"], "isa": tuple(document["load"]["isa"])}),
+                    "files": {name: FileEntry(**entry) for name, entry in document["files"].items()},
+                }
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BundleError(f"the manifest is malformed: {error}") from error

@@ -1,0 +1,53 @@
+"""Compile options: typed, frozen, unknown keys refused."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from relaxd.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What a request may set beyond shapes and targets; every field is part of the action key.
+
+    verify: compare with the reference runtime before publishing.
+    profile: measure latency, memory and time per operator.
+    rtol, atol: the tolerances of `verify`; None takes those of the output's dtype.
+    seed: of the inputs that verify and profile draw.
+    """
+
+    verify: bool = True
+    profile: bool = True
+    rtol: float | None = None
+    atol: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kinds, what in _KINDS:
+            value = getattr(self, name)
+            if type(value) not in kinds:
+                raise DeclarationError(f"option {name!r} must be {what}, not {value!r}", field=f"options.{name}")
+            if name in ("rtol", "atol") and value is not None and not 0 <= value < float("inf"):
+                raise DeclarationError(f"option {name!r} must be a number of at least 0, not {value!r}", field=f"options.{name}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, defaults too: an identity must not depend on what was left out."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "CompileOptions":
+        """From the wire; raises DeclarationError naming an unknown key."""
+        known = {field.name for field in fields(cls)}
+        for key in document:
+            if key not in known:
+                raise DeclarationError(f"unknown option {key!r}", field=f"options.{key}", hint=f"known options: {', '.join(sorted(known))}")
+        return cls(**document)
+
+
+_KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("verify", (bool,), "true or false"),
+    ("profile", (bool,), "true or false"),
+    ("rtol", (float, int, type(None)), "a number"),
+    ("atol", (float, int, type(None)), "a number"),
+    ("seed", (int,), "an integer"),
+)

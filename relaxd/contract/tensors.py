@@ -1,0 +1,72 @@
+"""Tensor specs: name, dtype and shape of axis expressions, as in `ids=int64[batch,seq]`."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from relaxd.contract.axes import Axis
+from relaxd.errors import DeclarationError
+
+DTYPES = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"}
+)
+
+_SPEC = re.compile(r"(?P<dtype>[a-z0-9]+)\[(?P<axes>[^\[\]]*)\]")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output: `shape` is a tuple of Axis; dtype is one of DTYPES."""
+
+    name: str
+    dtype: str
+    shape: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise DeclarationError(f"input {self.name!r}: unknown dtype {self.dtype!r}", field=f"inputs.{self.name}", hint=f"one of {', '.join(sorted(DTYPES))}")
+
+    @property
+    def text(self) -> str:
+        """The wire form without the name: `int64[batch,seq]`."""
+        return f"{self.dtype}[{','.join(axis.text for axis in self.shape)}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's form: fixed axes as integers, others as strings."""
+        return {"name": self.name, "dtype": self.dtype, "shape": [axis.text if axis.size is None else axis.size for axis in self.shape]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "TensorSpec":
+        """Inverse of `to_json`."""
+        return cls(document["name"], document["dtype"], tuple(Axis(str(axis)) for axis in document["shape"]))
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "TensorSpec":
+        """From `float32[n,3,48,w]`; `float32[]` is a scalar."""
+        found = _SPEC.fullmatch(text.replace(" ", ""))
+        if not found:
+            raise DeclarationError(f"input {name!r}: cannot read {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq] or float32[n,3,2*h]")
+        return cls(name, found["dtype"], tuple(Axis(axis) for axis in split_axes(found["axes"])))
+
+    @classmethod
+    def parse(cls, declaration: str) -> "TensorSpec":
+        """From the command line's `name=dtype[axes]`."""
+        name, equals, text = declaration.partition("=")
+        if not equals:
+            raise DeclarationError(f"cannot read the input {declaration!r}", field="inputs", hint="as in ids=int64[batch,seq]")
+        return cls.of(name.strip(), text)
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.text}"
+
+
+def split_axes(axes: str) -> list[str]:
+    """Split at commas outside parentheses: `n,min(a,b)` has two axes."""
+    parts, depth = [""], 0
+    for char in axes:
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [] if parts == [""] else parts

@@ -1,0 +1,75 @@
+"""Errors of the light package; each carries a stable `code` and says what to change."""
+
+from typing import Any
+
+
+class RelaxdError(Exception):
+    """Base of every error that `relaxd` raises; `details` are JSON types."""
+
+    code = "relaxd.error"
+
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class DeclarationError(RelaxdError):
+    """A dim, input, option or target declaration is malformed; `field` names the one at fault."""
+
+    code = "request.invalid"
+
+    def __init__(self, message: str, *, field: str, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, field=field, **details)
+        self.field = field
+
+
+class BundleError(RelaxdError):
+    """A bundle is incomplete, corrupt, or of a schema this version cannot read."""
+
+    code = "bundle.invalid"
+
+
+class LoadContractError(RelaxdError):
+    """This machine does not meet the bundle's load contract; `need` and `have` say how."""
+
+    code = "bundle.load_contract"
+
+    def __init__(self, what: str, *, need: str, have: str, hint: str | None = None) -> None:
+        super().__init__(f"{what}: the bundle needs {need}, this machine has {have}", hint=hint, need=need, have=have)
+        self.what = what
+        self.need = need
+        self.have = have
+
+
+class InputError(RelaxdError):
+    """An input given to a model has the wrong name, dtype, rank, axis or value range."""
+
+    code = "run.input"
+
+
+class ExecutionError(RelaxdError):
+    """The compiled library failed while it ran."""
+
+    code = "run.failed"
+
+
+class ServerError(RelaxdError):
+    """The service answered with a problem document; `status` is the HTTP status, `problem` the document."""
+
+    code = "server.problem"
+
+    def __init__(self, message: str, *, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(message, hint=problem.get("hint"))
+        self.status = status
+        self.problem = problem
+
+
+class ServerUnreachable(RelaxdError):
+    """No service answered at the URL."""
+
+    code = "server.unreachable"
