@@ -1,0 +1,153 @@
+"""Jobs, builds and events: what the service knows about work, free of storage and transport."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from relaxd.contract.failures import Failure
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage, State
+
+
+class Kind(StrEnum):
+    """What a job asks for."""
+
+    COMPILE = "compile"
+    INSPECT = "inspect"
+
+
+class EventType(StrEnum):
+    """What an event of a job reports.
+
+    BUILD_QUEUED: a build went back to the queue or began to wait for an equal one; `data.reason` says why.
+    BUILD_STAGE: `data.stage`, and `data.message` where the stage says what it is doing.
+    BUILD_LOG: `data.line`. BUILD_FINISHED: `data.state`, `cached`, `artifact`, `error`. JOB_FINISHED: `data.state`.
+    """
+
+    JOB_QUEUED = "job.queued"
+    BUILD_QUEUED = "build.queued"
+    BUILD_STARTED = "build.started"
+    BUILD_STAGE = "build.stage"
+    BUILD_LOG = "build.log"
+    BUILD_FINISHED = "build.finished"
+    JOB_FINISHED = "job.finished"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A published bundle: the digest of its OCI manifest, its reference, and its size in bytes, all layers together."""
+
+    digest: str
+    ref: str
+    size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The wire form."""
+        return {"digest": self.digest, "ref": self.ref, "size": self.size}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a build ended: SUCCEEDED with an artifact (compile) or a report (inspect), or another terminal state with an error."""
+
+    state: State
+    cached: bool = False
+    artifact: Artifact | None = None
+    report: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+    numerics: dict[str, Any] | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Build:
+    """One target's part of a job.
+
+    action_key: digest of the key, once a worker has resolved the target. note: why a queued build does not run, else None.
+    waiting_on: id of the equal build whose result this one waits for. attempts: workers that have taken it.
+    fence: rises with every claim; a worker's word counts only while it holds the newest. report: what inspection found.
+    """
+
+    id: str
+    job_id: str
+    target: str
+    state: State
+    created_at: datetime
+    stage: Stage | None = None
+    action_key: str | None = None
+    cached: bool = False
+    artifact: Artifact | None = None
+    report: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+    numerics: dict[str, Any] | None = None
+    error: Failure | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempts: int = 0
+    fence: int = 0
+    worker: str | None = None
+    waiting_on: str | None = None
+    cancel_requested: bool = False
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model, what was declared about it, and one build per target in the request's order."""
+
+    id: str
+    kind: Kind
+    state: State
+    created_at: datetime
+    model: str
+    request: CompileRequest
+    builds: tuple[Build, ...]
+    model_name: str | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened to a job; `seq` counts from 1 within the job without gaps; `target` is None for the job itself."""
+
+    seq: int
+    time: datetime
+    type: EventType
+    target: str | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker process as it advertises itself; `capabilities` are the targets it compiles, `slots` its builds at a time."""
+
+    name: str
+    hostname: str
+    capabilities: tuple[str, ...]
+    slots: int
+    seen_at: datetime
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker's hold on a build; what it writes is taken only while `fence` is the build's newest."""
+
+    build_id: str
+    job_id: str
+    fence: int
+    kind: Kind
+    target: str
+    model: str
+    model_name: str | None
+    request: CompileRequest
+    action_key: str
+
+
+def job_state(builds: Sequence[State]) -> State:
+    """A job's state from its builds': one build's failure decides only once every build has ended."""
+    if all(state.terminal for state in builds):
+        worst: Iterable[State] = (State.FAILED, State.TIMED_OUT, State.CANCELLED)
+        return next((state for state in worst if state in builds), State.SUCCEEDED)
+    return State.QUEUED if all(state is State.QUEUED for state in builds) else State.RUNNING

@@ -1,0 +1,74 @@
+"""Errors of the service; each carries a stable `code`, and the API maps each to one problem."""
+
+from relaxd.contract.failures import Failure
+from relaxd.errors import RelaxdError
+
+
+class ServiceError(RelaxdError):
+    """Base of every error that the service's use cases raise."""
+
+    code = "service.error"
+
+
+class UnknownJob(ServiceError):
+    """No job has that id."""
+
+    code = "job.unknown"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"no job has the id {job_id!r}", hint="list the jobs with `relaxd jobs list`", job=job_id)
+
+
+class UnknownBlob(ServiceError):
+    """The request names a blob that the store does not hold; `field` is the request's field."""
+
+    code = "blob.unknown"
+
+    def __init__(self, digest: str, *, field: str) -> None:
+        super().__init__(
+            f"{field}: the store holds no blob {digest}", hint="upload it first, or POST it to /v1/compile", field=field, digest=digest
+        )
+        self.field = field
+
+
+class UnknownModel(UnknownBlob):
+    """The store does not hold the model."""
+
+    code = "model.unknown"
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(digest, field="model")
+
+
+class IdempotencyConflict(ServiceError):
+    """The idempotency key was used before for another request."""
+
+    code = "idempotency.conflict"
+
+    def __init__(self, key: str, job_id: str) -> None:
+        super().__init__(
+            f"the idempotency key {key!r} belongs to job {job_id}, whose request differs",
+            hint="use a new key for a new request",
+            job=job_id,
+        )
+
+
+class InspectionFailed(ServiceError):
+    """The worker could not read the model; `code` is that of `failure`."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message, hint=failure.hint, **failure.to_json())
+        self.failure = failure
+        self.code = failure.code
+
+
+class NotFinished(ServiceError):
+    """The work did not finish in the time that the caller would wait; it goes on, and asking again finds the result."""
+
+    code = "job.not_finished"
+
+
+class StaleClaim(ServiceError):
+    """The worker no longer holds the build: its lease expired, or the build ended; nothing it says is taken."""
+
+    code = "claim.stale"

@@ -1,0 +1,60 @@
+"""The facade over the use cases that callers of the service may use: submit, watch and cancel jobs, inspect models, list targets."""
+
+from typing import Any
+
+from artifacts import Artifacts
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.core import Core
+from service.domain import Event, Job
+from service.usecases import cancelling, inspecting, submitting, targeting, watching
+
+
+class Jobs:
+    """Everything the API and the command line do with jobs; safe to use from several threads."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def store(self) -> Artifacts:
+        """Blobs and the action cache."""
+        return self._core.store
+
+    def submit(self, model_digest: str, request: CompileRequest, idempotency_key: str | None = None, model_name: str | None = None) -> Job:
+        """A new job with one queued build per target, or the job that an equal submission with the same key made.
+
+        Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and compiler.errors.UnknownTarget.
+        """
+        return submitting.submit(self._core, model_digest, request, idempotency_key=idempotency_key, model_name=model_name)
+
+    def get(self, job_id: str) -> Job:
+        """The job as it stands; raises UnknownJob."""
+        return watching.get(self._core, job_id)
+
+    def list(self, limit: int = 50, state: State | None = None) -> list[Job]:
+        """The newest compile jobs first, of one state if given."""
+        return watching.newest(self._core, limit, state)
+
+    def cancel(self, job_id: str) -> Job:
+        """Ask every unfinished build to end; queued ones end at once, running ones when their worker notices (about a second).
+
+        A job that has ended stays as it is; raises UnknownJob.
+        """
+        return cancelling.cancel(self._core, job_id)
+
+    def events(self, job_id: str, after: int = 0) -> list[Event]:
+        """Events with `seq` greater than `after`, in order; raises UnknownJob."""
+        return watching.events(self._core, job_id, after)
+
+    def wait(self, job_id: str, seconds: float) -> Job:
+        """The job once it has ended, or as it stands after `seconds`; raises UnknownJob."""
+        return watching.wait(self._core, job_id, seconds)
+
+    def inspect(self, model_digest: str, request: CompileRequest, seconds: float) -> dict[str, Any]:
+        """The inspection report of a model, made on a worker and kept; raises UnknownModel, InspectionFailed, NotFinished."""
+        return inspecting.inspect(self._core, model_digest, request, seconds)
+
+    def targets(self) -> list[dict[str, Any]]:
+        """Every known target in the registry's order: name, arch, isa, status, and `workers`, the live workers that compile it."""
+        return targeting.targets(self._core)

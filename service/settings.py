@@ -1,0 +1,67 @@
+"""Settings of the service: environment variables with the prefix RELAXD_, and what follows from them."""
+
+import os
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "relaxd"
+
+
+class Settings(BaseSettings):
+    """One immutable set of settings; URLs left out mean the embedded form, which keeps everything under `data_dir`.
+
+    token: bearer token that the API asks for, None to ask for none.
+    job_timeout_s, memory_mb: limits of one compile. max_model_bytes: the largest upload.
+    lease_s: how long a worker may be silent before its build goes to another; max_attempts: how many workers may be lost on one build.
+    sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered doorbell counts as lost.
+    max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its metrics, None for nowhere.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="RELAXD_", frozen=True, extra="forbid")
+
+    data_dir: Path = Field(default_factory=_default_data_dir)
+    database_url: str | None = None
+    broker_url: str | None = None
+    store_url: str | None = None
+    token: SecretStr | None = None
+    job_timeout_s: float = Field(default=1800, gt=0)
+    memory_mb: int = Field(default=8192, gt=0)
+    max_model_bytes: int = Field(default=4 << 30, gt=0)
+    lease_s: float = Field(default=30, gt=0)
+    max_attempts: int = Field(default=3, ge=1)
+    sweep_s: float = Field(default=2, gt=0)
+    ring_after_s: float = Field(default=3, ge=0)
+    max_log_lines: int = Field(default=2000, ge=0)
+    worker_metrics_port: int | None = None
+    log_level: str = "INFO"
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy URL of the job database."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'jobs.sqlite'}"
+
+    @property
+    def store(self) -> str:
+        """URL or path of the blob store, as `artifacts.open_store` takes it."""
+        return self.store_url or str(self.data_dir / "store")
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where the embedded doorbell keeps its messages."""
+        return self.data_dir / "spool"
+
+    @property
+    def work_dir(self) -> Path:
+        """Where workers keep the files of running builds."""
+        return self.data_dir / "work"
+
+    def environment(self) -> dict[str, str]:
+        """The variables from which another process reads equal settings."""
+        values = self.model_dump(exclude_none=True)
+        plain = {name: value.get_secret_value() if isinstance(value, SecretStr) else str(value) for name, value in values.items()}
+        return {f"RELAXD_{name.upper()}": value for name, value in plain.items()}
