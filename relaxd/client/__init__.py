@@ -1,0 +1,9 @@
+"""The HTTP client of a relaxd service: compile, watch, pull. Needs httpx only."""
+
+from relaxd.client.client import Client as Client
+from relaxd.client.errors import JobFailed as JobFailed
+from relaxd.client.errors import WaitTimeout as WaitTimeout
+from relaxd.client.job import JobEvent as JobEvent
+from relaxd.client.job import JobHandle as JobHandle
+
+__all__ = ["Client", "JobEvent", "JobFailed", "JobHandle", "WaitTimeout"]

@@ -1,0 +1,147 @@
+"""A job as a client sees it: its state, its events, its artifacts."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from relaxd.client.errors import JobFailed, PullError, WaitTimeout
+from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
+from relaxd.contract.states import State
+
+if TYPE_CHECKING:
+    from relaxd.client.pull import Report
+
+LONG_POLL = 20.0
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """Something that happened: `seq` orders the events of a job, `target` is None for the job as a whole."""
+
+    seq: int
+    type: str
+    time: str
+    target: str | None
+    data: dict[str, Any]
+
+
+class JobHandle:
+    """A job of a service; `document` is its wire form as last seen."""
+
+    def __init__(self, transport: Transport, document: dict[str, Any]) -> None:
+        self._transport = transport
+        self.document = document
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id!r}, {self.state.value})"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return str(self.document["id"])
+
+    @property
+    def state(self) -> State:
+        """The state as last seen; `refresh` asks again."""
+        return State(self.document["state"])
+
+    @property
+    def builds(self) -> list[dict[str, Any]]:
+        """One document a target: `state`, `stage`, `cached`, `artifact`, `error`, `profile`, `numerics`."""
+        return list(self.document["builds"])
+
+    @property
+    def path(self) -> str:
+        """The job's path on the service."""
+        return f"/v1/jobs/{self.id}"
+
+    def build(self, target: str | None = None) -> dict[str, Any]:
+        """The build for `target`, which may be left out where there is but one; raises PullError naming the targets."""
+        builds = {build["target"]: build for build in self.builds}
+        if target is None and len(builds) == 1:
+            return dict(next(iter(builds.values())))
+        if target is None or target not in builds:
+            why = f"job {self.id} has several targets" if target is None else f"job {self.id} has no target {target!r}"
+            raise PullError(why, hint=f"name one: {', '.join(builds)}")
+        return dict(builds[target])
+
+    def refresh(self) -> "JobHandle":
+        """Ask the service for the job as it stands."""
+        self.document = self._transport.json("GET", self.path)
+        return self
+
+    def wait(self, timeout: float | None = None) -> "JobHandle":
+        """Return once the job is over, whatever its outcome; raises WaitTimeout after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.state.terminal:
+            left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - time.monotonic())
+            if left <= 0:
+                raise WaitTimeout(f"job {self.id} is still {self.state.value} after {timeout:g} seconds", hint="wait longer, or cancel it")
+            self.document = self._transport.json("GET", self.path, params={"wait": f"{left:.3f}"}, timeout=left + self._transport.timeout)
+        return self
+
+    def cancel(self) -> "JobHandle":
+        """Stop what is queued or running; a job that is over stays as it is."""
+        self.document = self._transport.json("POST", f"{self.path}:cancel")
+        return self
+
+    def events(self, after: int = 0) -> Iterator[JobEvent]:
+        """Every event with `seq` above `after`, past ones first, then as they happen, until the job is over.
+
+        A lost connection is taken up where it broke off; raises ServerUnreachable when that fails repeatedly.
+        """
+        failures = 0
+        while True:
+            try:
+                with self._transport.stream("GET", f"{self.path}/events", headers={"Last-Event-ID": str(after)}) as answer:
+                    if answer.status_code == httpx.codes.NO_CONTENT:
+                        return
+                    for event in _parse(answer.iter_lines()):
+                        failures, after = 0, event.seq
+                        yield event
+            except httpx.TransportError as error:
+                failures += 1
+                if failures == ATTEMPTS:
+                    raise self._transport.translate(error) from error
+                time.sleep(FIRST_PAUSE * 2**failures)
+
+    def logs(self, target: str | None = None) -> str:
+        """What the compiler printed, one line each, of one target or of all."""
+        return self._transport.request("GET", f"{self.path}/logs", params={"target": target} if target else None).text
+
+    def pull(self, target: str | None = None, directory: str | Path = "out", *, report: "Report | None" = None) -> Path:
+        """Fetch the bundle for `target` into `directory`; raises JobFailed if that build did not succeed."""
+        from relaxd.client.pull import pull
+        from relaxd.client.reference import REPOSITORY
+
+        build = self.refresh().build(target)
+        if not build.get("artifact"):
+            raise failure_of(build)
+        digest = build["artifact"]["digest"]
+        return pull(self._transport, REPOSITORY, digest, Path(directory), report=report)
+
+
+def failure_of(build: dict[str, Any]) -> JobFailed:
+    """The error that says why a build has no artifact."""
+    failure = build.get("error") or {}
+    state = State(build["state"]).value.replace("_", " ")
+    message = failure.get("message") or f"the build for {build['target']} is {state}"
+    return JobFailed(message, failure=failure, hint=failure.get("hint"))
+
+
+def _parse(lines: Iterator[str]) -> Iterator[JobEvent]:
+    """Events of a `text/event-stream`; comments and unknown fields are skipped (WHATWG HTML, section 9.2)."""
+    data: list[str] = []
+    for line in lines:
+        field, _, value = line.partition(":")
+        if field == "data":
+            data.append(value.removeprefix(" "))
+        elif not line and data:
+            document = json.loads("\n".join(data))
+            data = []
+            yield JobEvent(document["seq"], document["type"], document["time"], document.get("target"), document["data"])

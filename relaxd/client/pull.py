@@ -1,0 +1,131 @@
+"""Artifacts down from an OCI registry into a folder: every byte checked against its digest, the folder whole or absent."""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import httpx
+
+from relaxd.client.errors import PullError
+from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
+from relaxd.contract.canonical import digest_of, is_digest
+from relaxd.contract.manifest import FILENAME
+
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+TITLE = "org.opencontainers.image.title"
+TARGET = "dev.relaxd.target"
+MAX_MANIFEST = 4 << 20
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One file of the bundle; `path` is relative and stays inside the bundle's folder."""
+
+    path: PurePosixPath
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> "Layer":
+        """From a manifest's descriptor; raises PullError for one that is malformed or leads out of the folder."""
+        match document:
+            case {"digest": str(digest), "size": int(size), "annotations": {"org.opencontainers.image.title": str(title)}}:
+                path = PurePosixPath(title)
+                safe = title and not path.is_absolute() and ".." not in path.parts and "\\" not in title and "\0" not in title
+                if is_digest(digest) and size >= 0 and safe and path.parts:
+                    return cls(path, digest, size)
+        raise PullError(f"the artifact has a layer that is no file of a bundle: {document.get('annotations') or document.get('digest')}")
+
+
+def pull(
+    transport: Transport, name: str, version: str, directory: Path, *, target: str | None = None, report: Report | None = None
+) -> Path:
+    """Fetch an artifact into `directory`, which must be absent, empty or an older bundle; returns it.
+
+    `target` picks one of an index; `report` hears the bytes had and the bytes in all. Raises PullError, ServerError, ServerUnreachable.
+    """
+    manifest = _manifest(transport, name, version, target)
+    layers = [Layer.of(document) for document in manifest.get("layers", [])]
+    total, done = sum(layer.size for layer in layers), 0
+    with _replacing(directory) as fresh:
+        for layer in layers:
+            _fetch(transport, name, layer, fresh / layer.path)
+            done += layer.size
+            if report:
+                report(done, total)
+    return directory
+
+
+def _manifest(transport: Transport, name: str, version: str, target: str | None) -> dict[str, Any]:
+    answer = transport.request("GET", f"/v2/{name}/manifests/{version}", headers={"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"})
+    if is_digest(version) and digest_of(answer.content) != version:
+        raise PullError(f"the server's manifest does not match {version}", hint="the content was damaged on its way; try again")
+    document = json.loads(answer.content)
+    if "manifests" not in document:
+        return dict(document)
+    return _manifest(transport, name, _choose(document["manifests"], target), None)
+
+
+def _choose(entries: list[dict[str, Any]], target: str | None) -> str:
+    found = {entry.get("annotations", {}).get(TARGET): entry["digest"] for entry in entries}
+    if target is None and len(found) == 1:
+        return str(next(iter(found.values())))
+    if target not in found:
+        known = ", ".join(sorted(str(key) for key in found))
+        why = f"the artifact has no target {target!r}" if target else "the artifact has several targets"
+        raise PullError(why, hint=f"name one: {known}")
+    return str(found[target])
+
+
+def _fetch(transport: Transport, name: str, layer: Layer, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(ATTEMPTS):
+        try:
+            return _download(transport, name, layer, path)
+        except httpx.TransportError as error:
+            if attempt == ATTEMPTS - 1:
+                raise transport.translate(error) from error
+            time.sleep(FIRST_PAUSE * 2**attempt)
+    return None
+
+
+def _download(transport: Transport, name: str, layer: Layer, path: Path) -> None:
+    hasher, size = hashlib.sha256(), 0
+    with (
+        transport.stream("GET", f"/v2/{name}/blobs/{layer.digest}", headers={"Accept-Encoding": "identity"}) as answer,
+        path.open("wb") as file,
+    ):
+        for chunk in answer.iter_bytes():
+            size += len(chunk)
+            if size > layer.size:
+                break
+            hasher.update(chunk)
+            file.write(chunk)
+    if size != layer.size or f"sha256:{hasher.hexdigest()}" != layer.digest:
+        raise PullError(f"{layer.path}: the content does not match {layer.digest}", hint="the content was damaged on its way; try again")
+
+
+@contextmanager
+def _replacing(directory: Path) -> Iterator[Path]:
+    """A fresh folder that takes `directory`'s place if the block succeeds and is removed if it does not."""
+    directory = Path(os.path.abspath(directory))
+    if directory.exists() and not (directory.is_dir() and (not any(directory.iterdir()) or (directory / FILENAME).exists())):
+        raise PullError(f"{directory} is in the way", hint="name a folder that is absent, empty, or an older bundle")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as scratch:
+        fresh = Path(scratch) / "new"
+        fresh.mkdir()
+        yield fresh
+        if directory.exists():
+            directory.rename(Path(scratch) / "old")
+        fresh.rename(directory)

@@ -1,0 +1,52 @@
+"""What `pull` may be given: a job id, a digest, or an OCI reference such as `registry.example/models/bert@sha256:...`."""
+
+import re
+from dataclasses import dataclass
+
+from relaxd.client.errors import PullError
+from relaxd.contract.canonical import is_digest
+
+REPOSITORY = "relaxd/artifacts"
+
+_HOST = r"(?P<host>localhost(:\d+)?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?|[A-Za-z0-9-]+:\d+|\[[0-9a-fA-F:]+\](:\d+)?)"
+_NAME = r"(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+_OCI = re.compile(
+    rf"((?P<scheme>oci|https?)://)?({_HOST}/)?{_NAME}(@(?P<digest>sha256:[0-9a-f]{{64}})|:(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}))"
+)
+_JOB = re.compile(r"[A-Za-z0-9_-]+")
+_LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?")
+
+
+@dataclass(frozen=True)
+class JobReference:
+    """A job of the service that is asked."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class ArtifactReference:
+    """A manifest in a registry: `url` is the registry's, None for the service that is asked; `version` a digest or a tag."""
+
+    url: str | None
+    name: str
+    version: str
+
+
+def parse(text: str) -> JobReference | ArtifactReference:
+    """Read a reference; raises PullError for anything else."""
+    if is_digest(text):
+        return ArtifactReference(None, REPOSITORY, text)
+    if found := _OCI.fullmatch(text):
+        return ArtifactReference(_url(found["scheme"], found["host"]), found["name"], found["digest"] or found["tag"])
+    if _JOB.fullmatch(text):
+        return JobReference(text)
+    raise PullError(f"{text!r} names no artifact", hint="give a job id, a digest sha256:..., or an OCI reference host/name@sha256:...")
+
+
+def _url(scheme: str | None, host: str | None) -> str | None:
+    if host is None:
+        return None
+    if scheme in ("http", "https"):
+        return f"{scheme}://{host}"
+    return f"{'http' if _LOCAL.fullmatch(host) else 'https'}://{host}"

@@ -1,0 +1,101 @@
+"""Requests to one service: authentication, retries of what may be repeated, problem documents as exceptions."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from relaxd.errors import ServerError, ServerUnreachable
+
+IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+BUSY = frozenset({429, 502, 503, 504})
+ATTEMPTS = 4
+FIRST_PAUSE = 0.2
+
+
+class Transport:
+    """A service at `url`; `timeout` is in seconds, for connecting and between two chunks of an answer."""
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 30.0) -> None:
+        self.url = url.rstrip("/")
+        self.timeout = timeout
+        headers = {"User-Agent": "relaxd"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+            if self._http.base_url.scheme not in ("http", "https"):
+                raise httpx.InvalidURL("not http")
+        except httpx.InvalidURL as error:
+            raise ServerUnreachable(f"{url!r} is not the URL of a server", hint="as in http://127.0.0.1:8484") from error
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._http.close()
+
+    def request(self, method: str, path: str, *, accept: frozenset[int] = frozenset(), **options: Any) -> httpx.Response:
+        """The answer, if its status is a success or in `accept`.
+
+        Lost connections and busy servers are retried where repeating is safe: idempotent methods, and a POST that carries an
+        Idempotency-Key. Raises ServerError for a problem, ServerUnreachable when nothing answers.
+        """
+        repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                response = self._http.request(method, path, **options)
+            except httpx.TransportError as error:
+                if last or not (repeatable or isinstance(error, httpx.ConnectError)):
+                    raise self._unreachable(error) from error
+            else:
+                if last or not repeatable or response.status_code not in BUSY:
+                    return _checked(response, accept)
+            time.sleep(FIRST_PAUSE * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def json(self, method: str, path: str, **options: Any) -> Any:
+        """The answer's JSON document."""
+        response = self.request(method, path, **options)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise ServerUnreachable(f"{self.url} does not answer like a relaxd service", hint="check the server's URL") from error
+
+    @contextmanager
+    def stream(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+        """An answer whose body is read as it comes; no retries; httpx.TransportError once the body has begun to flow."""
+        with self._http.stream(method, path, **options) as response:
+            if not response.is_success:
+                response.read()
+            yield _checked(response, frozenset())
+
+    def _unreachable(self, error: httpx.TransportError) -> ServerUnreachable:
+        why = str(error) or type(error).__name__
+        return ServerUnreachable(f"no answer from {self.url}: {why}", hint="start one with `relaxd serve`, or check the URL")
+
+    def translate(self, error: httpx.TransportError) -> ServerUnreachable:
+        """The typed error for a connection lost while streaming."""
+        return self._unreachable(error)
+
+
+def _checked(response: httpx.Response, accept: frozenset[int]) -> httpx.Response:
+    if response.is_success or response.status_code in accept:
+        return response
+    problem = _problem(response)
+    message = problem.get("detail") or problem.get("title") or f"the server answered {response.status_code} {response.reason_phrase}"
+    raise ServerError(message, status=response.status_code, problem=problem)
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    try:
+        document = response.json()
+    except ValueError:
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    match document.get("errors"):
+        case [{"code": code, "message": message}, *_] if "type" not in document:
+            return {"code": code, "detail": message}
+    return document

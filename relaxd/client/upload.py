@@ -1,0 +1,111 @@
+"""Blobs up to the service: what it already has is not sent, the rest goes in chunks that survive a lost connection."""
+
+import hashlib
+import io
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, runtime_checkable
+
+import httpx
+import numpy as np
+
+from relaxd.client.transport import ATTEMPTS, Transport
+from relaxd.contract.canonical import is_digest
+from relaxd.errors import DeclarationError, ServerUnreachable
+
+CHUNK = 8 << 20
+REPOSITORY = "relaxd/models"
+
+
+@runtime_checkable
+class Serializable(Protocol):
+    """What `onnx.ModelProto` offers."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """The bytes of the model."""
+        ...
+
+
+Model = str | Path | bytes | Serializable
+Samples = str | Path | bytes | Mapping[str, Any]
+
+
+def name_of(model: Model) -> str | None:
+    """The file's name, None where there is no file."""
+    return Path(model).name if isinstance(model, (str, Path)) and not _digest(model) else None
+
+
+def upload_model(transport: Transport, model: Model) -> str:
+    """The digest of a path, of bytes, of a ModelProto, or the digest given; raises DeclarationError for a missing file."""
+    if isinstance(model, Serializable):
+        model = model.SerializeToString()
+    return _upload(transport, model, field="model")
+
+
+def upload_samples(transport: Transport, samples: Samples) -> str:
+    """The digest of an .npz: a path, its bytes, its digest, or a mapping of input names to arrays."""
+    if isinstance(samples, Mapping):
+        packed = io.BytesIO()
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}
+        np.savez(packed, **arrays)
+        samples = packed.getvalue()
+    return _upload(transport, samples, field="samples")
+
+
+def _digest(source: Any) -> bool:
+    return isinstance(source, str) and is_digest(source)
+
+
+def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> str:
+    if isinstance(source, str) and _digest(source):
+        return source
+    with _opened(source, field) as file:
+        hasher = hashlib.file_digest(file, "sha256")
+        size = file.tell()
+        digest = f"sha256:{hasher.hexdigest()}"
+        known = transport.request("HEAD", f"/v2/{REPOSITORY}/blobs/{digest}", accept=frozenset({404}))
+        if known.status_code == 404:
+            _send(transport, file, size, digest)
+    return digest
+
+
+@contextmanager
+def _opened(source: str | Path | bytes, field: str) -> Any:
+    if isinstance(source, bytes):
+        yield io.BytesIO(source)
+        return
+    try:
+        file = open(source, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise DeclarationError(f"cannot read {source}: {error.strerror}", field=field, hint="give the path of a file") from error
+    with file:
+        yield file
+
+
+def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
+    location = transport.request("POST", f"/v2/{REPOSITORY}/blobs/uploads/").headers["Location"]
+    offset, failures = 0, 0
+    while offset < size:
+        file.seek(offset)
+        chunk = file.read(CHUNK)
+        try:
+            answer = transport.request(
+                "PATCH", location, content=chunk, headers=_chunk_headers(offset, len(chunk)), accept=frozenset({416})
+            )
+            interrupted = answer.status_code == 416
+        except ServerUnreachable:
+            answer, interrupted = transport.request("GET", location), True
+        failures += interrupted
+        if failures == ATTEMPTS:
+            raise ServerUnreachable(f"the upload to {transport.url} broke off {ATTEMPTS} times", hint="check the network, then try again")
+        offset = _received(answer) if interrupted else offset + len(chunk)
+        location = answer.headers.get("Location", location)
+    transport.request("PUT", str(httpx.URL(location).copy_merge_params({"digest": digest})))
+
+
+def _received(answer: httpx.Response) -> int:
+    """How many bytes of an upload the service holds: `Range: 0-N` names the last one."""
+    found = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
+    return int(found[1]) + 1 if found and int(found[1]) else 0
