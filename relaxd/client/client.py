@@ -62,7 +62,9 @@ class Client:
         """As `compile`, with the declarations already read."""
         document = self._document(model, request, samples)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return JobHandle(self._transport, self._transport.json("POST", "/v1/jobs", json=document, headers=headers))
+        name = name_of(model)
+        params = {"name": name} if name else None
+        return JobHandle(self._transport, self._transport.json("POST", "/v1/jobs", json=document, headers=headers, params=params))
 
     def inspect(
         self,

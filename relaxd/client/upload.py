@@ -91,9 +91,8 @@ def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
         file.seek(offset)
         chunk = file.read(CHUNK)
         try:
-            answer = transport.request(
-                "PATCH", location, content=chunk, headers=_chunk_headers(offset, len(chunk)), accept=frozenset({416})
-            )
+            headers = {"Content-Type": "application/octet-stream", "Content-Range": f"{offset}-{offset + len(chunk) - 1}"}
+            answer = transport.request("PATCH", location, content=chunk, headers=headers, accept=frozenset({416}))
             interrupted = answer.status_code == 416
         except ServerUnreachable:
             answer, interrupted = transport.request("GET", location), True

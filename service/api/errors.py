@@ -1,0 +1,36 @@
+"""Errors that only the HTTP layer meets."""
+
+from relaxd.errors import RelaxdError
+
+
+class ApiError(RelaxdError):
+    """Base of the errors about a request as such."""
+
+    code = "http.bad_request"
+
+
+class BodyTooLarge(ApiError):
+    """The body is larger than the service takes."""
+
+    code = "http.body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is larger than {limit} bytes", hint="raise RELAXD_MAX_MODEL_BYTES on the server", limit=limit)
+
+
+class UnsupportedMediaType(ApiError):
+    """The body has a Content-Type that the endpoint does not read."""
+
+    code = "http.unsupported_media_type"
+
+
+class MalformedForm(ApiError):
+    """The body is not a well-formed multipart form."""
+
+    code = "http.malformed_form"
+
+
+class Unauthorized(ApiError):
+    """The request carries no token, or a wrong one."""
+
+    code = "http.unauthorized"

@@ -1,0 +1,135 @@
+"""Errors as RFC 9457 problem documents: one table says which error has which status and title."""
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from artifacts.errors import BlobNotFound, DigestMismatch, InvalidDigest, InvalidManifest, StorageFailed, StoreError
+from compiler.errors import CompileError, UnknownTarget
+from relaxd.contract.failures import Failure
+from relaxd.errors import DeclarationError, RelaxdError
+from service.api.errors import ApiError, BodyTooLarge, MalformedForm, Unauthorized, UnsupportedMediaType
+from service.errors import IdempotencyConflict, InspectionFailed, NotFinished, ServiceError, UnknownBlob, UnknownJob
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:relaxd:problem:"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one class of errors looks over HTTP; `retryable` when the same request may succeed later."""
+
+    status: HTTPStatus
+    title: str
+    retryable: bool = False
+
+
+INTERNAL = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "The service failed")
+
+KINDS: tuple[tuple[type[Exception], Kind], ...] = (
+    (DeclarationError, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid")),
+    (UnknownTarget, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such target")),
+    (InspectionFailed, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The model cannot be inspected")),
+    (CompileError, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The model cannot be compiled")),
+    (UnknownJob, Kind(HTTPStatus.NOT_FOUND, "There is no such job")),
+    (UnknownBlob, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The store does not hold what the request names")),
+    (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
+    (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
+    (ServiceError, INTERNAL),
+    (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
+    (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
+    (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),
+    (DigestMismatch, Kind(HTTPStatus.BAD_REQUEST, "The content belies its digest")),
+    (StorageFailed, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not available", retryable=True)),
+    (StoreError, INTERNAL),
+    (BodyTooLarge, Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large")),
+    (UnsupportedMediaType, Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The endpoint does not read such a body")),
+    (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
+    (Unauthorized, Kind(HTTPStatus.UNAUTHORIZED, "A token is needed")),
+    (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
+)
+"""The first class that fits decides, so a class stands before its bases."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem document and what goes with it; members of `extra` that are None are left out."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    retryable: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that goes over the wire."""
+        always = {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "retryable": self.retryable,
+        }
+        return always | {key: value for key, value in self.extra.items() if value is not None}
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem for any exception; one that the table does not know is internal, and its text stays on the server."""
+    if isinstance(error, (RequestValidationError, ValidationError)):
+        return _of_validation(list(error.errors()))
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    kind = next((kind for known, kind in KINDS if isinstance(error, known)), None)
+    if kind is None or not isinstance(error, RelaxdError):
+        return Problem(INTERNAL.status, "internal", INTERNAL.title, "an unexpected error; the server's log has it under this request's id")
+    failure = getattr(error, "failure", None)
+    extra = {"hint": error.hint, "field": getattr(error, "field", None)}
+    if isinstance(failure, Failure):
+        extra |= {"stage": failure.stage, "pass": failure.pass_name, "node": failure.node, "op": failure.op, "field": failure.field}
+        extra["details"] = failure.details or None
+    return Problem(kind.status, error.code, kind.title, error.message, kind.retryable or getattr(failure, "retryable", False), extra)
+
+
+def _of_http(error: HTTPException) -> Problem:
+    status = HTTPStatus(error.status_code)
+    hint = {
+        HTTPStatus.NOT_FOUND: "the endpoints are listed at /docs",
+        HTTPStatus.METHOD_NOT_ALLOWED: "the Allow header names the methods",
+    }.get(status)
+    code = f"http.{status.name.lower()}"
+    return Problem(status, code, status.phrase, str(error.detail), extra={"hint": hint}, headers=dict(error.headers or {}))
+
+
+def _of_validation(errors: list[Any]) -> Problem:
+    """One problem for all the mistakes of a document; `field` and `detail` are the first one's."""
+    mistakes = [{"field": _field(error["loc"]), "detail": _sentence(error)} for error in errors]
+    detail = "; ".join(f"{mistake['field']}: {mistake['detail']}" if mistake["field"] else mistake["detail"] for mistake in mistakes[:5])
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return Problem(status, "request.invalid", "The request is not valid", detail, extra={"field": mistakes[0]["field"], "errors": mistakes})
+
+
+def _field(location: tuple[int | str, ...]) -> str | None:
+    """`dims.n.max` from Pydantic's location, less the part of the request and the branch of a union."""
+    parts = [str(part) for part in location if not str(part).startswith("<")]
+    if parts and parts[0] in ("body", "query", "path", "header"):
+        parts = parts[1:]
+    return ".".join(parts) or None
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    match error["type"]:
+        case "json_invalid":
+            return f"the body is not JSON: {error.get('ctx', {}).get('error', error['msg'])}"
+        case "extra_forbidden":
+            return "unknown field"
+        case "missing":
+            return "is required"
+    message = str(error["msg"])
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,215 @@
+"""Documents that come and go over HTTP, and their conversion to and from the domain."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from relaxd.contract.canonical import DIGEST
+from relaxd.contract.failures import Failure
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage, State
+from service.domain import Build, Event, EventType, Job
+
+Digest = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$", examples=["sha256:" + "0" * 64])]
+
+
+class Document(BaseModel):
+    """Base of every document: no coercion, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class DimIn(Document):
+    """A dim takes every multiple of `multiple` from `min` to `max`; no `max` is unbounded; `opt` is the value to favour."""
+
+    min: int = Field(1, ge=0)
+    max: int | None = Field(None, ge=0)
+    multiple: int = Field(1, ge=1)
+    opt: int | None = Field(None, ge=0)
+
+
+def _kind_of_dim(value: Any) -> str:
+    return "<text>" if isinstance(value, str) else "<size>" if isinstance(value, int) else "<range>"
+
+
+DimText = Annotated[str, Field(examples=["1:64", "8:512%8@128"])]
+DimValue = Annotated[
+    Annotated[DimIn, Tag("<range>")] | Annotated[DimText, Tag("<text>")] | Annotated[int, Tag("<size>")], Discriminator(_kind_of_dim)
+]
+
+
+class OptionsIn(Document):
+    """Compile options: what to check and measure, and the tolerances."""
+
+    verify: bool = True
+    profile: bool = True
+    rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    atol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    seed: int = 0
+
+
+class RequestIn(Document):
+    """What is declared about a model."""
+
+    inputs: dict[str, str] = Field(default_factory=dict, examples=[{"ids": "int64[batch,seq]"}])
+    dims: dict[str, DimValue] = Field(default_factory=dict, examples=[{"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}])
+    consts: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    shapes: dict[str, str | list[int | str]] = Field(default_factory=dict)
+    samples: Digest | None = None
+    targets: list[str] = Field(default_factory=lambda: ["native"], min_length=1)
+    options: OptionsIn = Field(default_factory=OptionsIn)
+
+    def request(self) -> CompileRequest:
+        """The domain's request; raises DeclarationError for what is well-formed but means nothing."""
+        return CompileRequest.from_json(self.model_dump(exclude={"model"}, exclude_none=True))
+
+
+class JobIn(RequestIn):
+    """A request about a model that is in the store."""
+
+    model: Digest
+
+
+class ArtifactOut(Document):
+    """A published bundle; `size` in bytes."""
+
+    digest: str
+    ref: str
+    size: int
+
+
+class FailureOut(Document):
+    """Why a build failed; `code` is stable."""
+
+    code: str
+    stage: str
+    message: str
+    pass_name: str | None = None
+    node: str | None = None
+    op: str | None = None
+    hint: str | None = None
+    field: str | None = None
+    retryable: bool = False
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, failure: Failure) -> "FailureOut":
+        """From the contract's failure."""
+        return cls(**failure.to_json())
+
+
+class BuildOut(Document):
+    """One target's part of a job; `note` says why a queued build does not run yet."""
+
+    target: str
+    state: State
+    stage: Stage | None
+    action_key: str | None
+    cached: bool
+    artifact: ArtifactOut | None
+    error: FailureOut | None
+    profile: dict[str, Any] | None
+    numerics: dict[str, Any] | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    note: str | None
+
+    @classmethod
+    def of(cls, build: Build) -> "BuildOut":
+        """From the domain's build."""
+        return cls(
+            target=build.target,
+            state=build.state,
+            stage=build.stage,
+            action_key=build.action_key,
+            cached=build.cached,
+            artifact=ArtifactOut(**build.artifact.to_json()) if build.artifact else None,
+            error=FailureOut.of(build.error) if build.error else None,
+            profile=build.profile,
+            numerics=build.numerics,
+            started_at=build.started_at,
+            finished_at=build.finished_at,
+            attempts=build.attempts,
+            note=build.note,
+        )
+
+
+class JobOut(Document):
+    """A job and its builds, one per target in the request's order; `name` is the model's file name where known."""
+
+    id: str
+    state: State
+    created_at: datetime
+    finished_at: datetime | None
+    model: str
+    name: str | None
+    request: dict[str, Any]
+    builds: list[BuildOut]
+
+    @classmethod
+    def of(cls, job: Job) -> "JobOut":
+        """From the domain's job."""
+        return cls(
+            id=job.id,
+            state=job.state,
+            created_at=job.created_at,
+            finished_at=job.finished_at,
+            model=job.model,
+            name=job.model_name,
+            request=job.request.to_json(),
+            builds=[BuildOut.of(build) for build in job.builds],
+        )
+
+
+class JobList(Document):
+    """Jobs, the newest first."""
+
+    jobs: list[JobOut]
+
+
+class EventOut(Document):
+    """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a whole."""
+
+    seq: int
+    time: datetime
+    type: EventType
+    target: str | None
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> "EventOut":
+        """From the domain's event."""
+        return cls(seq=event.seq, time=event.time, type=event.type, target=event.target, data=event.data)
+
+
+class TargetList(Document):
+    """Every known target: its name, what it has, and the live workers that compile for it."""
+
+    targets: list[dict[str, Any]]
+
+
+class Health(Document):
+    """`status` is `ok`."""
+
+    status: str
+
+
+class ProblemOut(BaseModel):
+    """An RFC 9457 problem; `type` is stable; `stage`, `node` and `op` are there where a model is at fault."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retryable: bool
+    request_id: str | None = None
+    hint: str | None = None
+    field: str | None = None
+    stage: str | None = None
+    node: str | None = None
+    op: str | None = None
