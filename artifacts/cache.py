@@ -1,0 +1,36 @@
+"""The action cache: which bundle an action key produced."""
+
+from collections.abc import Callable
+
+from artifacts.store import Records, hex_of
+
+
+class ActionCache:
+    """Maps an action key's digest to a bundle's manifest digest; the first writer wins.
+
+    `usable` says whether a manifest is there with all its blobs; an entry that points at one that is not counts as
+    absent, so that a lost or quarantined blob costs a compile and nothing else.
+    """
+
+    def __init__(self, records: Records, usable: Callable[[str], bool]) -> None:
+        self._records = records
+        self._usable = usable
+
+    def get(self, key: str) -> str | None:
+        """The manifest digest for an action key's digest, or None; raises InvalidDigest."""
+        record = self._records.get(_name(key))
+        return record.value if record and self._usable(record.value) else None
+
+    def put(self, key: str, manifest: str) -> str:
+        """Record the manifest for the key; returns the digest that holds now: the first one written that is still usable."""
+        hex_of(manifest)
+        while True:
+            record = self._records.get(_name(key))
+            if record and self._usable(record.value):
+                return record.value
+            if self._records.swap(_name(key), manifest, record):
+                return manifest
+
+
+def _name(key: str) -> str:
+    return f"actions/{hex_of(key)[:2]}/{hex_of(key)}"

@@ -1,0 +1,139 @@
+"""OCI image-spec 1.1 documents: their media types, how they are read, and what they refer to."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
+from artifacts.store import BlobStore
+from relaxd.contract.canonical import canonical_bytes, is_digest
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+MANIFESTS = frozenset({MANIFEST, DOCKER_MANIFEST})
+INDEXES = frozenset({INDEX, DOCKER_INDEX})
+EMPTY = "application/vnd.oci.empty.v1+json"
+BUNDLE = "application/vnd.relaxd.bundle.v1"
+TITLE = "org.opencontainers.image.title"
+EMPTY_CONTENT = b"{}"
+MAX_MANIFEST = 4 << 20
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A reference to a blob: media type, digest, size in bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Descriptor":
+        """Read a descriptor; raises InvalidManifest."""
+        try:
+            found = cls(document["mediaType"], document["digest"], document["size"], dict(document.get("annotations") or {}))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidManifest(f"a descriptor is malformed: {error!r}", hint="give it mediaType, digest and size") from error
+        typed = isinstance(found.media_type, str) and isinstance(found.digest, str) and type(found.size) is int
+        typed = typed and all(isinstance(text, str) for pair in found.annotations.items() for text in pair)
+        if not typed or found.size < 0 or not is_digest(found.digest):
+            raise InvalidManifest(f"a descriptor has a wrong mediaType, digest or size: {found}", hint="digests are sha256:<64 hex>")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The document, without empty annotations."""
+        document: dict[str, Any] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
+        return document | ({"annotations": self.annotations} if self.annotations else {})
+
+
+@dataclass(frozen=True)
+class Document:
+    """A manifest or an index; `children` are the manifests that an index lists, `blobs` a manifest's config and layers."""
+
+    media_type: str
+    artifact_type: str | None
+    layers: tuple[Descriptor, ...]
+    blobs: tuple[Descriptor, ...]
+    children: tuple[Descriptor, ...]
+    subject: Descriptor | None
+    annotations: dict[str, str]
+    json: dict[str, Any]
+
+
+def parse(data: bytes) -> Document:
+    """Read a manifest or an index of OCI's or Docker's type; raises InvalidManifest."""
+    if len(data) > MAX_MANIFEST:
+        raise InvalidManifest(f"a manifest has {len(data)} bytes, more than {MAX_MANIFEST}", hint="keep data in layers")
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise InvalidManifest(f"a manifest is not JSON: {error}") from error
+    media_type = _media_type(document)
+    if document.get("schemaVersion") != 2:
+        raise InvalidManifest("a manifest's schemaVersion is not 2")
+    config = [Descriptor.from_json(document.get("config"))] if media_type in MANIFESTS else []
+    layers = _descriptors(document, "layers") if media_type in MANIFESTS else ()
+    return Document(
+        media_type=media_type,
+        artifact_type=document.get("artifactType") or (config[0].media_type if config else None),
+        layers=layers,
+        blobs=(*config, *layers),
+        children=_descriptors(document, "manifests") if media_type in INDEXES else (),
+        subject=Descriptor.from_json(document["subject"]) if document.get("subject") else None,
+        annotations=document.get("annotations") or {},
+        json=document,
+    )
+
+
+def _media_type(document: Any) -> str:
+    """The document's own mediaType, or what its fields make it when it has none (OCI lets it be left out)."""
+    if not isinstance(document, dict):
+        raise InvalidManifest("a manifest is not a JSON object")
+    inferred = INDEX if "manifests" in document else MANIFEST
+    media_type = document.get("mediaType", inferred)
+    if media_type not in MANIFESTS | INDEXES:
+        raise InvalidManifest(f"a manifest has mediaType {media_type!r}", hint=f"use {MANIFEST} or {INDEX}")
+    return str(media_type)
+
+
+def _descriptors(document: dict[str, Any], key: str) -> tuple[Descriptor, ...]:
+    listed = document.get(key)
+    if not isinstance(listed, list):
+        raise InvalidManifest(f"a manifest's {key} is not a list")
+    return tuple(Descriptor.from_json(entry) for entry in listed)
+
+
+def read_document(blobs: BlobStore, digest: str) -> Document:
+    """Read a stored manifest or index; raises BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest."""
+    if (size := blobs.size(digest)) > MAX_MANIFEST:
+        raise InvalidManifest(f"blob {digest} has {size} bytes: it is no manifest")
+    return parse(blobs.read(digest))
+
+
+def manifest_bytes(artifact_type: str, config: Descriptor, layers: list[Descriptor], annotations: dict[str, str]) -> bytes:
+    """An image manifest in canonical bytes."""
+    document: dict[str, Any] = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": artifact_type,
+        "config": config.to_json(),
+        "layers": [layer.to_json() for layer in layers],
+    }
+    return canonical_bytes(document | ({"annotations": annotations} if annotations else {}))
+
+
+def index_bytes(artifact_type: str, manifests: list[dict[str, Any]]) -> bytes:
+    """An image index in canonical bytes; `manifests` are descriptors with artifactType and platform."""
+    return canonical_bytes({"schemaVersion": 2, "mediaType": INDEX, "artifactType": artifact_type, "manifests": manifests})
+
+
+def is_complete(blobs: BlobStore, digest: str) -> bool:
+    """Whether the manifest and everything that it refers to is in the store."""
+    try:
+        document = read_document(blobs, digest)
+    except (BlobNotFound, BlobCorrupt, InvalidManifest):
+        return False
+    return all(blobs.has(blob.digest) for blob in document.blobs) and all(is_complete(blobs, child.digest) for child in document.children)

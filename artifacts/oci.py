@@ -1,0 +1,154 @@
+"""Bundles as OCI artifacts: one manifest a bundle, each file a layer, one index for the targets of a job."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from artifacts.documents import (
+    BUNDLE,
+    EMPTY,
+    EMPTY_CONTENT,
+    INDEXES,
+    TITLE,
+    Descriptor,
+    Document,
+    index_bytes,
+    manifest_bytes,
+    read_document,
+)
+from artifacts.errors import DestinationExists, InvalidManifest, UnsafeTitle
+from artifacts.files import storage_errors, sync_folder
+from artifacts.store import BlobStore
+
+REPOSITORY = "relaxd/bundles"
+TARGET = "org.relaxd.target"
+FEATURES = "org.relaxd.features"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm", "wasm32": "wasm"}
+MEDIA_TYPES = {".json": "application/json", ".so": "application/vnd.relaxd.library.v1"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A bundle in the store: its manifest's digest, the bytes of all its files, and its reference in this registry."""
+
+    digest: str
+    size: int
+    ref: str
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """One target of a job: `digest` of its bundle, architecture and OS as Linux spells them, ISA features."""
+
+    digest: str
+    target: str
+    architecture: str
+    os: str = "linux"
+    variant: str | None = None
+    features: tuple[str, ...] = ()
+
+
+def publish_bundle(blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None) -> Published:
+    """Store every file under `directory` and the manifest that lists them; the same bundle gives the same digest.
+
+    The manifest is written last, so whoever can see it can fetch it. Raises UnsafeTitle for anything but plain files.
+    """
+    layers = [_publish_file(blobs, directory, path) for path in _files(directory)]
+    config = blobs.put(EMPTY_CONTENT)
+    data = manifest_bytes(BUNDLE, Descriptor(EMPTY, config.digest, config.size), layers, annotations or {})
+    digest = blobs.put(data).digest
+    return Published(digest, sum(layer.size for layer in layers), f"{REPOSITORY}@{digest}")
+
+
+def _files(directory: Path) -> list[Path]:
+    paths = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
+    for path in paths:
+        if path.is_symlink() or not path.is_file():
+            raise UnsafeTitle(f"{path.relative_to(directory)} is not a plain file", hint="a bundle holds plain files and folders only")
+    if not paths:
+        raise InvalidManifest(f"{directory.name} holds no files, so it is no bundle")
+    return paths
+
+
+def _publish_file(blobs: BlobStore, directory: Path, path: Path) -> Descriptor:
+    blob = blobs.put_file(path)
+    media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
+    return Descriptor(media_type, blob.digest, blob.size, {TITLE: path.relative_to(directory).as_posix()})
+
+
+def publish_index(blobs: BlobStore, entries: Iterable[IndexEntry]) -> str:
+    """Store the index over the bundles of one job, ordered by target; its digest. Raises BlobNotFound for an absent bundle."""
+    manifests = [_index_entry(blobs, entry) for entry in sorted(entries, key=lambda entry: entry.target)]
+    return blobs.put(index_bytes(BUNDLE, manifests)).digest
+
+
+def _index_entry(blobs: BlobStore, entry: IndexEntry) -> dict[str, Any]:
+    document = read_document(blobs, entry.digest)
+    annotations = {TARGET: entry.target} | ({FEATURES: ",".join(entry.features)} if entry.features else {})
+    descriptor = Descriptor(document.media_type, entry.digest, blobs.size(entry.digest), annotations)
+    platform = {"os": entry.os, "architecture": ARCHITECTURES.get(entry.architecture, entry.architecture)}
+    platform |= {"variant": entry.variant} if entry.variant else {}
+    return descriptor.to_json() | {"artifactType": BUNDLE, "platform": platform}
+
+
+def bundle_files(document: Document) -> dict[str, Descriptor]:
+    """The bundle's layers by file name; raises InvalidManifest, and UnsafeTitle for a name that is not safe to write."""
+    if document.media_type in INDEXES:
+        targets = sorted(child.annotations.get(TARGET, "?") for child in document.children)
+        raise InvalidManifest(f"this is an index over targets {', '.join(targets)}", hint="name the bundle of one target")
+    files: dict[str, Descriptor] = {}
+    for layer in document.layers:
+        title = _safe(layer.annotations.get(TITLE, ""))
+        if title in files:
+            raise UnsafeTitle(f"two layers have the title {title!r}")
+        files[title] = layer
+    if not files:
+        raise InvalidManifest("the manifest lists no files")
+    for title in files:
+        if clash := [parent.as_posix() for parent in PurePosixPath(title).parents if parent.as_posix() in files]:
+            raise UnsafeTitle(f"the title {clash[0]!r} is both a file and a folder")
+    return files
+
+
+def _safe(title: str) -> str:
+    parts = title.split("/")
+    if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() or "\\" in part for part in parts):
+        raise UnsafeTitle(
+            f"a layer's title is {title[:200]!r}", hint="a title is a relative path with forward slashes, without `.` or `..`"
+        )
+    return title
+
+
+def fetch_bundle(blobs: BlobStore, digest: str, directory: Path) -> Document:
+    """Write a bundle's files, each verified, to `directory`, which appears complete or not at all; the manifest read.
+
+    Raises DestinationExists unless `directory` is absent or empty, BlobNotFound and BlobCorrupt for lost or bad blobs,
+    InvalidManifest (UnsafeTitle) for a manifest that is no bundle or would write outside the directory.
+    """
+    document = read_document(blobs, digest)
+    files = bundle_files(document)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise DestinationExists(f"{directory} exists already", hint="remove it, or choose another directory")
+    directory = directory.absolute()
+    with storage_errors(f"cannot write {directory}"):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as scratch:
+            staged = Path(scratch) / "bundle"
+            for title, layer in files.items():
+                _fetch_file(blobs, layer, staged / title)
+            os.rename(staged, directory)
+        sync_folder(directory.parent)
+    return document
+
+
+def _fetch_file(blobs: BlobStore, layer: Descriptor, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "xb") as file:
+        size = sum(file.write(chunk) for chunk in blobs.open(layer.digest))
+        file.flush()
+        os.fsync(file.fileno())
+    if size != layer.size:
+        raise InvalidManifest(f"the manifest gives {path.name} {layer.size} bytes, its blob has {size}")

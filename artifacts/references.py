@@ -1,0 +1,41 @@
+"""Tags, and which manifests refer to which: the mutable names of an OCI registry."""
+
+from artifacts.store import Records, hex_of
+
+
+class References:
+    """Tags and referrers by repository; names are the caller's to validate (OCI's grammar keeps them safe in paths)."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def tag(self, repository: str, tag: str, digest: str) -> None:
+        """Point the tag at a manifest, moving it if it exists; raises InvalidDigest."""
+        hex_of(digest)
+        self._records.set(f"{_tags(repository)}/{tag}", digest)
+
+    def resolve(self, repository: str, tag: str) -> str | None:
+        """The digest that the tag points at, or None."""
+        record = self._records.get(f"{_tags(repository)}/{tag}")
+        return record.value if record else None
+
+    def tags(self, repository: str) -> list[str]:
+        """The repository's tags, sorted."""
+        return self._records.names(_tags(repository))
+
+    def refer(self, repository: str, subject: str, digest: str) -> None:
+        """Note that manifest `digest` names `subject` as its subject; raises InvalidDigest."""
+        self._records.set(f"{_referrers(repository, subject)}/{hex_of(digest)}", digest)
+
+    def referrers(self, repository: str, subject: str) -> list[str]:
+        """Digests of the manifests that name the subject, sorted; raises InvalidDigest."""
+        return [f"sha256:{name}" for name in self._records.names(_referrers(repository, subject))]
+
+
+# No component of a repository's name starts with an underscore, so these folders cannot meet a repository.
+def _tags(repository: str) -> str:
+    return f"references/{repository}/_tags"
+
+
+def _referrers(repository: str, subject: str) -> str:
+    return f"references/{repository}/_referrers/{hex_of(subject)}"

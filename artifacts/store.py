@@ -1,0 +1,92 @@
+"""What a blob store and a record store promise, and the bundle of parts that make one artifact store."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from artifacts.errors import InvalidDigest
+from relaxd.contract.canonical import is_digest
+
+if TYPE_CHECKING:
+    from artifacts.cache import ActionCache
+    from artifacts.references import References
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A stored blob; `size` in bytes."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's text, and the version to name when replacing it."""
+
+    value: str
+    version: str
+
+
+class BlobStore(Protocol):
+    """Immutable bytes by sha256 digest.
+
+    A blob appears whole and durable, or not at all. Bytes that do not hash to their digest raise BlobCorrupt and are
+    set aside; after that the blob is missing. Every method raises InvalidDigest for a malformed digest.
+    """
+
+    def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
+        """Store the bytes; raises DigestMismatch, and stores nothing, when they do not hash to `expected`."""
+
+    def put_file(self, path: Path, expected: str | None = None) -> Blob:
+        """Store a file's content; as `put`."""
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is there (its content is not checked)."""
+
+    def size(self, digest: str) -> int:
+        """Size in bytes; raises BlobNotFound."""
+
+    def read(self, digest: str) -> bytes:
+        """The whole content, verified; raises BlobNotFound, BlobCorrupt."""
+
+    def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Chunks of bytes `start` to `end` (exclusive); the last chunk comes only once the blob has proved sound."""
+
+    def delete(self, digest: str) -> None:
+        """Remove the blob; no error when it is not there."""
+
+
+class Records(Protocol):
+    """Small mutable texts by slash-separated name, each replaced atomically."""
+
+    def get(self, name: str) -> Record | None:
+        """The record, or None."""
+
+    def swap(self, name: str, value: str, current: Record | None) -> bool:
+        """Write `value` if the record is still `current` (None: still absent); whether it was written."""
+
+    def set(self, name: str, value: str) -> None:
+        """Write `value`, whatever was there."""
+
+    def names(self, folder: str) -> list[str]:
+        """Names directly inside `folder`, sorted, without the folder."""
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """One artifact store: immutable blobs, and the two kinds of names that point at them."""
+
+    blobs: BlobStore
+    actions: "ActionCache"
+    references: "References"
+
+
+def hex_of(digest: str) -> str:
+    """The hex part of a digest; raises InvalidDigest, so what it returns is safe in a path."""
+    if not is_digest(digest):
+        raise InvalidDigest(digest)
+    return digest.removeprefix("sha256:")
