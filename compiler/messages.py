@@ -120,7 +120,8 @@ Message = Event | Succeeded | Failed
 def job_from_json(document: dict[str, Any]) -> ChildJob:
     """Inverse of a job's `to_json`; KeyError or TypeError for a document of another kind."""
     fields = {key: value for key, value in document.items() if key != "kind"}
-    return {CompileJob.kind: CompileJob, InspectJob.kind: InspectJob}[document["kind"]](**fields)
+    kinds: dict[str, type[ChildJob]] = {CompileJob.kind: CompileJob, InspectJob.kind: InspectJob}
+    return kinds[document["kind"]](**fields)
 
 
 def message_from_json(document: dict[str, Any]) -> Message:

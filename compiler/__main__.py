@@ -1,0 +1,53 @@
+"""The compile process: reads one job from standard input, writes messages to a file descriptor, prints logs. Started by `process`."""
+
+import argparse
+import faulthandler
+import json
+import os
+import sys
+from typing import TextIO
+
+from compiler import sandbox
+from compiler.messages import CompileJob, Failed, Message, Succeeded, job_from_json
+
+
+def main() -> int:
+    """0 when the job succeeded, 1 when it failed, 2 when nobody waits for it."""
+    parser = argparse.ArgumentParser(prog="python -m compiler", description=__doc__)
+    parser.add_argument("--messages", type=int, required=True, help="file descriptor that receives one JSON message a line")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the starter; this process ends with it")
+    options = parser.parse_args()
+    faulthandler.enable()
+    try:
+        for remark in sandbox.confine(options.parent):
+            print(f"sandbox: {remark}", flush=True)
+    except sandbox.ParentDied:
+        return 2
+    # torch would be pulled in by tvm_ffi, at the price of seconds and hundreds of megabytes.
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    with os.fdopen(options.messages, "w", buffering=1, encoding="utf-8") as stream:
+        final = _run(json.load(sys.stdin), stream)
+        _send(stream, final)
+    return 0 if isinstance(final, Succeeded) else 1
+
+
+def _run(document: dict[str, object], stream: TextIO) -> Succeeded | Failed:
+    # Imported here: the sandbox needs a process that has no thread but its own yet.
+    from compiler import driver
+    from compiler.errors import CompileError
+
+    job = job_from_json(document)
+    try:
+        if isinstance(job, CompileJob):
+            return Succeeded(driver.build(job, lambda event: _send(stream, event)).to_json())
+        return Succeeded(driver.inspect(job, lambda event: _send(stream, event)))
+    except CompileError as error:
+        return Failed(error.failure)
+
+
+def _send(stream: TextIO, message: Message) -> None:
+    stream.write(json.dumps(message.to_json()) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
