@@ -1,0 +1,38 @@
+# `make` alone lists what can be asked for.
+PYTHON ?= python3.11
+BIN := .venv/bin
+PACKAGES := relaxd service compiler artifacts
+SOURCES := $(PACKAGES) tests tools benchmarks
+
+.PHONY: help env demo test check fmt lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: ## create .venv with pinned packages, or do nothing when it is up to date
+	@$(PYTHON) tools/env.py
+
+demo: env ## compile a real model through the service, run it at several shapes, compare with ONNX Runtime
+	@$(BIN)/python tools/demo.py
+
+test: env ## run every test; those that need Redis or PostgreSQL skip when the servers are not installed
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: env ## lint, types, layers, images
+	@$(BIN)/ruff check $(wildcard $(SOURCES))
+	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/hadolint docker/*.Dockerfile
+	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+fmt: env ## format and sort imports
+	@$(BIN)/ruff check --fix $(wildcard $(SOURCES))
+	@$(BIN)/ruff format $(wildcard $(SOURCES))
+
+lock: env ## pin what pyproject.toml asks for, at the versions installed in .venv
+	@$(BIN)/python tools/lock.py
+
+clean: ## remove what was built: the environment, caches, exported models
+	@rm -rf .venv .venv.lock .models .relaxd .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	@find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} +

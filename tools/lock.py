@@ -1,0 +1,63 @@
+"""Writes requirements/*.txt: every package that pyproject.toml's extras need, at the version installed here."""
+
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+LOCKS = {
+    "api.txt": (("api",), {"apache-tvm-ffi"}),
+    "worker.txt": (("server",), set[str]()),
+    "dev.txt": (("dev",), set[str]()),
+}
+BUILD = ("setuptools",)
+
+
+def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str]) -> set[str]:
+    """Canonical names of all that the project needs with `extras`; what only packages in `without` need is left out too."""
+    own = project["name"]
+    seen: set[tuple[str, str]] = set()
+    queue = [(own, ""), *((own, extra) for extra in extras)]
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) in seen or name in without:
+            continue
+        seen.add((name, extra))
+        for needed in _needs(project, name, extra):
+            child = canonicalize_name(needed.name)
+            queue += [(child, ""), *((child, inner) for inner in needed.extras)]
+    return {name for name, _ in seen} - {own}
+
+
+def _needs(project: dict[str, Any], name: str, extra: str) -> Iterator[Requirement]:
+    if name == project["name"]:
+        texts = project["optional-dependencies"][extra] if extra else project["dependencies"]
+        yield from map(Requirement, texts)
+        return
+    for needed in map(Requirement, requires(name) or []):
+        if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+            yield needed
+
+
+def lock(project: dict[str, Any], file: str) -> str:
+    """The text of one lock file, one `name==version` a line."""
+    extras, without = LOCKS[file]
+    names = closure(project, extras, without) | set(BUILD)
+    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted(names)]
+    return "\n".join([f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.", *pins, ""])
+
+
+def main() -> None:
+    """Writes every lock file of LOCKS."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for file in LOCKS:
+        (ROOT / "requirements" / file).write_text(lock(project, file))
+
+
+if __name__ == "__main__":
+    main()
