@@ -1,0 +1,186 @@
+"""Any program of stages: rows shared by all stages are walked in parallel, scratch kept for one row, axes in vectors."""
+
+from dataclasses import replace
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from compiler.passes.kernels.nest import emit_stage, spatial_vector_axis
+from compiler.passes.machine import Machine
+from compiler.passes.tir.exprs import Expr, as_int, children, const, loads, substitute
+from compiler.passes.tir.flat import Flattener, flatten_stage, merge_axes
+from compiler.passes.tir.loops import Stmt, bind, parallel, product, seq, serial, unfuse, when
+from compiler.passes.tir.stages import Axis, Program, Stage
+
+PARALLEL_WORK = 1 << 15
+"""Operations below which starting the other threads costs more than it saves."""
+
+STRIP = 2048
+"""Elements of one task when a single long axis is shared out."""
+
+
+def emit_program(program: Program, machine: Machine) -> Stmt:
+    """The body of a function that runs the program; its parameters stay as they are."""
+    rows = shared_rows(program)
+    flat = Flattener()
+    for buffer in program.params:
+        flat.parameter(buffer)
+    if rows and program.locals:
+        return seq(*flat.prelude, _emit_rows(program, rows, flat, machine))
+    for buffer in program.locals:
+        flat.scratch(buffer)
+    body = [emit_parallel(merge_axes(flatten_stage(stage, flat)), machine) for stage in program.stages]
+    return seq(*flat.prelude, *flat.allocations, *body)
+
+
+def shared_rows(program: Program) -> int:
+    """How many leading axes every stage has in common: local buffers are written and read at the same row only."""
+    common = min(len(stage.spatial) for stage in program.stages)
+    first = program.stages[0]
+    for depth in range(common):
+        if not all(_same_axis(first, stage, depth) and _row_local(program, stage, depth) for stage in program.stages):
+            return depth
+    return common
+
+
+def _same_axis(first: Stage, stage: Stage, depth: int) -> bool:
+    if depth >= len(stage.axes) or stage.axes[depth].reduce:
+        return False
+    same = tvm_ffi.structural_equal(first.axes[depth].extent, stage.axes[depth].extent)
+    return same and depth < len(stage.indices) and stage.indices[depth].same_as(stage.axes[depth].var)
+
+
+def _row_local(program: Program, stage: Stage, depth: int) -> bool:
+    var = stage.axes[depth].var
+    written = [*program.locals, *program.outputs]
+    for one in loads(stage.value):
+        if any(one.source.same_as(buffer) for buffer in written) and not (depth < len(one.indices) and one.indices[depth].same_as(var)):
+            return False
+    return True
+
+
+def _emit_rows(program: Program, rows: int, flat: Flattener, machine: Machine) -> Stmt:
+    axes = program.stages[0].axes[:rows]
+    extents = [axis.extent for axis in axes]
+    local = {buffer: tirx.decl_buffer(list(buffer.shape)[rows:] or [const(1)], buffer.dtype, name=buffer.name) for buffer in program.locals}
+
+    def row(index: Expr) -> Stmt:
+        here = unfuse(index, extents)
+        inner = Flattener(dict(flat.views))
+        for buffer in local.values():
+            inner.scratch(buffer, _scope(buffer))
+        stages = [_at_row(stage, rows, here, local) for stage in program.stages]
+        done = [emit_stage(merge_axes(flatten_stage(stage, inner)), machine) for stage in stages]
+        return seq(*inner.allocations, *done)
+
+    work = cost_of(program.stages)
+    return guarded(product(extents), work, row)
+
+
+def _scope(buffer: Any) -> str:
+    size = as_int(product(list(buffer.shape)))
+    return "local" if size is not None and size <= 1024 else "global"
+
+
+def _at_row(stage: Stage, rows: int, here: list[Expr], local: dict[Any, Any]) -> Stage:
+    from compiler.passes.tir.exprs import load, rewrite
+
+    table = dict(zip([axis.var for axis in stage.axes[:rows]], here, strict=True))
+    own = local.get(stage.buffer)
+
+    def visit(node: Expr) -> Expr | None:
+        if isinstance(node, tvm.ir.TensorLoad) and node.source in local:
+            return load(local[node.source], [rewrite(substitute(i, table), visit) for i in list(node.indices)[rows:]] or [const(0)])
+        return table.get(node) if isinstance(node, tvm.ir.Var) else None
+
+    indices = tuple(substitute(index, table) for index in stage.indices)
+    return replace(
+        stage,
+        axes=stage.axes[rows:],
+        buffer=stage.buffer if own is None else own,
+        indices=indices if own is None else (indices[rows:] or (const(0),)),
+        value=rewrite(stage.value, visit),
+        init=None if stage.init is None else rewrite(stage.init, visit),
+    )
+
+
+def operations(expr: Expr) -> int:
+    """A rough count of the machine operations of one evaluation."""
+    weights = {"tirx.exp": 12, "tirx.erf": 20, "tirx.tanh": 20, "tirx.sigmoid": 15, "tirx.pow": 60, "tirx.log": 20}
+    own = weights.get(expr.op.name, 4) if isinstance(expr, tvm.ir.Call) and hasattr(expr.op, "name") else 1
+    return own + sum(operations(child) for child in children(expr) if not isinstance(expr, tvm.ir.TensorLoad))
+
+
+def cost_of(stages: tuple[Stage, ...]) -> Expr:
+    """Operations of all the stages, over their extents."""
+    total: Expr = const(0)
+    for stage in stages:
+        total = total + product([axis.extent for axis in stage.axes]) * const(min(operations(stage.value), 200))
+    return tvm.sym.Analyzer().simplify(total)
+
+
+def guarded(extent: Expr, work: Expr, body: Any, threshold: int = PARALLEL_WORK * 4) -> Stmt:
+    """body(i) for every i below `extent`, over the threads where the work is worth it."""
+    if as_int(extent) == 1 or (as_int(work) is not None and as_int(work) < threshold):
+        return serial(extent, body)
+    if as_int(work) is not None:
+        return parallel(extent, body)
+    return when(work >= const(threshold), parallel(extent, body), serial(extent, body))
+
+
+def emit_parallel(stage: Stage, machine: Machine) -> Stmt:
+    """The stage with its outer axes shared out over the threads."""
+    work = cost_of((stage,))
+    inner = spatial_vector_axis(stage)
+    outer = tuple(axis for axis in stage.spatial if axis is not inner)
+    if not outer and inner is not None and not stage.reduced:
+        return _emit_line(stage, inner, work, machine)
+    if len(outer) >= 2 and _small(stage, outer[-1]):
+        outer = outer[:-1]
+    if not outer:
+        return emit_stage(stage, machine) if inner is None or stage.init is None else _emit_column_blocks(stage, inner, work, machine)
+    extents = [axis.extent for axis in outer]
+
+    def task(index: Expr) -> Stmt:
+        return emit_stage(stage, machine, dict(zip([axis.var for axis in outer], unfuse(index, extents), strict=True)))
+
+    return guarded(product(extents), work, task)
+
+
+def _small(stage: Stage, last: Axis) -> bool:
+    rest = product([axis.extent for axis in stage.axes[stage.axes.index(last) + 1 :]])
+    size = as_int(rest)
+    return size is not None and size < 256
+
+
+def _emit_line(stage: Stage, axis: Axis, work: Expr, machine: Machine) -> Stmt:
+    return guarded(tirx.ceildiv(axis.extent, const(STRIP)), work, lambda t: _part(stage, axis, t, STRIP, machine))
+
+
+def _part(stage: Stage, axis: Axis, index: Expr, size: int, machine: Machine) -> Stmt:
+    start = index * const(size)
+    inner = Axis(tirx.Var(axis.var.name, "int64"), tirx.min(const(size), axis.extent - start))
+
+    def run(extent: Expr) -> Stmt:
+        part = Axis(inner.var, extent, axis.reduce)
+        table = {axis.var: start + inner.var}
+        shifted = replace(
+            stage,
+            axes=tuple(part if a is axis else a for a in stage.axes),
+            value=substitute(stage.value, table),
+            indices=tuple(substitute(i, table) for i in stage.indices),
+            init=None if stage.init is None else substitute(stage.init, table),
+        )
+        return emit_stage(shifted, machine)
+
+    whole = as_int(axis.extent)
+    if whole is not None and whole % size == 0:
+        return run(const(size))
+    return bind("count", inner.extent, run)
+
+
+def _emit_column_blocks(stage: Stage, axis: Axis, work: Expr, machine: Machine) -> Stmt:
+    size = machine.lanes(32) * 4
+    return guarded(tirx.ceildiv(axis.extent, const(size)), work, lambda t: _part(stage, axis, t, size, machine))

@@ -1,0 +1,268 @@
+"""The loop nest of one stage: the contiguous axis in vectors, reductions in local accumulators."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.passes.machine import Machine
+from compiler.passes.tir.exprs import Expr, as_int, bits_of, const, dtype_of, load, loads, nodes, substitute, uses
+from compiler.passes.tir.flat import stride
+from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, vectorized
+from compiler.passes.tir.stages import Axis, Stage
+
+_IDEMPOTENT = (prim.Max, prim.Min)
+_VECTOR_CALLS = frozenset(
+    "tirx." + name
+    for name in (
+        "exp",
+        "erf",
+        "tanh",
+        "sigmoid",
+        "sqrt",
+        "rsqrt",
+        "floor",
+        "ceil",
+        "fabs",
+        "round",
+        "trunc",
+        "nearbyint",
+        "log",
+        "reinterpret",
+        "fma",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Combine:
+    """How a reduction combines: `node` is the expression class, `term` what each step adds."""
+
+    node: type
+    term: Expr
+
+    def identity(self, init: Expr, dtype: str) -> Expr:
+        """A start value that changes nothing."""
+        if self.node in _IDEMPOTENT:
+            return init
+        return tirx.const(0 if self.node is prim.Add else 1, dtype)
+
+
+def combine_of(stage: Stage) -> Combine | None:
+    """The reduction's operation if it is a sum, product, maximum or minimum."""
+    value = stage.value
+    if not isinstance(value, (prim.Add, prim.Mul, prim.Max, prim.Min)):
+        return None
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        reads = isinstance(own, tvm.ir.TensorLoad) and own.source.same_as(stage.buffer)
+        if reads and not any(one.source.same_as(stage.buffer) for one in loads(term)):
+            return Combine(type(value), term)
+    return None
+
+
+def vectorizable(value: Expr, var: Any) -> bool:
+    """Whether `value` can be computed for neighbouring values of `var` in one vector, every access a whole or a single element."""
+    for node in nodes(value):
+        if isinstance(node, tvm.ir.TensorLoad):
+            step = stride(node.indices[0], var)
+            if step is None or as_int(step) not in (0, 1) or dtype_of(node) == "bool":
+                return False
+        if isinstance(node, tvm.ir.Call) and uses(node, var):
+            name = getattr(node.op, "name", "")
+            if name == "tirx.if_then_else" and uses(node.args[0], var):
+                return False
+            if name != "tirx.if_then_else" and name not in _VECTOR_CALLS:
+                return False
+        if (
+            isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))
+            and not dtype_of(node).startswith(("float", "bfloat"))
+            and _varies(node, var)
+        ):
+            return False
+        if isinstance(node, prim.Let):
+            return False
+    return True
+
+
+def _varies(node: Expr, var: Any) -> bool:
+    return uses(node, var)
+
+
+def lanes_for(stage: Stage, machine: Machine) -> int:
+    """Vector lanes by the widest element the stage touches."""
+    kinds = [dtype_of(stage.value), *(dtype_of(one) for one in loads(stage.value))]
+    return machine.lanes(max(bits_of(kind) for kind in kinds))
+
+
+def _writes_whole_vectors(stage: Stage, axis: Axis) -> bool:
+    step = stride(stage.indices[0], axis.var)
+    return step is not None and as_int(step) == 1 and dtype_of(stage.value) != "bool"
+
+
+def spatial_vector_axis(stage: Stage) -> Axis | None:
+    """The result's axis to vectorise: stores are contiguous along it and every load is contiguous or constant."""
+    for axis in reversed(stage.spatial):
+        if as_int(axis.extent) is not None and as_int(axis.extent) < 4:
+            continue
+        if _writes_whole_vectors(stage, axis) and vectorizable(stage.value, axis.var):
+            return axis
+    return None
+
+
+def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
+    for axis in reversed(stage.reduced):
+        if vectorizable(term, axis.var) and (as_int(axis.extent) is None or as_int(axis.extent) >= 4):
+            return axis
+    return None
+
+
+def nest(axes: tuple[Axis, ...], body: Callable[[dict[Any, Expr]], Stmt], bound: dict[Any, Expr] | None = None) -> Stmt:
+    """Serial loops over `axes`; `body` gets the value of each axis' variable."""
+    values = bound or {}
+    if not axes:
+        return body(values)
+    first, rest = axes[0], axes[1:]
+    return serial(first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name)
+
+
+def emit_stage(stage: Stage, machine: Machine, bound: dict[Any, Expr] | None = None) -> Stmt:
+    """Serial code for the stage over the axes that `bound` leaves; offsets are flat."""
+    values = bound or {}
+    free = tuple(axis for axis in stage.axes if axis.var not in values)
+    if stage.init is not None and stage.reduced:
+        return _emit_reduction(stage, free, machine, values)
+    axis = next((a for a in [spatial_vector_axis(stage)] if a is not None and a in free), None)
+    outer = tuple(a for a in free if a is not axis)
+
+    def point(at: dict[Any, Expr]) -> Stmt:
+        return store(stage.buffer, substitute(stage.value, at), substitute(stage.indices[0], at))
+
+    if axis is None:
+        return nest(free, point, values)
+    lanes = lanes_for(stage, machine)
+    return nest(outer, lambda at: strips(axis.extent, lanes, lambda j: point({**at, axis.var: j}), axis.var.name), values)
+
+
+def _emit_reduction(stage: Stage, free: tuple[Axis, ...], machine: Machine, values: dict[Any, Expr]) -> Stmt:
+    combine = combine_of(stage)
+    spatial = tuple(axis for axis in free if not axis.reduce)
+    reduced = tuple(axis for axis in free if axis.reduce)
+    if combine is None:
+        return _emit_in_place(stage, spatial, reduced, values)
+    across = spatial_vector_axis(stage.map_value(combine.term))
+    if across is not None and across in spatial:
+        return _reduce_columns(stage, combine, across, tuple(a for a in spatial if a is not across), reduced, machine, values)
+    along = _reduced_vector_axis(stage, combine.term)
+    return nest(spatial, lambda at: reduce_point(stage, combine, along, reduced, machine, at), values)
+
+
+def _emit_in_place(stage: Stage, spatial: tuple[Axis, ...], reduced: tuple[Axis, ...], values: dict[Any, Expr]) -> Stmt:
+    def point(at: dict[Any, Expr]) -> Stmt:
+        offset = substitute(stage.indices[0], at)
+        start = store(stage.buffer, substitute(stage.init, at), offset)
+        return seq(
+            start, nest(reduced, lambda inner: store(stage.buffer, substitute(stage.value, inner), substitute(stage.indices[0], inner)), at)
+        )
+
+    return nest(spatial, point, values)
+
+
+def _reduce_columns(
+    stage: Stage,
+    combine: Combine,
+    axis: Axis,
+    outer: tuple[Axis, ...],
+    reduced: tuple[Axis, ...],
+    machine: Machine,
+    values: dict[Any, Expr],
+) -> Stmt:
+    dtype = dtype_of(stage.value)
+    lanes = lanes_for(stage, machine)
+
+    def strip(at: dict[Any, Expr], base: Expr, width: int) -> Stmt:
+        acc, allocation = allocate([width], dtype, "acc")
+
+        def lane_loop(make: Callable[[Expr, dict[Any, Expr]], Stmt], table: dict[Any, Expr]) -> Stmt:
+            return vectorized(width, lambda lane: make(lane, {**table, axis.var: base + lane}))
+
+        start = lane_loop(lambda lane, table: store(acc, substitute(stage.init, table), lane), at)
+        steps = nest(
+            reduced,
+            lambda inner: lane_loop(
+                lambda lane, table: store(acc, combine.node(load(acc, [lane]), substitute(combine.term, table)), lane), inner
+            ),
+            at,
+        )
+        finish = lane_loop(lambda lane, table: store(stage.buffer, load(acc, [lane]), substitute(stage.indices[0], table)), at)
+        return seq(allocation, start, steps, finish)
+
+    return nest(outer, lambda at: blocks(axis.extent, lanes, lambda base, width: strip(at, base, width)), values)
+
+
+def blocks(extent: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """body(start, width) over the extent in blocks of `lanes`, then smaller ones for the rest."""
+    count = as_int(extent)
+    if count is None:
+        full = extent // const(lanes)
+        main = serial(full, lambda c: body(c * const(lanes), lanes), "block")
+        return seq(main, serial(extent - full * const(lanes), lambda t: body(full * const(lanes) + t, 1), "rest"))
+    parts, start, width = [], 0, lanes
+    while width >= 1:
+        full = (count - start) // width
+        if full:
+            parts.append(_block_run(full, width, start, body))
+            start += full * width
+        width //= 2
+    return seq(*parts)
+
+
+def _block_run(count: int, width: int, start: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    return serial(count, lambda c: body(const(start) + c * const(width), width), "block")
+
+
+def reduce_point(
+    stage: Stage,
+    combine: Combine,
+    along: Axis | None,
+    reduced: tuple[Axis, ...],
+    machine: Machine,
+    at: dict[Any, Expr],
+    also: Callable[[dict[Any, Expr]], Stmt] | None = None,
+) -> Stmt:
+    """One element of the result: partial results in a vector along `along`, combined at the end; `also` runs before each step."""
+    dtype = dtype_of(stage.value)
+    total, allocation = allocate([1], dtype, "total")
+    zero = const(0)
+    start = store(total, substitute(stage.init, at), zero)
+    finish = store(stage.buffer, load(total, [zero]), substitute(stage.indices[0], at))
+
+    def step(buffer: Any, where: Expr, table: dict[Any, Expr]) -> Stmt:
+        return store(buffer, combine.node(load(buffer, [where]), substitute(combine.term, table)), where)
+
+    if along is None:
+        return seq(allocation, start, nest(reduced, lambda inner: step(total, zero, inner), at), finish)
+    outer = tuple(axis for axis in reduced if axis is not along)
+    lanes = _reduction_lanes(stage, along, machine)
+    acc, more = allocate([lanes], dtype, "partial")
+    clear = vectorized(lanes, lambda lane: store(acc, combine.identity(substitute(stage.init, at), dtype), lane))
+    full = along.extent // const(lanes) if as_int(along.extent) is None else const(as_int(along.extent) // lanes)
+    vectors = nest(
+        outer,
+        lambda inner: serial(
+            full, lambda c: vectorized(lanes, lambda lane: step(acc, lane, {**inner, along.var: c * const(lanes) + lane})), "block"
+        ),
+        at,
+    )
+    gather = serial(lanes, lambda lane: store(total, combine.node(load(total, [zero]), load(acc, [lane])), zero), "lane")
+    rest = along.extent - full * const(lanes) if as_int(along.extent) is None else const(as_int(along.extent) % lanes)
+    tail = nest(outer, lambda inner: serial(rest, lambda t: step(total, zero, {**inner, along.var: full * const(lanes) + t}), "rest"), at)
+    return seq(allocation, more, start, clear, vectors, gather, tail, finish)
+
+
+def _reduction_lanes(stage: Stage, along: Axis, machine: Machine) -> int:
+    lanes = lanes_for(stage, machine)
+    extent = as_int(along.extent)
+    return lanes * 4 if extent is not None and extent >= lanes * 8 else lanes

@@ -1,0 +1,33 @@
+"""What kernels need to know about the processor: vectors, registers, caches and cores."""
+
+from dataclasses import dataclass
+
+from compiler.targets import Target
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`vector_bits` and `registers` describe the vector unit; `fma` says whether a*b+c is one instruction; cache sizes are bytes."""
+
+    vector_bits: int = 128
+    registers: int = 16
+    fma: bool = False
+    l1: int = 32 << 10
+    l2: int = 256 << 10
+    l3: int = 4 << 20
+
+    @classmethod
+    def of(cls, target: Target) -> "Machine":
+        """The machine a target describes; caches the target does not state get small, safe sizes."""
+        return cls(
+            vector_bits=max(target.vector_bits, 64),
+            registers=max(target.vector_registers, 8),
+            fma="fma" in target.isa or target.arch == "aarch64",
+            l1=target.caches.l1 or cls.l1,
+            l2=target.caches.l2 or cls.l2,
+            l3=target.caches.l3 or cls.l3,
+        )
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits one vector register holds, at least 1."""
+        return max(self.vector_bits // max(bits, 8), 1)

@@ -1,0 +1,43 @@
+"""The order of the passes: one flat tuple."""
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax
+
+from compiler.passes.machine import Machine
+from compiler.passes.schedule import ScheduleKernels
+from compiler.targets import Target
+from relaxd.contract.dims import Dim
+
+Pass = Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
+    """Every pass, in order."""
+    transform = relax.transform
+    return (
+        # graph
+        transform.CanonicalizeBindings(),
+        transform.EliminateCommonSubexpr(),
+        transform.DecomposeOpsForInference(),
+        transform.FoldConstant(),
+        # tensor programs
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+        # loops
+        ScheduleKernels(machine),
+    )
+
+
+def optimise(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
+    """The imported module as scheduled tensor programs and the calls between them, ready for TVM's default build pipeline."""
+    with tvm.target.Target("llvm"):
+        for step in passes(Machine.of(target), dims):
+            module = step(module)
+    return module

@@ -1,0 +1,40 @@
+"""Gives every tensor program that still has no schedule one for the CPU; what has no known form stays as it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, s_tir, tirx
+
+from compiler.passes.kernels.generic import emit_program
+from compiler.passes.machine import Machine
+from compiler.passes.tir.stages import inline_stages, read_program
+
+
+@dataclass(frozen=True)
+class ScheduleKernels:
+    """Rewrites the module's PrimFuncs into loops for `machine`."""
+
+    machine: Machine
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with the same functions, faster."""
+        functions = {gvar: self._schedule(func) for gvar, func in module.functions.items()}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+    def _schedule(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+        if not isinstance(func, tirx.PrimFunc) or (func.attrs and "tirx.is_scheduled" in func.attrs):
+            return func
+        if relax.analysis.has_reshape_pattern(func):
+            return func
+        program = read_program(func)
+        if program is None:
+            return func
+        body = emit_program(inline_stages(program), self.machine)
+        return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+
+
+def _root(body: Any) -> Any:
+    """The body as the one block that later passes expect of every function."""
+    block = s_tir.SBlock([], [], [], "root", body)
+    return s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)

@@ -1,0 +1,1 @@
+"""Building blocks over TVM's tensor programs: expressions, loops, stages and accesses."""

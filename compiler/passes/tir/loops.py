@@ -1,0 +1,120 @@
+"""Making loops, stores and functions: a thin, functional layer over TVM's statement nodes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.tirx.stmt import ForKind
+
+from compiler.passes.tir.exprs import Expr, as_int, const
+
+Stmt = Any
+Body = Callable[[Any], Stmt]
+
+
+def seq(*stmts: Stmt | None) -> Stmt:
+    """The statements one after the other, None left out."""
+    real = [stmt for stmt in stmts if stmt is not None]
+    if not real:
+        return tirx.Evaluate(const(0))
+    return real[0] if len(real) == 1 else tirx.SeqStmt(real)
+
+
+def _loop(extent: Expr | int, body: Body, kind: ForKind, name: str) -> Stmt:
+    count = as_int(extent)
+    if count == 0:
+        return seq()
+    if count == 1 and kind != ForKind.PARALLEL:
+        return body(const(0))
+    var = tirx.Var(name, "int64")
+    return tirx.For(var, const(0), const(count) if count is not None else extent, kind, body(var))
+
+
+def serial(extent: Expr | int, body: Body, name: str = "i") -> Stmt:
+    """for i in range(extent)."""
+    return _loop(extent, body, ForKind.SERIAL, name)
+
+
+def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
+    """The same, over the threads: each takes one contiguous range."""
+    return _loop(extent, body, ForKind.PARALLEL, name)
+
+
+def unrolled(extent: int, body: Body, name: str = "u") -> Stmt:
+    """The body repeated at compile time."""
+    return seq(*(body(const(i)) for i in range(extent)))
+
+
+def vectorized(lanes: int, body: Body, name: str = "lane") -> Stmt:
+    """One vector statement of `lanes` lanes."""
+    return _loop(lanes, body, ForKind.VECTORIZED, name)
+
+
+def strips(extent: Expr, lanes: int, body: Callable[[Expr], Stmt], name: str = "j") -> Stmt:
+    """body(j) for every j below extent, in vectors of `lanes` and what is left over in smaller ones."""
+    count = as_int(extent)
+    if lanes == 1:
+        return serial(extent, body, name)
+    if count is None:
+        full = extent // const(lanes)
+        main = serial(full, lambda c: vectorized(lanes, lambda lane: body(c * const(lanes) + lane)), name)
+        return seq(main, serial(extent - full * const(lanes), lambda t: body(full * const(lanes) + t), name + "_rest"))
+    parts, start = [], 0
+    width = lanes
+    while width >= 1:
+        full = (count - start) // width
+        if full:
+            parts.append(_strip(full, width, start, body, name))
+            start += full * width
+        width //= 2
+    return seq(*parts)
+
+
+def _strip(count: int, width: int, start: int, body: Callable[[Expr], Stmt], name: str) -> Stmt:
+    return serial(count, lambda c: vectorized(width, lambda lane: body(const(start) + c * const(width) + lane)), name)
+
+
+def when(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
+    """if condition: then else: otherwise; decided here where the condition is constant."""
+    known = as_int(condition)
+    if known is not None:
+        return then if known else (otherwise if otherwise is not None else seq())
+    return tirx.IfThenElse(condition, then, otherwise)
+
+
+def allocate(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "local") -> tuple[Any, Stmt]:
+    """A buffer and the statement that allocates it: `local` is on the stack, `global` from the thread's workspace pool."""
+    buffer = tirx.decl_buffer([const(d) if isinstance(d, int) else d for d in shape], dtype, name=name, scope=scope)
+    return buffer, tirx.AllocBuffer(buffer)
+
+
+def store(buffer: Any, value: Expr, *indices: Expr) -> Stmt:
+    """buffer[indices] = value."""
+    return tirx.BufferStore(buffer, value, list(indices))
+
+
+def bind(name: str, value: Expr, body: Body) -> Stmt:
+    """`body` with `value` computed once."""
+    if as_int(value) is not None or isinstance(value, tvm.ir.Var):
+        return body(value)
+    var = tirx.Var(name, "int64")
+    return seq(tirx.Bind(var, value), body(var))
+
+
+def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
+    """The indices of each loop, given that of their fusion, outermost first."""
+    found: list[Expr] = []
+    for position, extent in enumerate(reversed(extents)):
+        last = position == len(extents) - 1
+        found.append(index if last else tirx.floormod(index, extent))
+        index = index if last else tirx.floordiv(index, extent)
+    return found[::-1]
+
+
+def product(extents: Sequence[Expr]) -> Expr:
+    """The product of the extents, 1 of none."""
+    result: Expr = const(1)
+    for extent in extents:
+        result = extent if as_int(result) == 1 else result * extent
+    return result

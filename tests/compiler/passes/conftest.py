@@ -1,0 +1,56 @@
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+import tvm
+from tvm import relax
+
+from compiler import targets
+from compiler.passes.pipeline import optimise
+
+HOST = targets.resolve("native")
+
+
+def build_module(function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]]) -> tvm.IRModule:
+    """A module whose `main` applies `function` to inputs; equal names in shapes are one symbolic dim."""
+    dims: dict[str, Any] = {}
+    variables = []
+    for name, (shape, dtype) in inputs.items():
+        axes = [dims.setdefault(axis, tvm.tirx.Var(axis, "int64")) if isinstance(axis, str) else axis for axis in shape]
+        variables.append(relax.Var(name, relax.TensorType(axes, dtype)))
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            result = builder.emit_output(function(builder, *variables))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def machine_target(target: Any = HOST) -> tvm.target.Target:
+    return tvm.target.Target({"kind": "llvm", "mtriple": target.triple, "mcpu": target.cpu, "mattr": list(target.features)})
+
+
+class Compiled:
+    """A module compiled for this machine; calling it takes and gives numpy arrays."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        self.module = optimise(module, HOST, ())
+        self.machine = relax.VirtualMachine(tvm.compile(self.module, machine_target()), tvm.cpu())
+
+    def __call__(self, *arrays: np.ndarray) -> np.ndarray:
+        return self.machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)).numpy()
+
+
+@pytest.fixture
+def compile_graph() -> Callable[..., Compiled]:
+    return lambda function, inputs: Compiled(build_module(function, inputs))
+
+
+@pytest.fixture
+def draw() -> np.random.Generator:
+    return np.random.default_rng(0)
