@@ -38,8 +38,7 @@ class Descriptor:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidManifest(f"a descriptor is malformed: {error!r}", hint="give it mediaType, digest and size") from error
         typed = isinstance(found.media_type, str) and isinstance(found.digest, str) and type(found.size) is int
-        typed = typed and all(isinstance(text, str) for pair in found.annotations.items() for text in pair)
-        if not typed or found.size < 0 or not is_digest(found.digest):
+        if not typed or not _is_text_map(found.annotations) or found.size < 0 or not is_digest(found.digest):
             raise InvalidManifest(f"a descriptor has a wrong mediaType, digest or size: {found}", hint="digests are sha256:<64 hex>")
         return found
 
@@ -74,6 +73,8 @@ def parse(data: bytes) -> Document:
     media_type = _media_type(document)
     if document.get("schemaVersion") != 2:
         raise InvalidManifest("a manifest's schemaVersion is not 2")
+    if not isinstance(document.get("artifactType", ""), str) or not _is_text_map(document.get("annotations") or {}):
+        raise InvalidManifest("a manifest's artifactType is not a text, or its annotations are not texts by name")
     config = [Descriptor.from_json(document.get("config"))] if media_type in MANIFESTS else []
     layers = _descriptors(document, "layers") if media_type in MANIFESTS else ()
     return Document(
@@ -94,9 +95,13 @@ def _media_type(document: Any) -> str:
         raise InvalidManifest("a manifest is not a JSON object")
     inferred = INDEX if "manifests" in document else MANIFEST
     media_type = document.get("mediaType", inferred)
-    if media_type not in MANIFESTS | INDEXES:
+    if not isinstance(media_type, str) or media_type not in MANIFESTS | INDEXES:
         raise InvalidManifest(f"a manifest has mediaType {media_type!r}", hint=f"use {MANIFEST} or {INDEX}")
-    return str(media_type)
+    return media_type
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair)
 
 
 def _descriptors(document: dict[str, Any], key: str) -> tuple[Descriptor, ...]:

@@ -25,14 +25,14 @@ class VerifyingReader(ABC):
         A part of a blob cannot be checked by itself, so the whole is checked first, once for each version of it.
         """
         size = self.size(digest)
-        stop = size if end is None else min(end, size)
-        if not 0 <= start <= stop:
-            raise ValueError(f"bytes {start} to {end} are not within the blob's {size}")
-        if (start, stop) == (0, size):
+        if start == 0 and (end is None or end >= size):
             return self._verified(digest)
         if self._sound.get(digest) != self._version(digest):
             for _ in self._verified(digest):
                 pass
+        stop = size if end is None else min(end, size)
+        if not 0 <= start <= stop:
+            raise ValueError(f"bytes {start} to {end} are not within the blob's {size}")
         return self._chunks(digest, start, stop) if start < stop else iter(())
 
     def _verified(self, digest: str) -> Iterator[bytes]:

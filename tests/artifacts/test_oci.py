@@ -1,0 +1,186 @@
+"""Bundles to OCI artifacts and back."""
+
+import json
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from artifacts.documents import BUNDLE, EMPTY, INDEX, MANIFEST, TITLE, Descriptor, manifest_bytes, read_document
+from artifacts.errors import BlobCorrupt, BlobNotFound, DestinationExists, InvalidManifest, UnsafeTitle
+from artifacts.oci import IndexEntry, fetch_bundle, publish_bundle, publish_index
+from relaxd.contract.canonical import digest_of
+
+FILES = {"manifest.json": b"{}", "model.so": b"\x7fELF" * 1000, "lib/libtvm_runtime.so": b"runtime", "LICENSES": b"", "naïve name": b"x"}
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return write(tmp_path / "bundle", FILES)
+
+
+def write(directory, files):
+    for name, data in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(data)
+    return directory
+
+
+def read(directory):
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def publish_titles(blobs, titles):
+    config, data = blobs.put(b"{}"), blobs.put(b"data")
+    layers = [Descriptor("application/octet-stream", data.digest, data.size, {TITLE: title}) for title in titles]
+    return blobs.put(manifest_bytes(BUNDLE, Descriptor(EMPTY, config.digest, 2), layers, {})).digest
+
+
+def test_a_bundle_comes_back_as_it_was(blobs, bundle, tmp_path):
+    published = publish_bundle(blobs, bundle, {"org.relaxd.target": "x86-64-v3"})
+    fetch_bundle(blobs, published.digest, tmp_path / "out" / "here")
+    assert read(tmp_path / "out" / "here") == FILES
+    assert published.size == sum(map(len, FILES.values()))
+    assert published.ref == f"relaxd/bundles@{published.digest}"
+    assert os.listdir(tmp_path / "out") == ["here"]
+
+
+def test_the_manifest_is_an_oci_artifact(blobs, bundle):
+    published = publish_bundle(blobs, bundle, {"k": "v"})
+    document = json.loads(blobs.read(published.digest))
+    assert document["schemaVersion"] == 2
+    assert (document["mediaType"], document["artifactType"], document["annotations"]) == (MANIFEST, BUNDLE, {"k": "v"})
+    empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    assert document["config"] == {"mediaType": EMPTY, "digest": empty, "size": 2}
+    assert blobs.read(empty) == b"{}"
+    assert [layer["annotations"][TITLE] for layer in document["layers"]] == sorted(FILES)
+    assert all(layer["digest"] == digest_of(FILES[layer["annotations"][TITLE]]) for layer in document["layers"])
+
+
+def test_the_same_bundle_has_the_same_digest(blobs, bundle, tmp_path):
+    other = write(tmp_path / "elsewhere", dict(reversed(FILES.items())))
+    os.utime(other / "model.so", (1, 1))
+    annotations = {"a": "1", "b": "2"}
+    first = publish_bundle(blobs, bundle, annotations)
+    assert publish_bundle(blobs, other, dict(reversed(annotations.items()))) == first
+    (other / "model.so").write_bytes(b"changed")
+    assert publish_bundle(blobs, other, annotations).digest != first.digest
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "dangling"])
+def test_only_plain_files_are_published(blobs, bundle, kind):
+    if kind == "pipe":
+        os.mkfifo(bundle / "odd")
+    else:
+        (bundle / "odd").symlink_to(bundle if kind == "link" else "nowhere")
+    with pytest.raises(UnsafeTitle, match="odd is not a plain file"):
+        publish_bundle(blobs, bundle)
+
+
+def test_an_empty_directory_is_no_bundle(blobs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidManifest):
+        publish_bundle(blobs, tmp_path / "empty")
+
+
+def test_an_index_lists_the_targets_in_order(blobs, bundle):
+    one = publish_bundle(blobs, bundle, {"t": "1"}).digest
+    other = publish_bundle(blobs, bundle, {"t": "2"}).digest
+    entries = [
+        IndexEntry(one, "x86-64-v3", "x86_64", variant="v3", features=("avx2", "fma")),
+        IndexEntry(other, "aarch64", "aarch64"),
+    ]
+    index = publish_index(blobs, entries)
+    assert publish_index(blobs, reversed(entries)) == index
+    document = json.loads(blobs.read(index))
+    assert (document["mediaType"], document["artifactType"]) == (INDEX, BUNDLE)
+    arm, x86 = document["manifests"]
+    assert arm["digest"] == other
+    assert (arm["platform"], arm["annotations"]) == ({"os": "linux", "architecture": "arm64"}, {"org.relaxd.target": "aarch64"})
+    assert x86["platform"] == {"os": "linux", "architecture": "amd64", "variant": "v3"}
+    assert x86["annotations"] == {"org.relaxd.target": "x86-64-v3", "org.relaxd.features": "avx2,fma"}
+    assert (x86["mediaType"], x86["artifactType"], x86["size"]) == (MANIFEST, BUNDLE, blobs.size(one))
+    assert [child.digest for child in read_document(blobs, index).children] == [other, one]
+
+
+def test_an_index_needs_its_bundles(blobs):
+    with pytest.raises(BlobNotFound):
+        publish_index(blobs, [IndexEntry(digest_of(b"absent"), "native", "x86_64")])
+
+
+def test_fetching_an_index_names_its_targets(blobs, bundle, tmp_path):
+    index = publish_index(blobs, [IndexEntry(publish_bundle(blobs, bundle).digest, "aarch64", "aarch64")])
+    with pytest.raises(InvalidManifest, match="aarch64"):
+        fetch_bundle(blobs, index, tmp_path / "out")
+
+
+UNSAFE = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", "./a", ".", "..", "a\\b", "nul\0", "line\nbreak", "x" * 300]
+
+
+@pytest.mark.parametrize("title", UNSAFE)
+def test_an_unsafe_title_writes_nothing(blobs, tmp_path, title):
+    digest = publish_titles(blobs, ["good", title])
+    with pytest.raises(UnsafeTitle):
+        fetch_bundle(blobs, digest, tmp_path / "deep" / "out")
+    assert (
+        list(tmp_path.glob("**/*")) in ([], [tmp_path / "store"], sorted((tmp_path / "store").rglob("*")) or [])
+        or not (tmp_path / "deep").exists()
+    )
+
+
+@pytest.mark.parametrize("titles", [["a", "a"], ["a", "a/b"], ["a/b/c", "a/b"]])
+def test_titles_that_collide_are_refused(blobs, tmp_path, titles):
+    with pytest.raises(UnsafeTitle):
+        fetch_bundle(blobs, publish_titles(blobs, titles), tmp_path / "out")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(titles=st.lists(st.text(alphabet="ab./\\\0é ", min_size=1, max_size=8), min_size=1, max_size=3))
+def test_whatever_the_titles_nothing_is_written_outside(blobs, tmp_path_factory, titles):
+    root = tmp_path_factory.mktemp("root")
+    digest = publish_titles(blobs, titles)
+    try:
+        fetch_bundle(blobs, digest, root / "out")
+    except UnsafeTitle:
+        assert list(root.iterdir()) == []
+    else:
+        assert set(read(root / "out")) == set(titles)
+        assert list(root.iterdir()) == [root / "out"]
+
+
+def test_a_manifest_without_files_is_no_bundle(blobs, tmp_path):
+    with pytest.raises(InvalidManifest, match="no files"):
+        fetch_bundle(blobs, publish_titles(blobs, []), tmp_path / "out")
+
+
+def test_an_existing_directory_is_left_alone(blobs, bundle, tmp_path):
+    digest = publish_bundle(blobs, bundle).digest
+    (tmp_path / "empty").mkdir()
+    fetch_bundle(blobs, digest, tmp_path / "empty")
+    assert read(tmp_path / "empty") == FILES
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("keep")
+    with pytest.raises(DestinationExists):
+        fetch_bundle(blobs, digest, tmp_path / "full")
+    assert read(tmp_path / "full") == {"mine": b"keep"}
+
+
+def test_a_corrupt_or_lost_file_leaves_no_directory(backend, bundle, tmp_path):
+    digest = publish_bundle(backend.blobs, bundle).digest
+    backend.corrupt(digest_of(FILES["model.so"]), b"other bytes")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(BlobCorrupt):
+        fetch_bundle(backend.blobs, digest, tmp_path / "out" / "bundle")
+    with pytest.raises(BlobNotFound):
+        fetch_bundle(backend.blobs, digest, tmp_path / "out" / "bundle")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_layer_of_another_size_than_promised_is_refused(blobs, tmp_path):
+    data = blobs.put(b"data")
+    layer = Descriptor("application/octet-stream", data.digest, 3, {TITLE: "file"})
+    digest = blobs.put(manifest_bytes(BUNDLE, Descriptor(EMPTY, blobs.put(b"{}").digest, 2), [layer], {})).digest
+    with pytest.raises(InvalidManifest, match="3 bytes"):
+        fetch_bundle(blobs, digest, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

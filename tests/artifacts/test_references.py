@@ -1,0 +1,46 @@
+"""Tags and referrers."""
+
+import pytest
+
+from artifacts.errors import InvalidDigest
+from artifacts.references import References
+from relaxd.contract.canonical import digest_of
+
+ONE, OTHER, SUBJECT = (digest_of(name) for name in (b"one", b"other", b"subject"))
+
+
+@pytest.fixture
+def references(records):
+    return References(records)
+
+
+def test_a_tag_moves(references):
+    assert references.resolve("relaxd/a", "v1") is None
+    references.tag("relaxd/a", "v1", ONE)
+    references.tag("relaxd/a", "v1", OTHER)
+    references.tag("relaxd/a", "latest", ONE)
+    assert references.resolve("relaxd/a", "v1") == OTHER
+    assert references.tags("relaxd/a") == ["latest", "v1"]
+
+
+def test_repositories_are_apart_even_when_nested(references):
+    references.tag("relaxd/a", "v1", ONE)
+    references.tag("relaxd/a/v1", "v2", OTHER)
+    assert (references.tags("relaxd"), references.tags("relaxd/a"), references.tags("relaxd/a/v1")) == ([], ["v1"], ["v2"])
+
+
+def test_referrers_are_listed_by_subject(references):
+    for digest in (OTHER, ONE, ONE):
+        references.refer("relaxd/a", SUBJECT, digest)
+    assert references.referrers("relaxd/a", SUBJECT) == sorted([ONE, OTHER])
+    assert references.referrers("relaxd/a", ONE) == references.referrers("relaxd/b", SUBJECT) == []
+
+
+def test_what_is_named_is_a_digest(references):
+    for act in (
+        lambda: references.tag("relaxd/a", "v1", "x"),
+        lambda: references.refer("relaxd/a", SUBJECT, "x"),
+        lambda: references.referrers("relaxd/a", "x"),
+    ):
+        with pytest.raises(InvalidDigest):
+            act()
