@@ -1,0 +1,28 @@
+# The API: answers HTTP, keeps jobs and artifacts, compiles nothing. Neither tvm nor torch is in it.
+FROM python:3.11.14-slim-bookworm AS build
+WORKDIR /src
+COPY requirements/api.txt requirements/
+RUN python -m venv /opt/relaxd && /opt/relaxd/bin/pip install --no-cache-dir --no-deps --requirement requirements/api.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY relaxd relaxd
+COPY artifacts artifacts
+COPY compiler compiler
+COPY service service
+RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+
+FROM python:3.11.14-slim-bookworm
+RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \
+    && install --directory --owner relaxd --group relaxd /var/lib/relaxd /var/lib/relaxd/tmp
+COPY --from=build /opt/relaxd /opt/relaxd
+ENV PATH=/opt/relaxd/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    RELAXD_DATA_DIR=/var/lib/relaxd \
+    TMPDIR=/var/lib/relaxd/tmp
+USER 10001:10001
+VOLUME /var/lib/relaxd
+EXPOSE 8484
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8484/readyz', timeout=2)"]
+ENTRYPOINT ["relaxd"]
+CMD ["api", "--host", "0.0.0.0", "--port", "8484"]

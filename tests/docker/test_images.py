@@ -1,0 +1,115 @@
+"""What the images and the compose file promise: no root, health checks, read-only roots, an API without a compiler."""
+
+import json
+import shlex
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent.parent
+IMAGES = sorted((ROOT / "docker").glob("*.Dockerfile"))
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
+
+def instructions(dockerfile: Path) -> list[tuple[str, str]]:
+    lines = dockerfile.read_text().replace("\\\n", " ").splitlines()
+    return [(word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in lines if line and not line.startswith("#"))]
+
+
+def last_stage(dockerfile: Path) -> list[tuple[str, str]]:
+    found = instructions(dockerfile)
+    return found[max(index for index, (word, _) in enumerate(found) if word == "FROM") :]
+
+
+def pins(file: str) -> dict[str, str]:
+    lines = (ROOT / "requirements" / file).read_text().splitlines()
+    return dict(line.split("==", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_there_is_an_image_for_the_api_and_one_for_workers() -> None:
+    assert [path.name for path in IMAGES] == ["api.Dockerfile", "worker.Dockerfile"]
+
+
+@pytest.mark.parametrize("dockerfile", IMAGES, ids=lambda path: path.stem)
+def test_an_image_runs_without_root_and_says_how_it_is(dockerfile: Path) -> None:
+    stage = last_stage(dockerfile)
+    words = dict(stage)
+    assert int(words["USER"].split(":")[0]) > 0
+    assert "CMD" in words["HEALTHCHECK"]
+    assert words["VOLUME"] == "/var/lib/relaxd"
+    order = [word for word, _ in stage]
+    assert order.index("USER") < order.index("ENTRYPOINT")
+    assert "RUN" not in order[order.index("USER") :]
+
+
+@pytest.mark.parametrize("dockerfile", IMAGES, ids=lambda path: path.stem)
+def test_bases_are_pinned_and_what_is_copied_reaches_the_build(dockerfile: Path) -> None:
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    for word, rest in instructions(dockerfile):
+        if word == "FROM":
+            tag = rest.split()[0].partition(":")[2]
+            assert tag.count(".") == 2, f"{rest} moves"
+        if word == "COPY" and "--from" not in rest:
+            for source in shlex.split(rest)[:-1]:
+                assert (ROOT / source).exists(), source
+                assert f"!{source.split('/')[0]}" in ignore, f"{source} is kept from the build"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_a_read_only_root_no_privileges_and_a_health_check(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert service["user"] not in ("", "0", "root")
+    built = service.get("build")
+    assert "healthcheck" in service or "HEALTHCHECK" in dict(last_stage(ROOT / built["dockerfile"]))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_keeps_lies_in_a_named_volume(name: str) -> None:
+    for mount in SERVICES[name].get("volumes", []):
+        source = mount.split(":")[0]
+        assert source in COMPOSE["volumes"], f"{mount} is not a named volume"
+    assert {"jobs", "data"} == set(COMPOSE["volumes"])
+
+
+def test_only_the_api_is_reached_from_outside() -> None:
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+    assert COMPOSE["networks"]["back"]["internal"] is True
+    assert [name for name, service in SERVICES.items() if "front" in service["networks"]] == ["api"]
+
+
+def test_the_api_waits_for_healthy_servers() -> None:
+    for name in ("api", "worker"):
+        waits = SERVICES[name]["depends_on"]
+        assert {server: waits[server]["condition"] for server in ("postgres", "redis")} == dict.fromkeys(
+            ("postgres", "redis"), "service_healthy"
+        )
+
+
+def test_the_api_image_holds_no_compiler() -> None:
+    compilers = {"apache-tvm", "apache-tvm-ffi", "torch", "onnx", "onnxruntime", "ziglang", "transformers"}
+    assert not compilers & pins("api.txt").keys()
+    assert {"apache-tvm", "onnx", "ziglang"} <= pins("worker.txt").keys()
+
+
+def test_the_api_starts_with_only_its_own_packages() -> None:
+    """Imports the API where every distribution that api.txt does not pin is out of reach."""
+    allowed = pins("api.txt").keys() | {"relaxd"}
+    absent = [
+        module
+        for module, owners in packages_distributions().items()
+        if not any(canonicalize_name(owner) in allowed for owner in owners) and not module.startswith("_")
+    ]
+    assert "tvm" in absent
+    program = f"import sys; sys.modules.update(dict.fromkeys({json.dumps(absent)})); import service.bootstrap, service.api.app, relaxd.cli"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
