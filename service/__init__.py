@@ -1,0 +1,1 @@
+"""The service: jobs over HTTP, compiled by workers."""

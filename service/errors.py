@@ -68,6 +68,15 @@ class NotFinished(ServiceError):
     code = "job.not_finished"
 
 
+class DatabaseUnavailable(ServiceError):
+    """The job database does not answer, or was busy for too long; trying again may help."""
+
+    code = "database.unavailable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the job database does not answer: {why.strip()}", hint="check RELAXD_DATABASE_URL and that the server runs")
+
+
 class StaleClaim(ServiceError):
     """The worker no longer holds the build: its lease expired, or the build ended; nothing it says is taken."""
 

@@ -1,13 +1,14 @@
 """The facade over the use cases that callers of the service may use: submit, watch and cancel jobs, inspect models, list targets."""
 
+import builtins
 from typing import Any
 
-from artifacts import Artifacts
+from artifacts.store import Artifacts
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.domain import Event, Job
-from service.usecases import cancelling, inspecting, submitting, targeting, watching
+from service.usecases import cancelling, fleet, inspecting, submitting, watching
 
 
 class Jobs:
@@ -43,9 +44,9 @@ class Jobs:
         """
         return cancelling.cancel(self._core, job_id)
 
-    def events(self, job_id: str, after: int = 0) -> list[Event]:
+    def events(self, job_id: str, after: int = 0) -> builtins.list[Event]:
         """Events with `seq` greater than `after`, in order; raises UnknownJob."""
-        return watching.events(self._core, job_id, after)
+        return watching.history(self._core, job_id, after)
 
     def wait(self, job_id: str, seconds: float) -> Job:
         """The job once it has ended, or as it stands after `seconds`; raises UnknownJob."""
@@ -55,6 +56,6 @@ class Jobs:
         """The inspection report of a model, made on a worker and kept; raises UnknownModel, InspectionFailed, NotFinished."""
         return inspecting.inspect(self._core, model_digest, request, seconds)
 
-    def targets(self) -> list[dict[str, Any]]:
+    def targets(self) -> builtins.list[dict[str, Any]]:
         """Every known target in the registry's order: name, arch, isa, status, and `workers`, the live workers that compile it."""
-        return targeting.targets(self._core)
+        return fleet.targets(self._core)

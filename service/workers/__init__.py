@@ -1,0 +1,1 @@
+"""Worker processes: Celery hears doorbells, a runner does builds in child processes, a sweeper finds lost work."""

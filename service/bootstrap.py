@@ -1,0 +1,62 @@
+"""The one place that chooses adapters: settings in, services out."""
+
+import time
+from dataclasses import dataclass
+
+from celery import Celery
+from prometheus_client import CollectorRegistry
+
+from artifacts import open_store
+from artifacts.store import Artifacts
+from service.broker import CeleryDoorbell, celery_app
+from service.compiling import ChildCompiler
+from service.core import Compiler, Core
+from service.db.engine import Database
+from service.db.upgrade import upgrade
+from service.jobs import Jobs
+from service.metrics import JobCollector
+from service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that an entry point needs; `metrics` holds the job database's figures and takes more."""
+
+    settings: Settings
+    core: Core
+    jobs: Jobs
+    celery: Celery
+    metrics: CollectorRegistry
+
+    @property
+    def store(self) -> Artifacts:
+        """Blobs and the action cache."""
+        return self.core.store
+
+    def check(self) -> None:
+        """Raise DatabaseUnavailable unless the service can take jobs; the broker may be away without harm."""
+        self.core.db.ping()
+
+    def close(self) -> None:
+        """Release connections."""
+        self.core.db.close()
+        self.celery.close()
+
+
+def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
+    """Open the database, bringing its tables up to date, the store and the broker; raises ServiceError and StoreError."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    db = Database(settings.database)
+    upgrade(db)
+    app = celery_app(settings)
+    core = Core(
+        settings=settings,
+        db=db,
+        store=open_store(settings.store),
+        compiler=compiler or ChildCompiler(),
+        doorbell=CeleryDoorbell(app),
+        clock=time.time,
+    )
+    metrics = CollectorRegistry()
+    metrics.register(JobCollector(core))
+    return Services(settings, core, Jobs(core), app, metrics)

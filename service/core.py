@@ -1,0 +1,70 @@
+"""What every use case works with: the database, the store, the compiler, the doorbell, the clock and the settings."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from artifacts.store import Artifacts
+from compiler.messages import ChildJob, Event
+from compiler.process import Limits
+from compiler.targets import Target
+from relaxd.contract.action import ActionKey
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.request import CompileRequest
+from service.db.engine import Database
+from service.db.transaction import Transaction
+from service.domain import Kind
+from service.settings import Settings
+
+
+class Doorbell(Protocol):
+    """Tells some worker that a build waits; a ring may be lost or heard twice."""
+
+    def ring(self, build_id: str, target: str) -> None:
+        """Ring for a build of that target; never raises for a broker that is away."""
+
+
+class Compiler(Protocol):
+    """The compiler as the service sees it."""
+
+    def targets(self) -> tuple[Target, ...]:
+        """Every known target; `native` is this machine's."""
+
+    def check(self, target: str) -> None:
+        """Raise compiler.errors.UnknownTarget for a name that is not known."""
+
+    def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
+        """The identity of the work on this machine; raises compiler.errors.CompileError."""
+
+    def run(
+        self, job: ChildJob, *, on_event: Callable[[Event], None], cancelled: Callable[[], bool], limits: Limits
+    ) -> Manifest | dict[str, Any]:
+        """Do the job in a child process; raises compiler.errors.CompileError."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch.
+
+    Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since fences decide.
+    """
+
+    settings: Settings
+    db: Database
+    store: Artifacts
+    compiler: Compiler
+    doorbell: Doorbell
+    clock: Callable[[], float]
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A transaction that only reads."""
+        with self.db.read() as connection:
+            yield Transaction(connection, self.clock(), writes=False)
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A transaction that commits at the end of the block."""
+        with self.db.write() as connection:
+            yield Transaction(connection, self.clock(), writes=True)

@@ -1,0 +1,72 @@
+"""Connections to the job database: SQLite in WAL mode or PostgreSQL, with the same promises."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from service.errors import DatabaseUnavailable
+
+BUSY_S = 30
+
+
+class Database:
+    """Transactions on one database; safe to use from several threads and processes."""
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self._engine = _sqlite(url) if self.url.get_backend_name() == "sqlite" else _server(url)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view; raises DatabaseUnavailable."""
+        with _translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Commits when the block ends, rolls back when it raises; SQLite lets one in at a time; raises DatabaseUnavailable."""
+        with _translated(), self._engine.execution_options(writes=True).begin() as connection:
+            yield connection
+
+    def ping(self) -> None:
+        """Raise DatabaseUnavailable unless the database answers."""
+        with self.read() as connection:
+            connection.execute(select(text("1")))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+def _server(url: str) -> Engine:
+    name = make_url(url).set(drivername="postgresql+psycopg") if url.startswith(("postgres:", "postgresql:")) else url
+    return create_engine(name, pool_pre_ping=True, pool_size=10, max_overflow=30)
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=10, max_overflow=30)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        # The driver's own transaction handling would begin late and let two writers deadlock.
+        connection.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise DatabaseUnavailable(str(error.orig)) from error

@@ -1,0 +1,85 @@
+"""Rows to domain objects and back."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Row
+
+from relaxd.contract.failures import Failure
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage, State
+from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Worker
+
+
+def moment(seconds: float) -> datetime:
+    """The stored time as an aware datetime."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _maybe(seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(seconds)
+
+
+def build_from(row: Row[Any]) -> Build:
+    """From a row of `builds`."""
+    return Build(
+        id=row.id,
+        job_id=row.job_id,
+        target=row.target,
+        state=State(row.state),
+        created_at=moment(row.created_at),
+        stage=Stage(row.stage) if row.stage else None,
+        action_key=row.action_key,
+        cached=row.cached,
+        artifact=Artifact(**row.artifact) if row.artifact else None,
+        report=row.report,
+        profile=row.profile,
+        numerics=row.numerics,
+        error=Failure.from_json(row.error) if row.error else None,
+        started_at=_maybe(row.started_at),
+        finished_at=_maybe(row.finished_at),
+        attempts=row.attempts,
+        fence=row.fence,
+        worker=row.worker,
+        waiting_on=row.waiting_on,
+        cancel_requested=row.cancel_requested,
+    )
+
+
+def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
+    """From a row of `jobs` and the job's builds in order."""
+    return Job(
+        id=row.id,
+        kind=Kind(row.kind),
+        state=State(row.state),
+        created_at=moment(row.created_at),
+        model=row.model,
+        model_name=row.model_name,
+        request=CompileRequest.from_json(row.request),
+        builds=tuple(builds),
+        finished_at=_maybe(row.finished_at),
+    )
+
+
+def event_from(row: Row[Any]) -> Event:
+    """From a row of `events`."""
+    return Event(row.seq, moment(row.time), EventType(row.type), row.target, row.data)
+
+
+def worker_from(row: Row[Any]) -> Worker:
+    """From a row of `workers`."""
+    return Worker(row.name, row.hostname, tuple(row.capabilities), row.slots, moment(row.seen_at))
+
+
+def outcome_values(outcome: Outcome) -> dict[str, Any]:
+    """Columns of `builds` that an outcome sets, the state aside."""
+    return {
+        "cached": outcome.cached,
+        "artifact": outcome.artifact and asdict(outcome.artifact),
+        "report": outcome.report,
+        "profile": outcome.profile,
+        "numerics": outcome.numerics,
+        "error": outcome.error and outcome.error.to_json(),
+    }

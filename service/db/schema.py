@@ -1,0 +1,93 @@
+"""Tables of the job database; times are seconds since the epoch, UTC."""
+
+from sqlalchemy import JSON, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+Document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+Seconds = Float(53)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("model", String(80), nullable=False),
+    Column("model_name", String),
+    Column("request", Document, nullable=False),
+    Column("idempotency_key", String, unique=True),
+    Column("fingerprint", String(80), nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("finished_at", Seconds),
+    Column("last_seq", Integer, nullable=False, server_default="0"),
+    Index("ix_jobs_newest", "kind", "created_at"),
+)
+
+builds = Table(
+    "builds",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("job_id", ForeignKey("jobs.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("target", String, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("stage", String(16)),
+    Column("action_key", String(80)),
+    Column("cached", Boolean, nullable=False, server_default=text("false")),
+    Column("artifact", Document),
+    Column("report", Document),
+    Column("profile", Document),
+    Column("numerics", Document),
+    Column("error", Document),
+    Column("created_at", Seconds, nullable=False),
+    Column("started_at", Seconds),
+    Column("finished_at", Seconds),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("fence", Integer, nullable=False, server_default="0"),
+    Column("worker", String),
+    Column("waiting_on", String(40)),
+    Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
+    Column("lease_until", Seconds),
+    Column("rung_at", Seconds, nullable=False),
+    Column("log_lines", Integer, nullable=False, server_default="0"),
+    Index("ix_builds_job", "job_id", "position", unique=True),
+    Index("ix_builds_state", "state", "created_at"),
+    Index("ix_builds_action_key", "action_key"),
+    # Single flight: at most one build of an action key runs, and its lease is the flight's.
+    Index(
+        "uq_builds_running_key",
+        "action_key",
+        unique=True,
+        sqlite_where=text("state = 'running'"),
+        postgresql_where=text("state = 'running'"),
+    ),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("job_id", ForeignKey("jobs.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("time", Seconds, nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("target", String),
+    Column("data", Document, nullable=False),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("hostname", String, nullable=False),
+    Column("capabilities", Document, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("seen_at", Seconds, nullable=False, index=True),
+)

@@ -1,0 +1,43 @@
+"""Results that exist already: bundles by action key in the store, inspection reports by action key in the database."""
+
+import json
+from typing import Any
+
+from sqlalchemy import select
+
+from artifacts.documents import read_document
+from artifacts.oci import REPOSITORY, bundle_files
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.schema import builds
+from service.domain import Artifact, Claim, Kind, Outcome
+
+
+def known(core: Core, claim: Claim) -> Outcome | None:
+    """The result of equal work done before, marked as cached, or None."""
+    if claim.kind is Kind.INSPECT:
+        return _report(core, claim.action_key)
+    digest = core.store.actions.get(claim.action_key)
+    return bundle_outcome(core, digest, cached=True) if digest else None
+
+
+def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
+    """The success that a stored bundle stands for; raises artifacts.errors.StoreError."""
+    files = bundle_files(read_document(core.store.blobs, digest))
+
+    def document(name: str) -> dict[str, Any] | None:
+        if name not in files:
+            return None
+        content: dict[str, Any] = json.loads(core.store.blobs.read(files[name].digest))
+        return content
+
+    size = sum(layer.size for layer in files.values())
+    artifact = Artifact(digest, f"{REPOSITORY}@{digest}", size)
+    return Outcome(State.SUCCEEDED, cached, artifact, profile=document("profile.json"), numerics=document("numerics.json"))
+
+
+def _report(core: Core, key: str) -> Outcome | None:
+    query = select(builds.c.report).where(builds.c.action_key == key, builds.c.state == State.SUCCEEDED).limit(1)
+    with core.reading() as tx:
+        report = tx.connection.scalars(query).one_or_none()
+    return Outcome(State.SUCCEEDED, cached=True, report=report) if report is not None else None

@@ -1,0 +1,45 @@
+"""Reporting: what a worker says of a build it holds; every word is checked against the claim's fence."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select, update
+
+from relaxd.contract.states import Stage, State
+from service.core import Core
+from service.db.schema import builds
+from service.db.transaction import Note
+from service.domain import Claim, EventType
+from service.errors import StaleClaim
+
+
+def beat(core: Core, claim: Claim) -> bool:
+    """Renew the lease; whether the build is to be cancelled. Raises StaleClaim."""
+    held = (builds.c.id == claim.build_id) & (builds.c.fence == claim.fence) & (builds.c.state == State.RUNNING)
+    with core.writing() as tx:
+        lease = update(builds).where(held).values(lease_until=tx.now + core.settings.lease_s).returning(builds.c.cancel_requested)
+        cancelled: bool | None = tx.connection.scalars(lease).one_or_none()
+    if cancelled is None:
+        raise StaleClaim(f"build {claim.build_id} is no longer held under fence {claim.fence}")
+    return cancelled
+
+
+def progress(core: Core, claim: Claim, notes: Sequence[Note], stage: Stage | None = None) -> None:
+    """Append events to the build's job and note the stage it is in; log lines beyond the limit are dropped. Raises StaleClaim."""
+    with core.writing() as tx:
+        build = tx.held(claim)
+        count = tx.connection.execute(select(builds.c.log_lines).where(builds.c.id == build.id)).scalar_one()
+        kept, lines = _bounded(notes, count, core.settings.max_log_lines)
+        tx.emit(build.job_id, build.target, *kept)
+        tx.connection.execute(update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage or build.stage))
+
+
+def _bounded(notes: Sequence[Note], told: int, limit: int) -> tuple[list[Note], int]:
+    """The notes without what the build says past the limit, the first of which gives way to a remark; and how much it has said so far."""
+    kept: list[Note] = []
+    for kind, data in notes:
+        told += (speech := "line" in data or "message" in data)
+        if not speech or told <= limit:
+            kept.append((kind, data))
+        elif told == limit + 1:
+            kept.append((EventType.BUILD_LOG, {"line": f"[the log ends here: it has more than {limit} lines]"}))
+    return kept, told

@@ -1,0 +1,74 @@
+"""Submitting: a request becomes a job with one queued build per target."""
+
+import secrets
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from relaxd.contract.canonical import canonical_bytes, digest_of
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.schema import builds, jobs
+from service.db.transaction import Transaction
+from service.domain import EventType, Job, Kind
+from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
+
+ANYWHERE = "native"
+"""The target of an inspection: every worker takes it."""
+
+
+def submit(
+    core: Core,
+    model: str,
+    request: CompileRequest,
+    *,
+    idempotency_key: str | None = None,
+    model_name: str | None = None,
+    kind: Kind = Kind.COMPILE,
+) -> Job:
+    """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
+    targets = request.targets if kind is Kind.COMPILE else (ANYWHERE,)
+    for target in targets:
+        core.compiler.check(target)
+    if not core.store.blobs.has(model):
+        raise UnknownModel(model)
+    if request.samples and not core.store.blobs.has(request.samples):
+        raise UnknownBlob(request.samples, field="samples")
+    fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
+    if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint)):
+        return job
+    job_id = secrets.token_hex(8)
+    header = {"id": job_id, "kind": kind, "model": model, "model_name": model_name, "request": request.to_json()}
+    try:
+        with core.writing() as tx:
+            tx.connection.execute(insert(jobs).values(**header, idempotency_key=idempotency_key, fingerprint=fingerprint, **_fresh(tx)))
+            rows = [
+                {"id": f"{job_id}-{position}", "job_id": job_id, "position": position, "target": target, "rung_at": tx.now, **_fresh(tx)}
+                for position, target in enumerate(targets)
+            ]
+            tx.connection.execute(insert(builds), rows)
+            tx.emit(job_id, None, (EventType.JOB_QUEUED, {"targets": list(targets)}))
+            job = tx.job(job_id)
+    except IntegrityError:
+        # Somebody used the key between our look and our insert.
+        if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint)):
+            return earlier
+        raise
+    for build in job.builds:
+        core.doorbell.ring(build.id, build.target)
+    return job
+
+
+def _fresh(tx: Transaction) -> dict[str, str | float]:
+    return {"state": State.QUEUED, "created_at": tx.now}
+
+
+def _earlier(core: Core, key: str, fingerprint: str) -> Job | None:
+    with core.reading() as tx:
+        row = tx.connection.execute(select(jobs.c.id, jobs.c.fingerprint).where(jobs.c.idempotency_key == key)).one_or_none()
+        if row is None:
+            return None
+        if row.fingerprint != fingerprint:
+            raise IdempotencyConflict(key, row.id)
+        return tx.job(row.id)

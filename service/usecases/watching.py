@@ -1,0 +1,71 @@
+"""Watching: jobs as they stand, their events, and waiting for their end."""
+
+import time
+from dataclasses import replace
+
+from sqlalchemy import select
+
+from relaxd.contract.states import State
+from service.core import Core
+from service.db import records
+from service.db.schema import builds, events, jobs
+from service.domain import Build, Event, Job, Kind
+from service.usecases.fleet import live_workers
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+def get(core: Core, job_id: str) -> Job:
+    """See `Jobs.get`."""
+    with core.reading() as tx:
+        job = tx.job(job_id)
+    return _annotated(core, [job])[0]
+
+
+def newest(core: Core, limit: int, state: State | None) -> list[Job]:
+    """See `Jobs.list`."""
+    query = select(jobs).where(jobs.c.kind == Kind.COMPILE).order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
+    with core.reading() as tx:
+        rows = tx.connection.execute(query.where(jobs.c.state == state) if state else query).all()
+        wanted = select(builds).where(builds.c.job_id.in_([row.id for row in rows])).order_by(builds.c.position)
+        found = [records.build_from(row) for row in tx.connection.execute(wanted)]
+    return _annotated(core, [records.job_from(row, [build for build in found if build.job_id == row.id]) for row in rows])
+
+
+def history(core: Core, job_id: str, after: int) -> list[Event]:
+    """See `Jobs.events`."""
+    query = select(events).where(events.c.job_id == job_id, events.c.seq > after).order_by(events.c.seq)
+    with core.reading() as tx:
+        found = [records.event_from(row) for row in tx.connection.execute(query)]
+        if not found:
+            tx.job(job_id)
+    return found
+
+
+def wait(core: Core, job_id: str, seconds: float) -> Job:
+    """See `Jobs.wait`."""
+    until, pause = time.monotonic() + seconds, _FIRST_PAUSE_S
+    while not (job := get(core, job_id)).state.terminal and (left := until - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+    return job
+
+
+def _annotated(core: Core, found: list[Job]) -> list[Job]:
+    """The jobs, with a note at every queued build that says what it waits for."""
+    if not any(build.state is State.QUEUED for job in found for build in job.builds):
+        return found
+    served = {target for worker in live_workers(core) for target in worker.capabilities}
+    return [replace(job, builds=tuple(replace(build, note=_note(build, served)) for build in job.builds)) for job in found]
+
+
+def _note(build: Build, served: set[str]) -> str | None:
+    if build.state is not State.QUEUED:
+        return None
+    if build.waiting_on:
+        return f"waits for the result of an equal build, {build.waiting_on}"
+    if not served:
+        return "no worker is running; start one with `relaxd worker`"
+    if build.target not in served:
+        return f"no running worker compiles for {build.target}; the running ones compile for {', '.join(sorted(served))}"
+    return None

@@ -1,0 +1,75 @@
+"""The worker process: Celery in front, sweeper beside, until a signal or the parent's end."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+from celery import Celery, signals
+from prometheus_client import start_http_server
+
+from service import logs
+from service.bootstrap import Services, build
+from service.broker import TASK, queues_of
+from service.settings import Settings
+from service.workers.worker import Worker
+
+
+def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None = None) -> int:
+    """Work until SIGTERM or SIGINT, giving unfinished builds back, or until `parent` (a process id) is gone; the exit status."""
+    logs.configure(settings.log_level)
+    services = build(settings)
+    try:
+        return serve(services, concurrency, parent=parent)
+    finally:
+        services.close()
+
+
+def serve(services: Services, concurrency: int, *, parent: int | None = None) -> int:
+    """As `run_worker`, on services at hand; takes over the process's signals."""
+    worker = Worker(services.core, slots=concurrency, registry=services.metrics)
+    if services.settings.worker_metrics_port is not None:
+        start_http_server(services.settings.worker_metrics_port, registry=services.metrics)
+    register(services.celery, worker)
+    sweeper = threading.Thread(target=_sweep, args=(worker, parent), name="sweeper", daemon=True)
+
+    def shut_down(**_: Any) -> None:
+        worker.shutdown.set()
+
+    signals.worker_shutting_down.connect(shut_down)
+    sweeper.start()
+    try:
+        return _listen(services.celery, worker, concurrency)
+    finally:
+        worker.shutdown.set()
+        sweeper.join()
+        worker.close()
+
+
+def register(app: Celery, worker: Worker) -> None:
+    """Let the worker answer the doorbell of the application."""
+
+    @app.task(name=TASK)  # type: ignore[untyped-decorator]
+    def answer(build_id: str) -> None:
+        worker.answer(build_id)
+
+
+def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
+    celery = app.Worker(
+        hostname=f"relaxd@{worker.name}",
+        pool="threads",
+        concurrency=concurrency,
+        queues=queues_of(worker.capabilities),
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    celery.start()
+    return int(celery.exitcode or 0)
+
+
+def _sweep(worker: Worker, parent: int | None) -> None:
+    worker.sweep_until_shutdown(lambda: parent is None or os.getppid() == parent)
+    if not worker.shutdown.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,140 @@
+"""Runs one claimed build from the model's blob to the published bundle, and says how it ended."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from artifacts.oci import publish_bundle
+from artifacts.store import BlobStore
+from compiler.errors import CompileError
+from compiler.messages import CompileJob, InspectJob
+from compiler.process import Limits
+from relaxd.contract.failures import Failure
+from relaxd.contract.states import Stage, State
+from relaxd.errors import RelaxdError
+from service import results
+from service.core import Core
+from service.domain import Claim, EventType, Kind, Outcome
+from service.errors import StaleClaim
+from service.usecases import ending, reporting
+from service.workers.pulse import Pulse, Stop
+from service.workers.workshop import Workshop
+
+Observe = Callable[[Claim, str, float], None]
+
+logger = structlog.get_logger("relaxd.worker")
+
+
+class Runner:
+    """Does builds, each in a child process; `observe` hears the claim, how it ended and after how many seconds."""
+
+    def __init__(self, core: Core, workshop: Workshop, shutdown: threading.Event, observe: Observe) -> None:
+        self._core = core
+        self._workshop = workshop
+        self._shutdown = shutdown
+        self._observe = observe
+
+    def run(self, claim: Claim) -> None:
+        """See the build to its end or give it back; raises DatabaseUnavailable where neither could be written down."""
+        began = time.monotonic()
+        with structlog.contextvars.bound_contextvars(job_id=claim.job_id, build_id=claim.build_id, target=claim.target):
+            logger.info("build started", fence=claim.fence, action_key=claim.action_key)
+            try:
+                with Pulse(self._core, claim, self._shutdown) as pulse:
+                    ended = self._attempt(claim, pulse)
+            except StaleClaim as error:
+                ended = "stale"
+                logger.warning("build abandoned", reason=str(error))
+            seconds = time.monotonic() - began
+            logger.info("build ended", ending=ended, seconds=round(seconds, 3))
+            self._observe(claim, ended, seconds)
+
+    def _attempt(self, claim: Claim, pulse: Pulse) -> str:
+        """How the attempt ended, in a word, once that is written down; raises StaleClaim."""
+        try:
+            outcome = results.known(self._core, claim) or self._work(claim, pulse)
+        except StaleClaim:
+            raise
+        except CompileError as error:
+            return self._failed(claim, pulse, error.failure)
+        except Exception as error:
+            # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may do.
+            logger.exception("attempt failed")
+            code = error.code if isinstance(error, RelaxdError) else "worker.error"
+            hint = error.hint if isinstance(error, RelaxdError) else "see the worker's log"
+            return self._again(claim, pulse, Failure(code=code, stage=Stage.PUBLISH, message=str(error), hint=hint, retryable=True))
+        return self._end(claim, pulse, outcome)
+
+    def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
+        match pulse.stop:
+            case Stop.LOST:
+                raise StaleClaim(f"the lease of build {claim.build_id} could not be renewed")
+            case Stop.CANCELLED:
+                return self._end(claim, pulse, ending.CANCELLED)
+            case Stop.SHUTDOWN:
+                shutdown = Failure(code="worker.shutdown", stage=failure.stage, message="the worker shut down", retryable=True)
+                ending.release(self._core, claim, shutdown, attempted=False)
+                return "released"
+        if failure.retryable:
+            return self._again(claim, pulse, failure)
+        state = State.TIMED_OUT if failure.code == "compile.timeout" else State.FAILED
+        return self._end(claim, pulse, Outcome(state, error=failure))
+
+    def _end(self, claim: Claim, pulse: Pulse, outcome: Outcome) -> str:
+        pulse.flush()
+        ending.finish(self._core, claim, outcome)
+        return "cached" if outcome.cached else outcome.state.value
+
+    def _again(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
+        pulse.flush()
+        ending.release(self._core, claim, failure, attempted=True)
+        return "released"
+
+    def _work(self, claim: Claim, pulse: Pulse) -> Outcome:
+        with self._workshop.bench() as bench:
+            model = _fetch(self._core.store.blobs, claim.model, bench / "model")
+            if claim.kind is Kind.INSPECT:
+                return self._inspect(claim, pulse, model)
+            return self._compile(claim, pulse, model, bench)
+
+    def _inspect(self, claim: Claim, pulse: Pulse, model: Path) -> Outcome:
+        report = self._run_child(InspectJob(str(model), claim.request.to_json()), pulse)
+        assert isinstance(report, dict)
+        return Outcome(State.SUCCEEDED, report=report)
+
+    def _compile(self, claim: Claim, pulse: Pulse, model: Path, bench: Path) -> Outcome:
+        samples = claim.request.samples and str(_fetch(self._core.store.blobs, claim.request.samples, bench / "samples.npz"))
+        bundle = bench / "bundle"
+        job = CompileJob(
+            model=str(model),
+            request=claim.request.to_json(),
+            target=claim.target,
+            output=str(bundle),
+            model_name=claim.model_name or "model",
+            samples=samples,
+            model_digest=claim.model,
+        )
+        self._run_child(job, pulse)
+        reporting.progress(self._core, claim, [(EventType.BUILD_STAGE, {"stage": Stage.PUBLISH.value})], Stage.PUBLISH)
+        published = publish_bundle(
+            self._core.store.blobs, bundle, {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target}
+        )
+        # A worker that lost this build earlier may have published first: its bundle is as good, and then the only one.
+        digest = self._core.store.actions.put(claim.action_key, published.digest)
+        return results.bundle_outcome(self._core, digest, cached=False)
+
+    def _run_child(self, job: CompileJob | InspectJob, pulse: Pulse) -> object:
+        settings = self._core.settings
+        limits = Limits(seconds=settings.job_timeout_s, memory_bytes=settings.memory_mb << 20)
+        return self._core.compiler.run(job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits)
+
+
+def _fetch(blobs: BlobStore, digest: str, path: Path) -> Path:
+    """Write a blob to a file, verified; raises BlobNotFound, BlobCorrupt."""
+    with path.open("wb") as file:
+        for chunk in blobs.open(digest):
+            file.write(chunk)
+    return path

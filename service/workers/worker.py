@@ -1,0 +1,71 @@
+"""A worker: answers doorbells, announces itself, and looks for lost work."""
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from service.core import Core
+from service.domain import Claim
+from service.errors import DatabaseUnavailable
+from service.metrics import WorkerMetrics
+from service.usecases import claiming, fleet, sweeping
+from service.workers.runner import Runner
+from service.workers.workshop import Workshop
+
+logger = structlog.get_logger("relaxd.worker")
+
+
+class Worker:
+    """`slots` builds at a time; `answer` may be called from as many threads. Use as a context: leaving it says goodbye."""
+
+    def __init__(self, core: Core, *, slots: int, registry: CollectorRegistry) -> None:
+        self._core = core
+        self._slots = slots
+        self._metrics = WorkerMetrics(registry)
+        self.hostname = socket.gethostname()
+        self.name = f"{self.hostname}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.capabilities = tuple(target.name for target in core.compiler.targets())
+        self.shutdown = threading.Event()
+        self._workshop = Workshop(core.settings.work_dir, self.name)
+        self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
+        self._busy: set[str] = set()
+
+    def answer(self, build_id: str) -> None:
+        """Claim the build and do it, if it is there to be done."""
+        if self.shutdown.is_set():
+            return
+        if claim := claiming.take(self._core, build_id, self.name):
+            self._busy.add(claim.build_id)
+            try:
+                self._runner.run(claim)
+            finally:
+                self._busy.discard(claim.build_id)
+
+    def sweep(self) -> None:
+        """One round: announce ourselves, take builds from silent workers, ring for queued builds that we have room for."""
+        fleet.announce(self._core, self.name, self.hostname, self.capabilities, self._slots)
+        self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
+        self._metrics.rung_again.inc(sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy)))
+
+    def sweep_until_shutdown(self, alive: Callable[[], bool] = lambda: True) -> None:
+        """Sweep every `sweep_s`, until shutdown is asked for or `alive` denies; survives a database that is away."""
+        while alive():
+            try:
+                self.sweep()
+            except DatabaseUnavailable as error:
+                logger.warning("sweep failed", error=str(error))
+            if self.shutdown.wait(self._core.settings.sweep_s):
+                return
+
+    def close(self) -> None:
+        """Say goodbye; every build must have ended."""
+        self._workshop.close()
+        fleet.depart(self._core, self.name)
+
+    def _observe(self, claim: Claim, ending: str, seconds: float) -> None:
+        self._metrics.seconds.labels(claim.target, ending).observe(seconds)
