@@ -1,0 +1,127 @@
+"""Checks of one call: names, dtypes, ranks, and one consistent, allowed value for every dim."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from relaxd.contract.axes import Axis
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import InputError
+
+_REMEMBERED_SHAPES = 4096
+_PROBE = 1009
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Binding:
+    """The inputs of a model; a shape that passed once is not solved again."""
+
+    def __init__(self, inputs: tuple[TensorSpec, ...], dims: tuple[Dim, ...]) -> None:
+        self._specs = inputs
+        self._names = frozenset(spec.name for spec in inputs)
+        self._dims = {dim.name: dim for dim in dims}
+        self._passed: set[Shapes] = set()
+
+    def arrays(self, given: Mapping[str, Any]) -> list[np.ndarray]:
+        """The inputs as arrays in the model's order; raises InputError naming input, axis, dim, value and range."""
+        if given.keys() != self._names:
+            self._wrong_names(given)
+        arrays = [as_input(spec, given[spec.name]) for spec in self._specs]
+        shapes = tuple([array.shape for array in arrays])
+        if shapes not in self._passed:
+            self.solve(shapes)
+            if len(self._passed) < _REMEMBERED_SHAPES:
+                self._passed.add(shapes)
+        return arrays
+
+    def solve(self, shapes: Shapes) -> dict[str, int]:
+        """The dims that input shapes imply; raises InputError where they contradict the specs, the ranges or each other."""
+        axes = []
+        for spec, shape in zip(self._specs, shapes, strict=True):
+            if len(shape) != len(spec.shape):
+                raise InputError(
+                    f"input {spec.name!r} has rank {len(shape)}, it must have rank {len(spec.shape)}: {spec.text}",
+                    input=spec.name,
+                    shape=list(shape),
+                    expected=spec.text,
+                )
+            axes += [_AxisValue(spec.name, i, axis, size) for i, (axis, size) in enumerate(zip(spec.shape, shape, strict=True))]
+        values: dict[str, int] = {}
+        pending = sorted(axes, key=lambda axis: axis.axis.symbol is None)
+        while pending and (ready := [axis for axis in pending if axis.bind(values, self._dims)]):
+            pending = [axis for axis in pending if axis not in ready]
+        return values
+
+    def _wrong_names(self, given: Mapping[str, Any]) -> NoReturn:
+        known = ", ".join(str(spec) for spec in self._specs) or "none"
+        for name in given:
+            if name not in self._names:
+                raise InputError(f"the model has no input {name!r}", hint=f"its inputs: {known}", input=name)
+        missing = [spec.name for spec in self._specs if spec.name not in given]
+        raise InputError(f"missing input {', '.join(map(repr, missing))}", hint=f"its inputs: {known}", input=missing[0])
+
+
+class _AxisValue:
+    """One axis of one input, with the size that a call gave it."""
+
+    def __init__(self, name: str, index: int, axis: Axis, size: int) -> None:
+        self.name, self.index, self.axis, self.size = name, index, axis, size
+
+    def bind(self, values: dict[str, int], dims: dict[str, Dim]) -> bool:
+        """Check the axis, binding its one unknown dim; False while more than one is unknown; raises InputError."""
+        unknown = self.axis.dims - values.keys()
+        if not unknown:
+            self._compare(self.axis.evaluate(values), values)
+            return True
+        if len(unknown) > 1:
+            return False
+        (name,) = unknown
+        solved = self.axis.solve(self.size, values)
+        if solved is None:
+            if _linear(self.axis, name, values):
+                raise self._wrong(f"has size {self.size}, which {self.axis} is for no whole {name}", dim=name)
+            return False
+        value = solved[1]
+        dim = dims.get(name, Dim(name))
+        if not dim.admits(value):
+            where = f"has size {self.size}" if self.axis.symbol else f"has size {self.size}, so {name} = {value}"
+            raise self._wrong(f"{where}; {name} must be {dim.describe()}", dim=name, value=value, allowed=dim.describe())
+        values[name] = value
+        return True
+
+    def _compare(self, expected: int, values: dict[str, int]) -> None:
+        if self.size == expected:
+            return
+        known = ", ".join(f"{name} = {values[name]}" for name in sorted(self.axis.dims))
+        reason = f"it must be {expected}" + (f": {self.axis} with {known} from the other axes" if known else "")
+        raise self._wrong(f"has size {self.size}, {reason}", dim=self.axis.symbol, value=self.size, allowed=str(expected))
+
+    def _wrong(self, what: str, **details: Any) -> InputError:
+        where = f"input {self.name!r}: axis {self.index} ({self.axis})"
+        return InputError(f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details)
+
+
+def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
+    """The value as an array of exactly the spec's dtype, in any byte order; raises InputError, never casts."""
+    array = value if type(value) is np.ndarray else np.asarray(value)
+    if array.dtype.name != spec.dtype:
+        raise InputError(
+            f"input {spec.name!r} has dtype {array.dtype}, it must be {spec.dtype}",
+            hint="nothing is cast silently: convert it with .astype(...)",
+            input=spec.name,
+            dtype=str(array.dtype),
+            expected=spec.dtype,
+        )
+    return array
+
+
+def _linear(axis: Axis, name: str, values: dict[str, int]) -> bool:
+    """Whether the axis is linear in the dim, so that no solution means no value fits."""
+    try:
+        size = axis.evaluate({**values, name: _PROBE})
+    except ZeroDivisionError:
+        return False
+    return axis.solve(size, values) == (name, _PROBE)

@@ -1,0 +1,96 @@
+"""The load contract: whether a bundle can run on this machine, decided before any library is opened."""
+
+import re
+from collections.abc import Callable
+from importlib import metadata
+
+from relaxd.contract.manifest import LoadContract, Manifest
+from relaxd.errors import LoadContractError
+from relaxd.loader.host import Host, cuda_capabilities
+
+FFI = "apache-tvm-ffi"
+_REBUILD = "build the bundle for this machine's target"
+
+Capabilities = tuple[tuple[int, int], ...] | None
+
+
+def check_contract(
+    manifest: Manifest,
+    host: Host,
+    *,
+    installed: Callable[[str], str] = metadata.version,
+    capabilities: Callable[[], Capabilities] = cuda_capabilities,
+) -> None:
+    """Raises LoadContractError naming the first thing that the bundle needs and this machine has not."""
+    need = manifest.load
+    _equal("operating system", need.os, host.os)
+    _equal("architecture", need.arch, host.arch)
+    _instruction_set(need, host)
+    if need.libc and (host.libc is None or numbers(host.libc) < numbers(need.libc)):
+        have = f"glibc {host.libc}" if host.libc else "no glibc"
+        raise LoadContractError(
+            "C library", need=f"glibc {need.libc} or later", have=have, hint="use a newer distribution or container image"
+        )
+    _ffi(need, installed)
+    if any(spec.dtype == "bfloat16" for spec in (*manifest.inputs, *manifest.outputs)):
+        _version_of("ml_dtypes", "any", installed)
+    if need.device != "cpu":
+        _device(need, capabilities)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, without suffixes: `0.1.15.post2` is (0, 1, 15)."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _equal(what: str, need: str, have: str) -> None:
+    if need != have:
+        raise LoadContractError(what, need=need, have=have, hint=_REBUILD)
+
+
+def _instruction_set(need: LoadContract, host: Host) -> None:
+    missing = [feature for feature in need.isa if feature not in host.isa]
+    if missing:
+        have = f"a CPU without {', '.join(missing)}"
+        raise LoadContractError(
+            "instruction set", need=", ".join(need.isa), have=have, hint="build for a target this CPU meets, such as x86-64-v2"
+        )
+
+
+def _ffi(need: LoadContract, installed: Callable[[str], str]) -> None:
+    """Its C ABI holds within one minor version and only grows, so the installed one may be later but not earlier."""
+    wanted = need.runtime.get(FFI)
+    if wanted is None:
+        return
+    have = _version_of(FFI, wanted, installed)
+    if numbers(have)[:2] != numbers(wanted)[:2] or numbers(have) < numbers(wanted):
+        raise LoadContractError(f"{FFI} version", need=f"{wanted} or a later patch", have=have, hint=f"pip install {FFI}=={wanted}")
+
+
+def _version_of(package: str, wanted: str, installed: Callable[[str], str]) -> str:
+    try:
+        return installed(package)
+    except metadata.PackageNotFoundError as error:
+        raise LoadContractError(f"{package} version", need=wanted, have=f"no {package}", hint=f"pip install {package}") from error
+
+
+def _device(need: LoadContract, capabilities: Callable[[], Capabilities]) -> None:
+    if need.device != "cuda":
+        raise LoadContractError("device", need=need.device, have="cpu and cuda", hint="build for one of these")
+    devices = capabilities()
+    if not devices:
+        have = "no CUDA driver" if devices is None else "no CUDA device"
+        raise LoadContractError(
+            "device", need="an NVIDIA driver and a GPU", have=have, hint="install the driver, or build for a CPU target"
+        )
+    wanted = re.search(r"(\d+)(\d)(a?)$", need.sm or "")
+    if wanted and not _runs_on(devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])):
+        raise LoadContractError(
+            "GPU", need=f"compute capability {wanted[1]}.{wanted[2]}", have="{}.{}".format(*devices[0]), hint="build for this GPU's sm"
+        )
+
+
+def _runs_on(device: tuple[int, int], wanted: tuple[int, int], *, exact: bool) -> bool:
+    """CUDA binaries run on their own major version from their minor version up; `sm_90a` runs on 9.0 alone."""
+    return device == wanted if exact else device[0] == wanted[0] and device[1] >= wanted[1]

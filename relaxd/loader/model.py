@@ -1,0 +1,103 @@
+"""A loaded model: numpy arrays in, numpy arrays out, every call checked against the declared dims."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import ExecutionError
+from relaxd.loader.binding import Binding
+from relaxd.loader.bundle import opened
+from relaxd.loader.check import check_contract
+from relaxd.loader.host import this_host
+
+if TYPE_CHECKING:
+    from relaxd.loader.arrays import Transport
+    from relaxd.loader.threads import Team
+
+
+def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
+    """Load a bundle, a directory or a tar.
+
+    threads: how many to compute with; by default RELAXD_NUM_THREADS, else one for each physical core that the process
+    may use, within the cgroup's CPU quota. Models of one thread run side by side, others one call at a time.
+    Raises BundleError for an incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what
+    the bundle needs; both before any library is opened, so nothing untested is ever executed.
+    """
+    with opened(Path(path)) as bundle:
+        check_contract(bundle.manifest, this_host())
+        bundle.verify()
+
+        # These open libraries, which must not happen before the checks above.
+        from relaxd.loader.arrays import Transport
+        from relaxd.loader.runtime import PROCESS, open_model
+        from relaxd.loader.threads import team_for
+
+        PROCESS.require(bundle)
+        return Model(bundle.manifest, open_model(bundle), Transport(bundle.manifest.load.device), team_for(threads))
+
+
+class Model:
+    """A compiled model; `run` may be called from any thread."""
+
+    def __init__(self, manifest: Manifest, function: Any, transport: "Transport", team: "Team") -> None:
+        self.manifest = manifest
+        self._function = function
+        self._transport = transport
+        self._team = team
+        self._binding = Binding(manifest.inputs, manifest.dims)
+        self._dtypes = [spec.dtype for spec in manifest.inputs]
+        self._output_names = [spec.name for spec in manifest.outputs]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and symbolic shape of every input."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and symbolic shape of every output."""
+        return self.manifest.outputs
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The symbolic dims with their ranges."""
+        return self.manifest.dims
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that a call computes with."""
+        return self._team.size
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """One inference: arrays by input name to arrays by output name.
+
+        An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is contiguous, writable and
+        aligned to 64 bytes is used in place. An output owns its memory. Raises InputError for inputs that the model
+        does not admit, ExecutionError where the compiled code fails.
+        """
+        arrays = self._binding.arrays(inputs)
+        tensors = [self._transport.to_tensor(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)]
+        try:
+            outputs = self._team.call(self._compute, [tensors])
+        except Exception as error:
+            shapes = {spec.name: list(array.shape) for spec, array in zip(self.inputs, arrays, strict=True)}
+            raise ExecutionError(f"{self.manifest.name} failed: {error}", shapes=shapes) from error
+        return dict(zip(self._output_names, outputs, strict=True))
+
+    def _compute(self, tensors: list[Any]) -> list[np.ndarray]:
+        """The results leave the virtual machine before the next call enters it."""
+        return self._transport.to_arrays(self._function(*tensors), tensors)
+
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """`run` with the inputs as keywords."""
+        return self.run(inputs)
+
+    def __repr__(self) -> str:
+        inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"<relaxd.Model {self.manifest.name}: {inputs} -> {outputs}>"

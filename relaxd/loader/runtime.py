@@ -1,0 +1,103 @@
+"""The TVM runtime of this process: opened once, shared by every bundle."""
+
+import ctypes
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from relaxd.contract.manifest import Manifest
+from relaxd.errors import BundleError, LoadContractError
+from relaxd.loader.bundle import Bundle, sha256_of
+
+CORE = "libtvm_runtime.so"
+PACKAGE = "apache-tvm"
+_DEVICES = {"cpu": 1, "cuda": 2}
+_POOLED_ALLOCATOR = 2
+
+
+class Runtime:
+    """What dlopen has done to this process: `version` is the package version of the runtime that is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: set[str] = set()
+        self.version: str | None = None
+
+    def require(self, bundle: Bundle) -> None:
+        """Open the bundle's runtime libraries unless this process has them.
+
+        Raises LoadContractError when another version is open already: two runtimes in one process corrupt each other.
+        """
+        import tvm_ffi  # noqa: F401 - opens libtvm_ffi.so, which the runtime links against
+
+        with self._lock:
+            mapped = _mapped_libraries()
+            if CORE in mapped or CORE in self._opened:
+                self._agree(bundle.manifest)
+            else:
+                self.version = bundle.manifest.load.runtime.get(PACKAGE)
+            for name in runtime_libraries(bundle.manifest):
+                if name not in mapped and name not in self._opened:
+                    _open(_best_copy(bundle, name))
+                self._opened.add(name)
+
+    def _agree(self, manifest: Manifest) -> None:
+        need = manifest.load.runtime.get(PACKAGE)
+        have = self.version or getattr(sys.modules.get("tvm"), "__version__", None)
+        if need and have and need != have:
+            hint = "load bundles of different runtimes in different processes"
+            raise LoadContractError("TVM runtime already open in this process", need=need, have=have, hint=hint)
+        self.version = have or need
+
+
+def runtime_libraries(manifest: Manifest) -> list[str]:
+    """The runtime libraries of a bundle, each after those it links against; BundleError when the core is not among them."""
+    names = sorted(name for name in manifest.files if name.startswith("libtvm_runtime") and name.endswith(".so"))
+    if CORE not in names:
+        raise BundleError(f"the manifest lists no {CORE}", hint="rebuild the bundle", file=CORE)
+    return sorted(names, key=lambda name: name != CORE)
+
+
+def open_model(bundle: Bundle) -> Any:
+    """The entry function of the bundle's library, ready to take tvm_ffi tensors; raises BundleError."""
+    import tvm_ffi
+
+    manifest = bundle.manifest
+    try:
+        machine = tvm_ffi.load_module(str(bundle.path(manifest.library).resolve()))["vm_load_executable"]()
+        device = _DEVICES[manifest.load.device]
+        host = () if manifest.load.device == "cpu" else (_DEVICES["cpu"], 0, _POOLED_ALLOCATOR)
+        machine["vm_initialization"](device, 0, _POOLED_ALLOCATOR, *host)
+        return machine[manifest.entry]
+    except (RuntimeError, AttributeError, ValueError) as error:
+        raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
+
+
+def _open(path: Path) -> None:
+    try:
+        ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        hint = "the bundle must lie on a file system that allows execution; for a tar, point TMPDIR at one"
+        raise BundleError(f"{path.name} cannot be opened: {error}", hint=hint, file=path.name) from error
+
+
+def _best_copy(bundle: Bundle, name: str) -> Path:
+    """An installed tvm's copy when it is the same, byte for byte: a later `import tvm` then finds it open, not a second one."""
+    spec = importlib.util.find_spec("tvm") if "tvm" not in sys.modules else None
+    for root in spec.submodule_search_locations or () if spec else ():
+        installed = Path(root, "lib", name)
+        if installed.is_file() and sha256_of(installed) == bundle.manifest.files[name].sha256:
+            return installed
+    return bundle.path(name)
+
+
+def _mapped_libraries() -> frozenset[str]:
+    """File names of the TVM runtime libraries that are mapped into this process."""
+    paths = (line.split(maxsplit=5)[5:] for line in Path("/proc/self/maps").read_text().splitlines())
+    names = (Path(path[0].strip().removesuffix(" (deleted)")).name for path in paths if path)
+    return frozenset(name for name in names if name.startswith("libtvm_runtime"))
+
+
+PROCESS = Runtime()
