@@ -24,7 +24,7 @@ class State(StrEnum):
 
 
 TRANSITIONS: dict[State, frozenset[State]] = {
-    State.QUEUED: frozenset({State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED}),
+    State.QUEUED: frozenset({State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}),
     State.RUNNING: frozenset({State.QUEUED, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
