@@ -1,0 +1,108 @@
+"""A real model goes in over HTTP, a library comes out that a bare Python runs at any declared shape."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.deployment import Deployment
+from tests.models import MODELS, feed_of, path_of, reference
+
+pytestmark = pytest.mark.slow
+TOLERANCE = 1e-4
+
+RUNNER = """
+import importlib.util, pathlib, sys
+import numpy, relaxd
+absent = [name for name in ("tvm", "torch", "onnx", "onnxruntime", "httpx", "typer", "rich") if importlib.util.find_spec(name)]
+assert not absent, f"the environment is not slim: {absent}"
+model = relaxd.load(sys.argv[1])
+for feed in pathlib.Path(sys.argv[2]).glob("feed-*.npz"):
+    with numpy.load(feed) as arrays:
+        outputs = model.run(dict(arrays))
+    numpy.savez(feed.with_name(feed.name.replace("feed", "outputs")), **outputs)
+"""
+
+
+def compiled(service: Deployment, name: str, **others: Any) -> dict[str, Any]:
+    answer = service.post(path_of(name), json.dumps(MODELS[name].request(**others)))
+    assert answer.status_code == 200, answer.text
+    job: dict[str, Any] = answer.json()
+    assert job["state"] == "succeeded", job["builds"][0]["error"]
+    return job
+
+
+@pytest.fixture(scope="module")
+def minilm(service: Deployment) -> dict[str, Any]:
+    return compiled(service, "minilm")
+
+
+@pytest.fixture(scope="module")
+def bundle(service: Deployment, minilm: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with service.client() as client:
+        return client.pull(minilm["builds"][0]["artifact"]["digest"], tmp_path_factory.mktemp("pulled") / "minilm")
+
+
+def test_one_bundle_serves_every_declared_shape_in_a_bare_python(bundle: Path, slim_python: Path, tmp_path: Path) -> None:
+    shapes = MODELS["minilm"].shapes
+    for index, dims in enumerate(shapes):
+        np.savez(tmp_path / f"feed-{index}.npz", **feed_of("minilm", dims, seed=index))
+    done = subprocess.run([slim_python, "-I", "-c", RUNNER, bundle, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for index, dims in enumerate(shapes):
+        expected = reference("minilm", feed_of("minilm", dims, seed=index))
+        with np.load(tmp_path / f"outputs-{index}.npz") as outputs:
+            assert set(outputs) == set(expected)
+            for name, value in expected.items():
+                np.testing.assert_allclose(outputs[name], value, rtol=0, atol=TOLERANCE, err_msg=f"{name} at {dims}")
+
+
+def test_a_bundle_says_what_it_is_how_fast_and_how_exact(bundle: Path, minilm: dict[str, Any]) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert {dim: manifest["dims"][dim]["max"] for dim in ("batch", "seq")} == {"batch": 64, "seq": 512}
+    build = minilm["builds"][0]
+    assert json.loads((bundle / "numerics.json").read_text()) == build["numerics"]
+    assert json.loads((bundle / "profile.json").read_text()) == build["profile"]
+    assert (bundle / "model.so").stat().st_size > 0
+    assert (bundle / "libtvm_runtime.so").exists()
+
+
+def test_the_same_post_again_is_answered_from_the_cache(service: Deployment, minilm: dict[str, Any]) -> None:
+    again = compiled(service, "minilm")
+    assert again["id"] != minilm["id"]
+    assert again["builds"][0]["cached"]
+    assert again["builds"][0]["artifact"] == minilm["builds"][0]["artifact"]
+    assert "build.stage" not in {event["type"] for event in service.events(again)}
+
+
+def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, Any]) -> None:
+    events = service.events(minilm)
+    stages = list(dict.fromkeys(event["stage"] for event in events if event["type"] == "build.stage"))
+    assert [stage for stage in stages if stage in ("import", "pass", "codegen", "link", "verify", "profile")] == [
+        "import",
+        "pass",
+        "codegen",
+        "link",
+        "verify",
+        "profile",
+    ]
+    assert events[-1] == {"type": "job.finished", "state": "succeeded"}
+    assert service.events(minilm) == events
+
+
+@pytest.mark.parametrize("name", ["ppocr_cls", "magika"])
+def test_other_real_models(service: Deployment, name: str, slim_python: Path, tmp_path: Path) -> None:
+    job = compiled(service, name)
+    with service.client() as client:
+        folder = client.pull(job["id"], tmp_path / "bundle")
+    for index, dims in enumerate(MODELS[name].shapes):
+        np.savez(tmp_path / f"feed-{index}.npz", **feed_of(name, dims, seed=index))
+    done = subprocess.run([slim_python, "-I", "-c", RUNNER, folder, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for index, dims in enumerate(MODELS[name].shapes):
+        with np.load(tmp_path / f"outputs-{index}.npz") as outputs:
+            for output, value in reference(name, feed_of(name, dims, seed=index)).items():
+                np.testing.assert_allclose(outputs[output], value, rtol=0, atol=TOLERANCE)

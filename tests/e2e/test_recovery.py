@@ -1,0 +1,47 @@
+"""No job is lost, whatever is killed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import graphs
+from tests.e2e.deployment import Deployment, until
+from tests.models import MODELS, path_of
+
+pytestmark = pytest.mark.slow
+MODEL = "ppocr_cls"
+
+
+@pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
+def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    """A service of one's own to break."""
+    if request.param == "embedded":
+        deployment = Deployment.embedded(tmp_path)
+    else:
+        deployment = Deployment.scaled(tmp_path, 1, **request.getfixturevalue("fresh_servers"))
+    with deployment:
+        yield deployment
+
+
+def test_a_job_survives_its_worker(fragile: Deployment) -> None:
+    job = fragile.post(path_of(MODEL), json.dumps(MODELS[MODEL].request()), wait=0).json()
+    fragile.kill_compiling_worker()
+    with fragile.client() as client:
+        done = client.job(job["id"]).wait(300)
+    assert done.state == "succeeded", done.document
+    assert done.builds[0]["attempts"] == 2
+
+
+def test_no_job_is_lost_when_everything_is(fragile: Deployment) -> None:
+    running = fragile.post(path_of(MODEL), json.dumps(MODELS[MODEL].request()), wait=0).json()
+    until(fragile.compiling, 60, "a compile process")
+    queued = [fragile.post(graphs.dense(seed=seed), "{}", wait=0).json() for seed in range(3)]
+    fragile.kill()
+    fragile.start()
+    with fragile.client() as client:
+        for job in (running, *queued):
+            done = client.job(job["id"]).wait(300)
+            assert done.state == "succeeded", done.document
+        assert len(client.jobs()) == 4
