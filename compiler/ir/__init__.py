@@ -1,0 +1,25 @@
+"""Models to Relax: the symbolic builder and its front ends. Importing this package imports no TVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx
+
+    from compiler.ir.imported import Imported
+    from relaxd.contract.request import CompileRequest
+
+
+def import_model(model: onnx.ModelProto, request: CompileRequest) -> Imported:
+    """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at fault."""
+    from compiler.ir.onnx.reader import read
+
+    return read(model, request)
+
+
+def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
+    """What importing would find, node by node, without compiling (see compiler.ir.onnx.inspection)."""
+    from compiler.ir.onnx.inspection import inspect
+
+    return inspect(model, request)

@@ -1,0 +1,200 @@
+"""The graph builder: turns values into Relax bindings, keeping every shape symbolic and every decision checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+from tvm.ir import Expr as PrimExpr
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.extents import Extent, Scalar
+from compiler.ir.facts import Facts
+from compiler.ir.programs import call_program
+from compiler.ir.values import Known, Tensor, Value
+
+MAX_SYMBOLS = 64
+"""A run-time integer tensor of more elements than this is data, not a shape."""
+
+
+@dataclass
+class Block:
+    """A closed list of bindings; `block` goes into a SeqExpr."""
+
+    block: Any = None
+
+
+@dataclass
+class Builder:
+    """Emits Relax; one instance builds one function, `facts` holds what is known of its dims."""
+
+    facts: Facts = field(default_factory=Facts)
+    bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+    _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
+    _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
+
+    # -- emitting -----------------------------------------------------------------------------------------------------
+
+    def emit(self, expr: relax.Expr, shape: Sequence[Extent] | None = None) -> Tensor:
+        """Bind a tensor expression; `shape` states its extents where Relax's own deduction may lose them."""
+        return self.adopt(self.bb.emit(expr), shape)
+
+    def emit_tuple(self, expr: relax.Expr) -> tuple[Tensor, ...]:
+        """Bind an expression that yields a tuple of tensors."""
+        bound = self.bb.emit(expr)
+        return tuple(self.emit(relax.TupleGetItem(bound, index)) for index in range(len(bound.ty.fields)))
+
+    def adopt(self, variable: relax.Expr, shape: Sequence[Extent] | None = None) -> Tensor:
+        """A bound tensor variable as a value; extents that Relax does not know are taken from `shape`, else made fresh and matched."""
+        ty = variable.ty
+        if shape is None and ty.shape is not None and isinstance(ty.shape, relax.ShapeExpr):
+            return Tensor(variable, tuple(self.facts.simplify(extent) for extent in ty.shape.values), str(ty.dtype))
+        if shape is None:
+            if ty.ndim < 0:
+                raise ImportFailed("a tensor's rank is not known at compile time", reason="unknown_rank", hint="fix the inputs that decide it with --const")
+            shape = [self.facts.fresh("dyn") for _ in range(ty.ndim)]
+        wanted = tuple(self.facts.simplify(extent) for extent in shape)
+        if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr) or not _identical(ty.shape.values, wanted):
+            variable = self.bb.match_cast(variable, relax.TensorType([ex.prim(extent) for extent in wanted], ty.dtype))
+        return Tensor(variable, wanted, str(ty.dtype))
+
+    def te(self, compute: Callable[..., Any], *values: Value, name: str = "kernel", attrs: dict[str, Any] | None = None) -> Tensor:
+        """One tensor program over the values; `compute` takes their TE tensors and gives one TE tensor.
+
+        Expressions of dims that `compute` closes over become parameters of the program.
+        """
+        call, _ = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols, attrs)
+        return self.emit(call)
+
+    def te_many(self, compute: Callable[..., Sequence[te.Tensor]], *values: Value, name: str = "kernel") -> tuple[Tensor, ...]:
+        """As `te`, for a program of several outputs."""
+        call, outputs = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols)
+        return self.emit_tuple(call) if len(outputs) > 1 else (self.emit(call),)
+
+    # -- constants and symbols ----------------------------------------------------------------------------------------
+
+    def tensor(self, value: Value) -> Tensor:
+        """A run-time tensor holding the value: itself, a constant, or a small program that writes the symbols."""
+        if isinstance(value, Tensor):
+            return value
+        if value.symbolic:
+            return self._write(value)
+        cached = self._constants.get(id(value.data))
+        if cached is None:
+            data = np.ascontiguousarray(value.data).reshape(value.shape)
+            constant = relax.Constant(tvm.runtime.tensor(data), relax.TensorType(list(data.shape), value.dtype))
+            cached = (value.data, Tensor(constant, value.shape, value.dtype))
+            self._constants[id(value.data)] = cached
+        return cached[1]
+
+    def _write(self, value: Known) -> Tensor:
+        """A program whose output is the array of symbols (at most MAX_SYMBOLS of them)."""
+        items = [ex.prim(item, value.dtype) for item in value.scalars()]
+        if len(items) > MAX_SYMBOLS:
+            raise ImportFailed(f"a shape computation yields {len(items)} symbolic elements, more than {MAX_SYMBOLS}", reason="symbols")
+        strides = [int(np.prod(value.shape[axis + 1 :])) for axis in range(len(value.shape))]
+
+        def element(*index: Any) -> PrimExpr:
+            flat = sum((i * s for i, s in zip(index, strides, strict=True)), tirx.const(0, "int64"))
+            result = items[-1]
+            for position in range(len(items) - 2, -1, -1):
+                result = tirx.Select(tirx.EQ(flat, tirx.const(position, "int64")), items[position], result)
+            return result
+
+        shape = [tirx.IntImm("int64", extent) for extent in value.shape]
+        return self.te(lambda: te.compute(shape, element, name="symbols"), name="symbols")
+
+    def known(self, value: Value, what: str = "value", low: int | None = None) -> Known:
+        """The elements as symbols: a run-time integer tensor of few elements becomes fresh dims, matched at run time.
+
+        low: a least value that the caller will check or that the model guarantees (None: any int64).
+        """
+        if isinstance(value, Known):
+            return value
+        if value.expr in self._symbols:
+            return self._symbols[value.expr][1]
+        if not all(isinstance(extent, int) for extent in value.shape) or ex.product(value.shape) > MAX_SYMBOLS or value.dtype.startswith(("float", "bfloat")):
+            raise ImportFailed(
+                f"{what} is computed at run time and is too large or not of integers, so shapes cannot follow from it",
+                reason="data_dependent",
+                hint="fix the input that it comes from with --const, or export the model with that value constant",
+            )
+        count = int(ex.product(value.shape))
+        flat = self.emit(relax.op.reshape(value.expr, [count])) if len(value.shape) != 1 else value
+        if flat.dtype != "int64":
+            flat = self.emit(relax.op.astype(flat.expr, "int64"))
+        variables = [self.facts.fresh(what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)) for index in range(count)]
+        if count:
+            shape = self.bb.emit(relax.op.tensor_to_shape(flat.expr))
+            self.bb.match_cast(shape, relax.ShapeType(variables))
+        data: Any = np.empty(count, dtype=object)
+        data[:] = variables
+        items = [tirx.NE(v, tirx.const(0, "int64")) for v in variables] if value.dtype == "bool" else variables
+        for index, item in enumerate(items):
+            data[index] = item
+        result = Known(data.reshape([int(extent) for extent in value.shape]), value.dtype)  # type: ignore[arg-type]
+        self._symbols[value.expr] = (value, result)
+        return result
+
+    @staticmethod
+    def _range_of(dtype: str, low: int | None) -> tuple[int, int | None]:
+        if dtype == "bool":
+            return 0, 1
+        return (-(1 << 40) if low is None else low), None
+
+    def symbol(self, extent: Extent, hint: str = "dim") -> Extent:
+        """A name for an extent too complex to carry along: computed once at run time, a plain dim from here on.
+
+        The value goes through a tensor on purpose: TVM inlines a variable bound to an expression, and its
+        CanonicalizeBindings recurses without end where that expression holds a Select.
+        """
+        extent = self.facts.simplify(extent)
+        if isinstance(extent, int) or isinstance(extent, tirx.Var):
+            return extent
+        low, high = self.facts.bounds(extent)
+        written = self._write(Known.of([extent]))
+        variable = self.facts.fresh(hint, max(low, 0), high)
+        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable]))
+        return variable
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
+
+    def require(self, condition: Scalar, message: str) -> None:
+        """Fail the import if the condition never holds, do nothing if it always does, else check it at every run."""
+        decided = self.facts.decide(condition)
+        if decided is False:
+            raise ImportFailed(message, reason="shape")
+        if decided is None:
+            held = self._write(Known.of([tirx.Cast("int64", condition)]))
+            self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([tirx.IntImm("int64", 1)]))
+
+    def same(self, a: Extent, b: Extent, message: str) -> Extent:
+        """Require two extents to be equal and give the simpler of them."""
+        if self.facts.same(a, b) is not True:
+            self.require(ex.equal(a, b), message)
+        return a if isinstance(ex.plain(a), int) else b if isinstance(ex.plain(b), int) else a
+
+    # -- scopes -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def block(self) -> Iterator[Block]:
+        """Bindings emitted inside go to `Block.block`, for a branch or a loop body; constants and symbols stay local."""
+        outer_symbols, outer_constants = dict(self._symbols), dict(self._constants)
+        inner = Block()
+        self.bb._begin_binding_block()
+        try:
+            yield inner
+        finally:
+            inner.block = self.bb._end_block()
+            self._symbols, self._constants = outer_symbols, outer_constants
+
+
+def _identical(have: Sequence[PrimExpr], want: Sequence[Extent]) -> bool:
+    return len(have) == len(want) and all(tvm_ffi.structural_equal(a, ex.prim(b)) for a, b in zip(have, want, strict=True))

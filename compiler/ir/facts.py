@@ -1,0 +1,93 @@
+"""What is known about dims: ranges, multiples and equalities, held in one analyzer that simplification uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import sym, tirx
+from tvm.ir import Expr as PrimExpr
+
+from compiler.ir import extents as ex
+from compiler.ir.extents import Extent, Scalar
+from relaxd.contract.dims import Dim
+
+UNBOUNDED = 1 << 40
+"""What stands in for a missing maximum: no tensor of ours has that many elements along an axis."""
+
+
+class Facts:
+    """Dims by name with their TVM variables, and what can be decided about expressions of them."""
+
+    def __init__(self) -> None:
+        self.analyzer = sym.Analyzer()
+        self.dims: dict[str, Dim] = {}
+        self.variables: dict[str, PrimExpr] = {}
+        self.derived: set[str] = set()
+        self.symbols: set[PrimExpr] = set()
+
+    def dim(self, name: str, declared: Dim | None = None) -> Extent:
+        """The extent of a dim, declaring it on first sight; a dim with one allowed value is that integer."""
+        if name not in self.variables:
+            dim = declared or Dim(name)
+            self.dims[name] = dim
+            self.variables[name] = self._variable(dim)
+        variable = self.variables[name]
+        return ex.plain(variable)  # type: ignore[return-value]
+
+    def _variable(self, dim: Dim) -> PrimExpr:
+        if dim.fixed:
+            return tirx.IntImm("int64", dim.lowest)
+        variable = tirx.Var(dim.name, "int64")
+        self.symbols.add(variable)
+        if dim.multiple > 1:
+            self.analyzer.update(variable, sym.ModularSet(dim.multiple, 0), True)
+        high = UNBOUNDED if dim.highest is None else dim.highest
+        self.analyzer.bind(variable, tvm.ir.Range(tirx.IntImm("int64", dim.lowest), tirx.IntImm("int64", high + 1)))
+        return variable
+
+    def fresh(self, hint: str, low: int = 0, high: int | None = None) -> PrimExpr:
+        """A new dim, found while importing and not declared; `hint` is made unique."""
+        name = hint
+        while name in self.variables:
+            stem, _, count = name.rpartition("_")
+            name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
+        dim = Dim(name, low, high)
+        self.dims[name] = dim
+        self.derived.add(name)
+        variable = tirx.Var(name, "int64")
+        self.symbols.add(variable)
+        self.analyzer.bind(variable, tvm.ir.Range(tirx.IntImm("int64", low), tirx.IntImm("int64", (UNBOUNDED if high is None else high) + 1)))
+        self.variables[name] = variable
+        return variable
+
+    def simplify(self, value: Scalar) -> Any:
+        """The simplest known form; constants come back as Python values."""
+        value = ex.plain(value)
+        return ex.plain(self.analyzer.simplify(value)) if isinstance(value, PrimExpr) else value
+
+    def decide(self, condition: Scalar) -> bool | None:
+        """True or False where the facts decide the condition, else None."""
+        condition = self.simplify(condition)
+        if not isinstance(condition, PrimExpr):
+            return bool(condition)
+        if self.analyzer.can_prove(condition):
+            return True
+        return False if self.analyzer.can_prove(tirx.Not(condition)) else None
+
+    def same(self, a: Extent, b: Extent) -> bool | None:
+        """Whether two extents are equal for every allowed value of the dims: True, False (never), or None."""
+        a, b = ex.plain(a), ex.plain(b)
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        if a is b or (isinstance(a, PrimExpr) and isinstance(b, PrimExpr) and a.same_as(b)):
+            return True
+        return self.decide(ex.equal(a, b))
+
+    def bounds(self, value: Extent) -> tuple[int, int | None]:
+        """Least and greatest value that the facts allow; a missing maximum is None."""
+        value = ex.plain(value)
+        if isinstance(value, int):
+            return value, value
+        bound = self.analyzer.const_int_bound(value)
+        return int(bound.min_value), None if bound.max_value >= UNBOUNDED else int(bound.max_value)

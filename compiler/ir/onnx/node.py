@@ -1,0 +1,89 @@
+"""One ONNX node as its handler sees it: values, attributes, opset, and errors that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import onnx
+
+from compiler.errors import ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.values import Known, Tensor, Value
+
+if TYPE_CHECKING:
+    from compiler.ir.onnx.scope import Scope
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Node:
+    """`inputs` holds None for an omitted optional input; `scope` reads subgraphs; `opset` is the domain's version."""
+
+    proto: onnx.NodeProto
+    inputs: tuple[Value | None, ...]
+    attributes: dict[str, Any]
+    opset: int
+    builder: Builder
+    scope: Scope
+
+    @property
+    def label(self) -> str:
+        """The node's name, or the name of its first output."""
+        return self.proto.name or next((name for name in self.proto.output if name), self.proto.op_type)
+
+    @property
+    def op(self) -> str:
+        """`Add`, or `com.microsoft.FusedMatMul` outside the standard domain."""
+        domain = self.proto.domain
+        return self.proto.op_type if domain in ("", "ai.onnx") else f"{domain}.{self.proto.op_type}"
+
+    def attr(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute as a Python value: int, float, str, list, numpy array (tensors) or GraphProto."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if default is _MISSING:
+            self.fail(f"the attribute {name!r} is required", reason="attribute")
+        return default
+
+    def has(self, index: int) -> bool:
+        """Whether the optional input is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> Value:
+        """A required input."""
+        if not self.has(index):
+            self.fail(f"input {index} is required", reason="input")
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    def optional(self, index: int) -> Value | None:
+        """An optional input, None when omitted."""
+        return self.inputs[index] if self.has(index) else None
+
+    def tensor(self, index: int) -> Tensor:
+        """A required input as a run-time tensor."""
+        return self.builder.tensor(self.value(index))
+
+    def known(self, index: int, what: str, low: int | None = None) -> Known:
+        """A required integer input as symbols (see Builder.known)."""
+        try:
+            return self.builder.known(self.value(index), what, low)
+        except ImportFailed as error:
+            self.fail(error.failure.message, reason="data_dependent", hint=error.failure.hint)
+
+    def wants(self, index: int) -> bool:
+        """Whether the node's output of that index is used at all."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def fail(self, message: str, *, reason: str = "invalid_node", hint: str | None = None) -> NoReturn:
+        """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
+        raise ImportFailed(message, reason=reason, node=self.label, op=self.op, hint=hint, inputs=describe(self.inputs))
+
+
+def describe(inputs: Sequence[Value | None]) -> list[str]:
+    """Dtype and symbolic shape of each input, for messages."""
+    return ["-" if value is None else f"{value.dtype}[{','.join(str(extent) for extent in value.shape)}]" for value in inputs]

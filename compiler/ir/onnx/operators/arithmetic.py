@@ -1,0 +1,178 @@
+"""ONNX arithmetic, comparison and logic."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.values import Known, Value
+
+
+@op("Add", since=7)
+def add(b: Builder, node: Node) -> Value:
+    """A + B."""
+    return ew.add(b, node.value(0), node.value(1))
+
+
+@op("Sub", since=7)
+def sub(b: Builder, node: Node) -> Value:
+    """A - B."""
+    return ew.subtract(b, node.value(0), node.value(1))
+
+
+@op("Mul", since=7)
+def mul(b: Builder, node: Node) -> Value:
+    """A * B."""
+    return ew.multiply(b, node.value(0), node.value(1))
+
+
+@op("Div", since=7)
+def div(b: Builder, node: Node) -> Value:
+    """A / B, truncated for integers."""
+    return ew.divide(b, node.value(0), node.value(1))
+
+
+@op("Equal", since=7)
+def equal(b: Builder, node: Node) -> Value:
+    """A == B."""
+    return ew.compare(b, node.value(0), node.value(1), "equal")
+
+
+@op("Less", since=7)
+def less(b: Builder, node: Node) -> Value:
+    """A < B."""
+    return ew.compare(b, node.value(0), node.value(1), "less")
+
+
+@op("LessOrEqual", since=12)
+def less_or_equal(b: Builder, node: Node) -> Value:
+    """A <= B."""
+    return ew.compare(b, node.value(0), node.value(1), "less_equal")
+
+
+@op("Greater", since=7)
+def greater(b: Builder, node: Node) -> Value:
+    """A > B."""
+    return ew.compare(b, node.value(0), node.value(1), "greater")
+
+
+@op("GreaterOrEqual", since=12)
+def greater_or_equal(b: Builder, node: Node) -> Value:
+    """A >= B."""
+    return ew.compare(b, node.value(0), node.value(1), "greater_equal")
+
+
+@op("And", since=7)
+def logical_and(b: Builder, node: Node) -> Value:
+    """A and B."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_and, numpy=np.logical_and, symbolic=ex.both)
+
+
+@op("Or", since=7)
+def logical_or(b: Builder, node: Node) -> Value:
+    """A or B."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_or, numpy=np.logical_or, symbolic=ex.either)
+
+
+@op("Xor", since=7)
+def logical_xor(b: Builder, node: Node) -> Value:
+    """A xor B."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_xor, numpy=np.logical_xor, symbolic=ex.not_equal)
+
+
+@op("Not")
+def logical_not(b: Builder, node: Node) -> Value:
+    """not X."""
+    return ew.unary(b, node.value(0), relax.op.logical_not, numpy=np.logical_not, symbolic=ex.negate)
+
+
+@op("Where", since=9)
+def where(b: Builder, node: Node) -> Value:
+    """X where the condition holds, else Y."""
+    return ew.where(b, node.value(0), node.value(1), node.value(2))
+
+
+@op("Max", since=8)
+def maximum(b: Builder, node: Node) -> Value:
+    """Elementwise greatest of all inputs; a NaN wins."""
+    return reduce(lambda x, y: ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum), _inputs(node))
+
+
+@op("Min", since=8)
+def minimum(b: Builder, node: Node) -> Value:
+    """Elementwise least of all inputs; a NaN wins."""
+    return reduce(lambda x, y: ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum), _inputs(node))
+
+
+@op("Sum", since=8)
+def total(b: Builder, node: Node) -> Value:
+    """Elementwise sum of all inputs."""
+    return reduce(lambda x, y: ew.add(b, x, y), _inputs(node))
+
+
+@op("Mean", since=8)
+def mean(b: Builder, node: Node) -> Value:
+    """Elementwise mean of all inputs."""
+    values = _inputs(node)
+    return ew.divide(b, total(b, node), Known.of(np.asarray(len(values)), values[0].dtype))
+
+
+def _inputs(node: Node) -> list[Value]:
+    return [node.value(index) for index in range(len(node.inputs))]
+
+
+@op("Pow", since=7)
+def power(b: Builder, node: Node) -> Value:
+    """X to the power Y, in X's dtype; small constant exponents become products."""
+    x, y = node.value(0), node.value(1)
+    exponent = y.data.reshape(-1)[0] if isinstance(y, Known) and not y.symbolic and y.data.size == 1 else None
+    if exponent is not None and len(y.shape) <= len(x.shape) and not isinstance(x, Known):
+        if exponent == 2:
+            return ew.multiply(b, x, x)
+        if exponent == 3:
+            return ew.multiply(b, ew.multiply(b, x, x), x)
+        if exponent == 0.5 and ew.is_float(x.dtype):
+            return ew.unary(b, x, relax.op.sqrt)
+    if ew.is_integer(x.dtype):
+        return ew.cast(b, _pow(b, ew.cast(b, x, "float64"), ew.cast(b, y, "float64")), x.dtype)
+    return _pow(b, x, ew.cast(b, y, x.dtype))
+
+
+def _pow(b: Builder, x: Value, y: Value) -> Value:
+    return ew.binary(b, x, y, relax.op.power, numpy=np.power)
+
+
+@op("Mod", since=10)
+def mod(b: Builder, node: Node) -> Value:
+    """A mod B: the sign of B for integers (fmod=0), C's fmod with fmod=1."""
+    x, y = node.value(0), node.value(1)
+    if node.attr("fmod", 0):
+        if ew.is_integer(x.dtype):
+            return ew.binary(b, x, y, lambda p, q: _elementwise(b, tirx.truncmod, p, q), numpy=np.fmod, symbolic=ex.truncmod)
+        return ew.binary(b, x, y, lambda p, q: _elementwise(b, tirx.fmod, p, q), numpy=np.fmod)
+    if not ew.is_integer(x.dtype):
+        node.fail("Mod of floats needs fmod=1", reason="attribute")
+    return ew.binary(b, x, y, relax.op.floor_mod, numpy=np.mod, symbolic=ex.floormod)
+
+
+def _elementwise(b: Builder, scalar: Any, x: relax.Expr, y: relax.Expr) -> relax.Expr:
+    """A broadcasting program of a scalar function that Relax has no operator for."""
+    from tvm import topi
+
+    def compute(p: te.Tensor, q: te.Tensor) -> te.Tensor:
+        shape = topi.add(p, q).shape
+        return te.compute(shape, lambda *i: scalar(_at(p, i), _at(q, i)), name="elementwise")
+
+    def _at(t: te.Tensor, index: tuple[Any, ...]) -> Any:
+        tail = index[len(index) - len(t.shape) :]
+        return t(*(tirx.const(0, "int64") if isinstance(e, tirx.IntImm) and e.value == 1 else i for e, i in zip(t.shape, tail, strict=True)))
+
+    return b.bb.call_te(compute, x, y, primfunc_name_hint="elementwise")

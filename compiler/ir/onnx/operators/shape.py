@@ -1,0 +1,246 @@
+"""ONNX operators on shapes and layout: those through which dims must stay symbolic."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.scope import DTYPES, attribute_value, known_of
+from compiler.ir.ops import broadcast
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import layout
+from compiler.ir.values import Known, Value
+
+
+@op("Constant")
+def constant(b: Builder, node: Node) -> Value:
+    """A tensor given as an attribute in any of its forms."""
+    for name, dtype in (("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64")):
+        if name in node.attributes:
+            return Known(np.asarray(node.attributes[name], np.dtype(dtype)), dtype)
+    if "sparse_value" in node.attributes:
+        from compiler.ir.onnx.scope import dense_of
+
+        return dense_of(node.attributes["sparse_value"])
+    if "value" not in node.attributes:
+        node.fail("constants of strings are not supported", reason="dtype")
+    return known_of(node.attributes["value"])
+
+
+@op("Identity")
+def identity(b: Builder, node: Node) -> Value:
+    """The input."""
+    return node.value(0)
+
+
+@op("Cast", since=6)
+def cast(b: Builder, node: Node) -> Value:
+    """Elements converted to the dtype `to`."""
+    code = node.attr("to")
+    if code not in DTYPES:
+        import onnx
+
+        node.fail(f"casting to {onnx.TensorProto.DataType.Name(code)} is not supported", reason="dtype")
+    return ew.cast(b, node.value(0), DTYPES[code])
+
+
+@op("CastLike", since=15)
+def cast_like(b: Builder, node: Node) -> Value:
+    """Elements converted to the dtype of the second input."""
+    return ew.cast(b, node.value(0), node.value(1).dtype)
+
+
+@op("Shape")
+def shape(b: Builder, node: Node) -> Value:
+    """The shape, or its part from `start` to `end`."""
+    extents = list(node.value(0).shape)[slice(node.attr("start", 0), node.attr("end", None))]
+    return Known.of(extents if extents else np.zeros(0, np.int64), "int64")
+
+
+@op("Size")
+def size(b: Builder, node: Node) -> Value:
+    """The number of elements, a scalar."""
+    return Known.of(b.facts.simplify(ex.product(node.value(0).shape)), "int64")
+
+
+def axes_of(node: Node, index: int, attribute: str = "axes") -> list[int] | None:
+    """Axes given as an attribute (older opsets) or as a known input (newer), None when absent."""
+    if attribute in node.attributes:
+        return [int(axis) for axis in node.attributes[attribute]]
+    value = node.optional(index)
+    if value is None:
+        return None
+    if not isinstance(value, Known) or value.symbolic:
+        node.fail("axes are known only at run time", reason="data_dependent", hint="fix that input with --const or make it an initialiser")
+    return [int(axis) for axis in value.data.reshape(-1).tolist()]
+
+
+@op("Reshape", since=5)
+def reshape(b: Builder, node: Node) -> Value:
+    """0 keeps the input's extent (unless allowzero), -1 is what remains."""
+    x = node.value(0)
+    wanted = node.known(1, "reshape").scalars()
+    return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))  # type: ignore[arg-type]
+
+
+def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], allowzero: bool) -> list[Extent]:
+    """A reshape's target with its zeros and -1 worked out, at import or by an expression for run time."""
+    f = b.facts
+    extents: list[Extent] = []
+    unknown: list[Extent | bool] = []
+    for axis, extent in enumerate(wanted):
+        keep = False if allowzero or axis >= len(have) else _maybe(b, ex.equal(extent, 0))
+        extents.append(f.simplify(ex.select(keep, have[axis] if axis < len(have) else 0, extent)))
+        unknown.append(_maybe(b, ex.equal(extent, -1)))
+    if not any(flag is not False for flag in unknown):
+        return extents
+    rest = f.simplify(ex.product(ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)))
+    whole = f.simplify(ex.product(have))
+    left = _quotient(b, whole, rest)
+    return [f.simplify(ex.select(flag, left, extent)) for flag, extent in zip(unknown, extents, strict=True)]
+
+
+def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
+    if b.facts.same(rest, 0) is True:
+        return 0
+    quotient = b.facts.simplify(ex.floordiv(whole, rest))
+    return quotient
+
+
+def _maybe(b: Builder, condition: ex.Scalar) -> ex.Scalar:
+    decided = b.facts.decide(condition)
+    return condition if decided is None else decided
+
+
+@op("Transpose")
+def transpose(b: Builder, node: Node) -> Value:
+    """Axes permuted by `perm`, reversed without it."""
+    x = node.value(0)
+    return layout.transpose(b, x, node.attr("perm", list(range(len(x.shape)))[::-1]))
+
+
+@op("Unsqueeze")
+def unsqueeze(b: Builder, node: Node) -> Value:
+    """Axes of extent 1 inserted."""
+    axes = axes_of(node, 1)
+    if axes is None:
+        node.fail("axes are required", reason="input")
+    return layout.unsqueeze(b, node.value(0), axes)
+
+
+@op("Squeeze")
+def squeeze(b: Builder, node: Node) -> Value:
+    """Axes of extent 1 removed."""
+    return layout.squeeze(b, node.value(0), axes_of(node, 1))
+
+
+@op("Flatten")
+def flatten(b: Builder, node: Node) -> Value:
+    """A matrix split at `axis`."""
+    x = node.value(0)
+    axis = node.attr("axis", 1)
+    return layout.flatten(b, x, axis + len(x.shape) if axis < 0 else axis)
+
+
+@op("Concat", since=4)
+def concat(b: Builder, node: Node) -> Value:
+    """Inputs joined along `axis`."""
+    return layout.concat(b, [node.value(index) for index in range(len(node.inputs))], node.attr("axis"))
+
+
+@op("Gather")
+def gather(b: Builder, node: Node) -> Value:
+    """Slices of the data along `axis` at the indices."""
+    data, indices = node.value(0), node.value(1)
+    axis = layout.axis_of(node.attr("axis", 0), len(data.shape))
+    low, _ = b.facts.bounds(data.shape[axis])
+    node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
+    if isinstance(indices, Known) and indices.symbolic and isinstance(data, Known):
+        node.fail("a gather at a symbolic index of a shape", reason="data_dependent")
+    return layout.take(b, data, indices, axis)
+
+
+@op("Slice", since=10)
+def slice_inputs(b: Builder, node: Node) -> Value:
+    """data[starts:ends:steps] on the axes."""
+    starts, ends = node.known(1, "start").scalars(), node.known(2, "end").scalars()
+    axes = axes_of(node, 3)
+    steps = node.known(4, "step").scalars() if node.has(4) else [1] * len(starts)
+    return _slice(b, node, starts, ends, axes, steps)
+
+
+@op("Slice", since=1)
+def slice_attributes(b: Builder, node: Node) -> Value:
+    """data[starts:ends] on the axes, all of them attributes."""
+    starts, ends = node.attr("starts"), node.attr("ends")
+    return _slice(b, node, starts, ends, node.attr("axes", None), [1] * len(starts))
+
+
+def _slice(b: Builder, node: Node, starts: list, ends: list, axes: list[int] | None, steps: list) -> Value:  # type: ignore[type-arg]
+    value = node.value(0)
+    for axis, start, end, step in zip(axes if axes is not None else range(len(starts)), starts, ends, steps, strict=True):
+        value = layout.strided_slice(b, value, axis, start, end, step)
+    return value
+
+
+@op("Expand", since=8)
+def expand(b: Builder, node: Node) -> Value:
+    """The input broadcast with a shape."""
+    x = node.value(0)
+    wanted = node.known(1, "expand", low=0).scalars()
+    return broadcast.expand(b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape"))  # type: ignore[arg-type]
+
+
+@op("ConstantOfShape", since=9)
+def constant_of_shape(b: Builder, node: Node) -> Value:
+    """A tensor filled with one value."""
+    fill = known_of(node.attributes["value"]) if "value" in node.attributes else Known(np.zeros(1, np.float32), "float32")
+    extents = node.known(0, "extent", low=0).scalars()
+    return broadcast.expand(b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill")  # type: ignore[arg-type]
+
+
+@op("Range", since=11)
+def arange(b: Builder, node: Node) -> Value:
+    """start, start+delta, ... up to limit, exclusive."""
+    start, limit, delta = (node.known(index, name).scalars()[0] for index, name in enumerate(("start", "limit", "delta")))
+    dtype = node.value(0).dtype
+    if all(isinstance(item, (int, float)) for item in (start, limit, delta)):
+        return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)  # type: ignore[call-overload]
+    if ew.is_float(dtype):
+        node.fail("a Range of floats with symbolic bounds", reason="data_dependent")
+    f = b.facts
+    if f.decide(ex.greater(delta, 0)) is True:
+        count = ex.ceildiv(ex.sub(limit, start), delta)  # type: ignore[arg-type]
+    elif f.decide(ex.less(delta, 0)) is True:
+        count = ex.ceildiv(ex.sub(start, limit), ex.sub(0, delta))  # type: ignore[arg-type]
+    else:
+        step = ex.prim(delta)
+        up = tirx.floordiv(ex.prim(ex.sub(limit, start)) + step - 1, step)
+        down = tirx.floordiv(ex.prim(ex.sub(start, limit)) - step - 1, -step)
+        count = ex.select(ex.greater(delta, 0), up, down)
+    if f.decide(ex.greater_equal(count, 0)) is not True:
+        count = ex.maximum(count, 0)
+    count = f.simplify(count)
+    return b.te(lambda: te.compute([ex.prim(count)], lambda i: (ex.prim(start) + i * ex.prim(delta)).astype(dtype), name="range"), name="range")
+
+
+@op("Split")
+def split(b: Builder, node: Node) -> list[Value]:
+    """The input cut along `axis` by sizes, or into equal parts."""
+    x = node.value(0)
+    axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
+    extent = x.shape[axis]
+    if "split" in node.attributes:
+        sizes = list(node.attributes["split"])
+    elif node.has(1):
+        sizes = node.known(1, "split", low=0).scalars()
+    else:
+        parts = node.attr("num_outputs", len(node.proto.output))
+        chunk = b.facts.simplify(ex.ceildiv(extent, parts))
+        sizes = [chunk] * (parts - 1) + [b.facts.simplify(ex.sub(extent, ex.mul(chunk, parts - 1)))]
+    return list(layout.split(b, x, axis, sizes))

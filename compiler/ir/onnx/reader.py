@@ -1,0 +1,103 @@
+"""Reads a whole ONNX model into a Relax module: inputs, nodes, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from tvm import relax
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.facts import Facts
+from compiler.ir.imported import Imported
+from compiler.ir.onnx import operators  # noqa: F401  fills the registry
+from compiler.ir.onnx.indices import index_bounds
+from compiler.ir.onnx.scope import DTYPES, Model, Scope
+from compiler.ir.output import close, finish
+from compiler.ir.signature import FileInput, check_names, declare, identifier, spec_of
+from compiler.ir.symbols import extent_of
+from compiler.ir.values import Known, Tensor, Value
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.tensors import TensorSpec
+
+
+def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None) -> Imported:
+    """Import a model under a request; `trace` collects every node with its inferred shapes.
+
+    Raises ImportFailed naming the node or the declaration at fault.
+    """
+    graph = model.graph
+    formal = _inputs(graph)
+    check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
+    check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
+    consts = dict(request.consts)
+    specs = [spec_of(found, request) for found in formal if found.name not in consts]
+    facts = Facts()
+    shapes = declare(facts, specs, request)
+    builder = Builder(facts)
+    shared = Model(
+        {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import},
+        {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
+        {name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))) for axis in axes] for name, axes in request.shapes},
+        trace=trace,
+    )
+    scope = Scope(builder, shared)
+    scope.load_initializers(graph)
+    params = [_parameter(spec, shape) for spec, shape in zip(specs, shapes, strict=True)]
+    scope.values.update({spec.name: Tensor(p, shape, spec.dtype) for spec, p, shape in zip(specs, params, shapes, strict=True)})
+    scope.values.update({found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts})
+    with builder.bb.function("main", params):
+        scope.run(graph.node)
+        outputs = close(builder, [(output.name, _output(scope, output.name)) for output in graph.output])
+    return Imported(
+        finish(builder),
+        tuple(specs),
+        outputs,
+        tuple(facts.dims.values()),
+        frozenset(facts.derived),
+        index_bounds(shared, {spec.name for spec in specs}),
+    )
+
+
+def _inputs(graph: onnx.GraphProto) -> list[FileInput]:
+    """The graph's real inputs: those that no initialiser overrides."""
+    constants = {tensor.name for tensor in graph.initializer} | {sparse.values.name for sparse in graph.sparse_initializer}
+    return [_input(value) for value in graph.input if value.name not in constants]
+
+
+def _input(value: onnx.ValueInfoProto) -> FileInput:
+    kind = value.type.WhichOneof("value")
+    tensor = value.type.tensor_type
+    if kind != "tensor_type" or tensor.elem_type not in DTYPES:
+        shown = onnx.TensorProto.DataType.Name(tensor.elem_type) if kind == "tensor_type" else str(kind).removesuffix("_type")
+        raise ImportFailed(f"input {value.name!r} is of type {shown}, which is not supported", reason="dtype", field=f"inputs.{value.name}", hint="inputs are tensors of bool, integers and floats")
+    if not tensor.HasField("shape"):
+        return FileInput(value.name, DTYPES[tensor.elem_type], None)
+    axes = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None for d in tensor.shape.dim)
+    return FileInput(value.name, DTYPES[tensor.elem_type], axes)
+
+
+def _parameter(spec: TensorSpec, shape: tuple[ex.Extent, ...]) -> relax.Var:
+    return relax.Var(identifier(spec.name), relax.TensorType([ex.prim(extent) for extent in shape], spec.dtype))
+
+
+def _fixed(found: FileInput, value: Any) -> Known:
+    """A const of the request, in the input's dtype and shape; axes of any size become 1."""
+    shape = tuple(axis if isinstance(axis, int) and axis > 0 else 1 for axis in found.axes or ())
+    try:
+        return Known(np.full(shape, value).astype(np.dtype(found.dtype)), found.dtype)
+    except (TypeError, ValueError) as error:
+        raise ImportFailed(f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}", reason="const", field=f"consts.{found.name}") from error
+
+
+def _output(scope: Scope, name: str) -> Value:
+    try:
+        value = scope.lookup(name)
+    except KeyError:
+        value = None
+    if value is None:
+        raise ImportFailed(f"no node produces the output {name!r}", reason="dangling", node=name)
+    return value

@@ -1,0 +1,193 @@
+"""A graph being read: names to values, nodes to handlers, functions and subgraphs to nested scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from compiler.errors import CompileError, ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.onnx import registry
+from compiler.ir.onnx.functions import function_of
+from compiler.ir.onnx.node import Node, describe
+from compiler.ir.values import Known, Tensor, Value
+
+DTYPES: dict[int, str] = {
+    getattr(onnx.TensorProto, code): name
+    for code, name in {
+        "BOOL": "bool", "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+        "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
+        "FLOAT16": "float16", "BFLOAT16": "bfloat16", "FLOAT": "float32", "DOUBLE": "float64",
+    }.items()
+}  # fmt: skip
+"""ONNX element types that we carry, with their numpy names."""
+
+
+@dataclass
+class Model:
+    """What every scope of one model shares: opsets by domain, model-local functions, and notes for the manifest."""
+
+    opsets: dict[str, int]
+    functions: dict[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
+    names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    indexed: list[tuple[Scope, str, int, int]] = field(default_factory=list)
+    trace: list[dict[str, Any]] | None = None
+
+    def opset(self, domain: str) -> int:
+        """The version of a domain's operators that the model imports, 1 where it does not say."""
+        return self.opsets.get("" if domain == "ai.onnx" else domain, 1)
+
+
+@dataclass
+class Scope:
+    """Values by name; a nested scope sees those of the scopes around it unless it is a function's."""
+
+    builder: Builder
+    model: Model
+    outer: Scope | None = None
+    values: dict[str, Value | None] = field(default_factory=dict)
+    producers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
+
+    def lookup(self, name: str) -> Value | None:
+        """The value of a name, None for the empty name of an omitted input; KeyError where there is none."""
+        if not name:
+            return None
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        raise KeyError(name)
+
+    def load_initializers(self, graph: onnx.GraphProto) -> None:
+        """Read dense and sparse initialisers as known arrays."""
+        for tensor in graph.initializer:
+            self.values[tensor.name] = known_of(tensor)
+        for sparse in graph.sparse_initializer:
+            self.values[sparse.values.name] = dense_of(sparse)
+
+    def run(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Import nodes in order."""
+        for proto in nodes:
+            self.producers.update(dict.fromkeys(proto.output, proto))
+            self._bind(proto, self._import(proto))
+
+    def _bind(self, proto: onnx.NodeProto, results: Sequence[Value | None]) -> None:
+        for name, value in zip(proto.output, results, strict=False):
+            if name:
+                self.values[name] = self._named(name, value)
+
+    def _named(self, name: str, value: Value | None) -> Value | None:
+        """Apply the request's `shapes`: restate the value's extents as the dims it names, checked at run time."""
+        axes = self.model.names.get(name)
+        if axes is None or not isinstance(value, Tensor):
+            return value
+        if len(axes) != len(value.shape):
+            raise ImportFailed(f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}")
+        return self.builder.adopt(value.expr, axes)
+
+    def _import(self, proto: onnx.NodeProto) -> Sequence[Value | None]:
+        opset = self.model.opset(proto.domain)
+        inputs = tuple(self._input(proto, name) for name in proto.input)
+        attributes = {a.name: a for a in map(self._resolved, proto.attribute) if a is not None}
+        node = Node(proto, inputs, {name: attribute_value(a) for name, a in attributes.items()}, opset, self.builder, self)
+        handler = registry.find(proto.domain, proto.op_type, opset)
+        try:
+            if handler is not None:
+                results = handler(self.builder, node)
+                outputs: Sequence[Value | None] = [results] if isinstance(results, (Known, Tensor)) else results
+            else:
+                outputs = self._call(proto, node, attributes)
+        except CompileError as error:
+            if error.failure.node is None:
+                node.fail(error.failure.message, reason=error.failure.code.partition(".")[2], hint=error.failure.hint)
+            raise
+        except Exception as error:
+            raise ImportFailed(
+                f"{node.op} cannot be imported here: {_first_line(error)}", reason="internal", node=node.label, op=node.op, inputs=describe(inputs)
+            ) from error
+        if self.model.trace is not None:
+            self.model.trace.append({"node": node.label, "op": node.op, "outputs": describe(outputs)})
+        return outputs
+
+    def _input(self, proto: onnx.NodeProto, name: str) -> Value | None:
+        try:
+            return self.lookup(name)
+        except KeyError:
+            raise ImportFailed(f"the input {name!r} is produced nowhere before", reason="dangling", node=proto.name or proto.output[0], op=proto.op_type) from None
+
+    def _resolved(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto | None:
+        """A function body's reference to an attribute of its call, replaced by that attribute; None where the call omits it."""
+        if not attribute.ref_attr_name:
+            return attribute
+        found = self.attributes.get(attribute.ref_attr_name)
+        if found is None:
+            return None
+        copy = onnx.AttributeProto()
+        copy.CopyFrom(found)
+        copy.name = attribute.name
+        return copy
+
+    def _call(self, proto: onnx.NodeProto, node: Node, attributes: dict[str, onnx.AttributeProto]) -> Sequence[Value | None]:
+        """Expand a model-local function, or the body that the ONNX schema gives for the operator."""
+        body = function_of(self.model, proto, node.inputs)
+        if body is None:
+            why = registry.refusal(proto.domain, proto.op_type)
+            node.fail(why or f"the operator {node.op} (opset {node.opset}) is not supported", reason="unsupported_op")
+        opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import} or self.model.opsets
+        defaults = {a.name: a for a in body.attribute_proto}
+        inner = Scope(self.builder, Model(opsets, self.model.functions, trace=None), attributes={**defaults, **attributes})
+        inner.values.update(zip(body.input, node.inputs, strict=False))
+        inner.values.update({name: None for name in body.input[len(node.inputs) :]})
+        inner.run(body.node)
+        return [inner.lookup(name) for name in body.output]
+
+    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Value | None] = ()) -> list[Value]:
+        """Import a subgraph in the builder's current block with its formal inputs bound; gives its outputs."""
+        inner = Scope(self.builder, self.model, outer=self, attributes=self.attributes)
+        inner.load_initializers(graph)
+        inner.values.update({formal.name: value for formal, value in zip(graph.input, inputs, strict=False)})
+        inner.run(graph.node)
+        return [value for value in (inner.lookup(output.name) for output in graph.output) if value is not None]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]
+
+
+def known_of(tensor: onnx.TensorProto) -> Known:
+    """A TensorProto as a known array; raises ImportFailed for an element type we do not carry."""
+    if tensor.data_type not in DTYPES:
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type)
+        raise ImportFailed(f"the constant {tensor.name!r} has element type {kind}, which is not supported", reason="dtype")
+    dtype = DTYPES[tensor.data_type]
+    return Known(np.asarray(numpy_helper.to_array(tensor)), dtype)
+
+
+def dense_of(sparse: onnx.SparseTensorProto) -> Known:
+    """A sparse initialiser as a dense known array."""
+    values, indices = known_of(sparse.values), numpy_helper.to_array(sparse.indices)
+    shape = tuple(sparse.dims)
+    dense = np.zeros(shape, values.data.dtype)
+    position = np.unravel_index(indices, shape) if indices.ndim == 1 else tuple(indices.T)
+    dense[position] = values.data
+    return Known(dense, values.dtype)
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """An attribute as a Python value: bytes become str, tensors stay TensorProto, graphs GraphProto."""
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return [item.decode("utf-8", "replace") for item in value]
+    if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
+        return list(value)
+    return value

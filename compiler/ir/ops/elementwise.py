@@ -1,0 +1,204 @@
+"""Elementwise operators on values: folded where known, symbolic on shapes, Relax otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops.broadcast import aligned
+from compiler.ir.values import Known, Tensor, Value
+
+FOLD_LIMIT = 1 << 22
+"""Known arrays of more elements than this are folded by the compiled program instead of numpy at import."""
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether a dtype is an integer one (bool is not)."""
+    return dtype.startswith(("int", "uint"))
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point one."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def binary(
+    b: Builder,
+    x: Value,
+    y: Value,
+    emit: Callable[[relax.Expr, relax.Expr], relax.Expr],
+    *,
+    numpy: Callable[[Any, Any], Any] | None = None,
+    symbolic: Callable[[Any, Any], Any] | None = None,
+    dtype: str | None = None,
+) -> Value:
+    """A broadcasting binary operator; `dtype` is the result's where it is not the operands' (comparisons).
+
+    numpy: how known arrays fold; symbolic: how arrays of dims fold, element by element.
+    """
+    result = dtype or x.dtype
+    if isinstance(x, Known) and isinstance(y, Known):
+        if not x.symbolic and not y.symbolic and numpy is not None and max(x.data.size, y.data.size) <= FOLD_LIMIT:
+            with np.errstate(all="ignore"):
+                return Known(np.asarray(numpy(x.data, y.data)).astype(np.dtype(result)), result)
+        if (x.symbolic or y.symbolic) and symbolic is not None:
+            return map_symbols(b, symbolic, x, y, dtype=result)
+    (left, right), shape = aligned(b, x, y)
+    return b.emit(emit(left.expr, right.expr), shape)
+
+
+def map_symbols(b: Builder, function: Callable[..., Any], *values: Known, dtype: str) -> Known:
+    """Apply a function of extents to broadcast arrays of them, simplifying each result."""
+    arrays = np.broadcast_arrays(*(_boxed(value) for value in values))
+    out = np.empty(arrays[0].shape, dtype=object)
+    for position in np.ndindex(out.shape):
+        out[position] = b.facts.simplify(function(*(ex.plain(array[position]) for array in arrays)))
+    return Known.of(out, dtype)
+
+
+def _boxed(value: Known) -> np.ndarray[Any, Any]:
+    if value.symbolic:
+        return value.data
+    boxed = np.empty(value.data.shape, dtype=object)
+    for position in np.ndindex(boxed.shape):
+        boxed[position] = value.data[position].item()
+    return boxed
+
+
+def unary(
+    b: Builder,
+    x: Value,
+    emit: Callable[[relax.Expr], relax.Expr],
+    *,
+    numpy: Callable[[Any], Any] | None = None,
+    symbolic: Callable[[Any], Any] | None = None,
+    dtype: str | None = None,
+) -> Value:
+    """A unary operator, with the same foldings as `binary`."""
+    result = dtype or x.dtype
+    if isinstance(x, Known):
+        if not x.symbolic and numpy is not None and x.data.size <= FOLD_LIMIT:
+            with np.errstate(all="ignore"):
+                return Known(np.asarray(numpy(x.data)).astype(np.dtype(result)), result)
+        if x.symbolic and symbolic is not None:
+            return map_symbols(b, symbolic, x, dtype=result)
+    tensor = b.tensor(x)
+    return b.emit(emit(tensor.expr), tensor.shape)
+
+
+def add(b: Builder, x: Value, y: Value) -> Value:
+    """x + y."""
+    return binary(b, x, y, relax.op.add, numpy=np.add, symbolic=ex.add)
+
+
+def subtract(b: Builder, x: Value, y: Value) -> Value:
+    """x - y."""
+    return binary(b, x, y, relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
+
+
+def multiply(b: Builder, x: Value, y: Value) -> Value:
+    """x * y."""
+    return binary(b, x, y, relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
+
+
+def divide(b: Builder, x: Value, y: Value) -> Value:
+    """x / y; integers are truncated towards zero, as in C."""
+    if is_integer(x.dtype):
+        return binary(b, x, y, _truncated(x.dtype), numpy=_fold_truncdiv, symbolic=lambda p, q: _symbolic_div(b, p, q))
+    return binary(b, x, y, relax.op.divide, numpy=np.divide, symbolic=lambda p, q: _symbolic_true_div(p, q))
+
+
+def _truncated(dtype: str) -> Callable[[relax.Expr, relax.Expr], relax.Expr]:
+    if dtype.startswith("uint"):
+        return relax.op.floor_divide
+
+    def emit(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        # Relax's divide of integers is C's in the legalised program.
+        return relax.op.divide(x, y)
+
+    return emit
+
+
+def _fold_truncdiv(x: Any, y: Any) -> Any:
+    quotient = np.floor_divide(np.abs(x), np.abs(y))
+    return np.where((x < 0) == (y < 0), quotient, -quotient) if x.dtype.kind == "i" else np.floor_divide(x, y)
+
+
+def _symbolic_div(b: Builder, p: Any, q: Any) -> Any:
+    """Truncated division of extents, as floor division where neither is negative, which simplifies further."""
+    if b.facts.decide(ex.both(ex.greater_equal(p, 0), ex.greater(q, 0))) is True:
+        return ex.floordiv(p, q)
+    return ex.truncdiv(p, q)
+
+
+def _symbolic_true_div(p: Any, q: Any) -> Any:
+    if isinstance(q, (int, float)) and not isinstance(p, (int, float)):
+        return p / tirx.const(q, p.ty.dtype)
+    return p / q
+
+
+def compare(b: Builder, x: Value, y: Value, name: str) -> Value:
+    """x <name> y with name one of equal, not_equal, less, less_equal, greater, greater_equal; gives bool."""
+    emit = {"equal": relax.op.equal, "not_equal": relax.op.not_equal, "less": relax.op.less, "less_equal": relax.op.less_equal,
+            "greater": relax.op.greater, "greater_equal": relax.op.greater_equal}[name]  # fmt: skip
+
+    def symbolic(p: Any, q: Any) -> Any:
+        condition = getattr(ex, name)(p, q)
+        decided = b.facts.decide(condition)
+        return condition if decided is None else decided
+
+    return binary(b, x, y, emit, numpy=getattr(np, name), symbolic=symbolic, dtype="bool")
+
+
+def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
+    """x where the condition (bool) holds, else y; all three broadcast."""
+    if isinstance(condition, Known) and isinstance(x, Known) and isinstance(y, Known):
+        if not (condition.symbolic or x.symbolic or y.symbolic):
+            return Known(np.where(condition.data, x.data, y.data), x.dtype)
+        return map_symbols(b, ex.select, condition, x, y, dtype=x.dtype)
+    (c, p, q), shape = aligned(b, condition, x, y)
+    return b.emit(relax.op.where(c.expr, p.expr, q.expr), shape)
+
+
+def cast(b: Builder, x: Value, dtype: str) -> Value:
+    """Elements converted to `dtype`: floats to integers truncate, numbers to bool compare with zero."""
+    if x.dtype == dtype:
+        return x
+    if isinstance(x, Known) and not x.symbolic and x.data.size <= FOLD_LIMIT:
+        with np.errstate(all="ignore"):
+            return Known(x.data.astype(np.dtype(dtype)), dtype)
+    if isinstance(x, Known) and x.symbolic:
+        return map_symbols(b, lambda item: _cast_symbol(item, dtype), x, dtype=dtype)
+    tensor = b.tensor(x)
+    if dtype == "bool":
+        zero = relax.const(np.zeros((), np.dtype(x.dtype)), x.dtype)
+        return b.emit(relax.op.not_equal(tensor.expr, zero), tensor.shape)
+    return b.emit(relax.op.astype(tensor.expr, dtype), tensor.shape)
+
+
+def _cast_symbol(item: Any, dtype: str) -> Any:
+    """Integers of any width are carried as int64 expressions: extents do not overflow."""
+    if is_integer(dtype):
+        if not isinstance(item, ex.PrimExpr):
+            return int(item)
+        return item if item.ty.dtype == "int64" else _to_int(item)
+    if dtype == "bool":
+        return ex.not_equal(item, 0)
+    return ex.prim(item, dtype)
+
+
+def _to_int(item: Any) -> Any:
+    """A float expression as an integer one; a cast of an integer expression and back is that expression."""
+    if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
+        return item.value
+    return tirx.Cast("int64", item)
+
+
+def as_tensor(b: Builder, x: Value) -> Tensor:
+    """Shorthand for `b.tensor`."""
+    return b.tensor(x)

@@ -1,0 +1,46 @@
+"""Closes the function under construction: outputs with their axis expressions, and the finished module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.symbols import axis_of
+from compiler.ir.values import Known, Tensor, Value
+from relaxd.contract.axes import Axis
+from relaxd.contract.tensors import TensorSpec
+
+
+def close(b: Builder, outputs: Sequence[tuple[str, Value]]) -> tuple[TensorSpec, ...]:
+    """Emit the function's result, one relax.Tuple; an extent that the contract cannot spell becomes a named dim."""
+    tensors, specs = [], []
+    for name, value in outputs:
+        tensor = b.tensor(value)
+        named = [_named(b, extent) for extent in tensor.shape]
+        if any(fresh for _, _, fresh in named):
+            tensor = b.adopt(tensor.expr, [extent for _, extent, _ in named])
+        tensors.append(tensor)
+        specs.append(TensorSpec(name, tensor.dtype, tuple(axis for axis, _, _ in named)))
+    b.bb.emit_func_output(relax.Tuple([tensor.expr for tensor in tensors]))
+    return tuple(specs)
+
+
+def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
+    axis = axis_of(extent)
+    if axis is not None:
+        return axis, extent, False
+    symbol = b.symbol(extent, "out")
+    return Axis(str(symbol)), symbol, True
+
+
+def finish(b: Builder) -> tvm.IRModule:
+    """The module, its bindings in dataflow blocks, the dims' upper bounds on `main` for memory planning."""
+    module = relax.transform.ConvertToDataflow(min_size=1)(b.bb.finalize())
+    bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
+    main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
+    module["main"] = main
+    return module

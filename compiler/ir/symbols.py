@@ -1,0 +1,61 @@
+"""TVM expressions of dims to and from the contract's axis expressions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tvm import tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.extents import Extent
+from relaxd.contract.axes import Axis
+
+_TEXT = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+_CALLS = {tirx.Min: "min", tirx.Max: "max"}
+_EVALUATE = {ast.Add: ex.add, ast.Sub: ex.sub, ast.Mult: ex.mul, ast.FloorDiv: ex.floordiv, ast.Mod: ex.floormod}
+
+
+def axis_of(extent: Extent) -> Axis | None:
+    """The axis expression of an extent, None where it has an operator that the contract does not."""
+    text = _spell(extent)
+    return None if text is None else Axis(text)
+
+
+def _spell(extent: Extent) -> str | None:
+    extent = ex.plain(extent)
+    if isinstance(extent, int):
+        return str(extent)
+    if isinstance(extent, tirx.Var):
+        return str(extent.name)
+    sign, call = _TEXT.get(type(extent)), _CALLS.get(type(extent))
+    if sign is None and call is None:
+        return None
+    a, b = _spell(extent.a), _spell(extent.b)
+    if a is None or b is None:
+        return None
+    return f"({a} {sign} {b})" if sign else f"{call}({a}, {b})"
+
+
+def extent_of(axis: Axis, dim: Callable[[str], Extent]) -> Extent:
+    """The extent of an axis expression; `dim` gives the extent of a named dim."""
+
+    def build(node: ast.expr) -> Extent:
+        match node:
+            case ast.Constant(value=int(value)):
+                return value
+            case ast.Name(id=name):
+                return dim(name)
+            case ast.UnaryOp(operand=operand):
+                return ex.sub(0, build(operand))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _EVALUATE[type(op)](build(left), build(right))
+            case ast.Call(func=ast.Name(id=name), args=args):
+                fold = ex.minimum if name == "min" else ex.maximum
+                result = build(args[0])
+                for arg in args[1:]:
+                    result = fold(result, build(arg))
+                return result
+        raise AssertionError(ast.dump(node))
+
+    return build(ast.parse(axis.text, mode="eval").body)
