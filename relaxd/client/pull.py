@@ -21,7 +21,7 @@ from relaxd.contract.manifest import FILENAME
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 TITLE = "org.opencontainers.image.title"
-TARGET = "dev.relaxd.target"
+TARGET = "org.relaxd.target"
 MAX_MANIFEST = 4 << 20
 
 Report = Callable[[int, int], None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from relaxd.client.errors import PullError
 from relaxd.contract.canonical import is_digest
 
-REPOSITORY = "relaxd/artifacts"
+REPOSITORY = "relaxd/bundles"
 
 _HOST = r"(?P<host>localhost(:\d+)?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?|[A-Za-z0-9-]+:\d+|\[[0-9a-fA-F:]+\](:\d+)?)"
 _NAME = r"(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"

@@ -1,0 +1,1 @@
+"""The HTTP API: FastAPI over the Jobs facade; reaches neither tvm nor torch."""

@@ -13,7 +13,7 @@ from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
 from relaxd.errors import DeclarationError, RelaxdError
 from service.api.errors import ApiError, BodyTooLarge, MalformedForm, Unauthorized, UnsupportedMediaType
-from service.errors import IdempotencyConflict, InspectionFailed, NotFinished, ServiceError, UnknownBlob, UnknownJob
+from service.errors import DatabaseUnavailable, IdempotencyConflict, InspectionFailed, NotFinished, ServiceError, UnknownBlob, UnknownJob
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:relaxd:problem:"
@@ -39,6 +39,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (UnknownBlob, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The store does not hold what the request names")),
     (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
+    (DatabaseUnavailable, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The job database is not available", retryable=True)),
     (ServiceError, INTERNAL),
     (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
@@ -109,10 +110,11 @@ def _of_http(error: HTTPException) -> Problem:
 
 def _of_validation(errors: list[Any]) -> Problem:
     """One problem for all the mistakes of a document; `field` and `detail` are the first one's."""
-    mistakes = [{"field": _field(error["loc"]), "detail": _sentence(error)} for error in errors]
-    detail = "; ".join(f"{mistake['field']}: {mistake['detail']}" if mistake["field"] else mistake["detail"] for mistake in mistakes[:5])
+    fields, details = [_field(error["loc"]) for error in errors], [_sentence(error) for error in errors]
+    detail = "; ".join(f"{field}: {detail}" if field else detail for field, detail in zip(fields[:5], details, strict=False))
+    mistakes = [{"field": field, "detail": detail} for field, detail in zip(fields, details, strict=True)]
     status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return Problem(status, "request.invalid", "The request is not valid", detail, extra={"field": mistakes[0]["field"], "errors": mistakes})
+    return Problem(status, "request.invalid", "The request is not valid", detail, extra={"field": fields[0], "errors": mistakes})
 
 
 def _field(location: tuple[int | str, ...]) -> str | None:

@@ -13,6 +13,8 @@ from service.domain import Build, Event, EventType, Job
 
 Digest = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$", examples=["sha256:" + "0" * 64])]
 
+Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class Document(BaseModel):
     """Base of every document: no coercion, no unknown fields."""
@@ -44,8 +46,8 @@ class OptionsIn(Document):
 
     verify: bool = True
     profile: bool = True
-    rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
-    atol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    rtol: Tolerance | None = None
+    atol: Tolerance | None = None
     seed: int = 0
 
 
@@ -58,7 +60,7 @@ class RequestIn(Document):
     shapes: dict[str, str | list[int | str]] = Field(default_factory=dict)
     samples: Digest | None = None
     targets: list[str] = Field(default_factory=lambda: ["native"], min_length=1)
-    options: OptionsIn = Field(default_factory=OptionsIn)
+    options: OptionsIn = OptionsIn()
 
     def request(self) -> CompileRequest:
         """The domain's request; raises DeclarationError for what is well-formed but means nothing."""

@@ -1,0 +1,45 @@
+"""The commands and their order in the help."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from relaxd.cli import compiling, jobs, pulling, serving, targets
+from relaxd.cli.command import Command
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Compile dynamic-shape models once per target, and run them anywhere.",
+    epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server could not be reached.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"relaxd {version('relaxd')}")
+    except PackageNotFoundError:
+        typer.echo("relaxd (from a checkout, not installed)")
+    raise typer.Exit
+
+
+@app.callback()
+def relaxd(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Compile dynamic-shape models once per target, and run them anywhere."""
+
+
+app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
+app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
+app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
+app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
+app.command("serve", cls=Command, rich_help_panel="Service")(serving.serve_command)
+app.command("api", cls=Command, rich_help_panel="Service")(serving.api_command)
+app.command("worker", cls=Command, rich_help_panel="Service")(serving.worker_command)

@@ -1,0 +1,152 @@
+"""`relaxd compile`: in this process's own compiler, or on a service."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relaxd.cli import declarations as declare
+from relaxd.cli import extras
+from relaxd.cli.command import Json
+from relaxd.cli.console import Exit, print_json, render_error, stderr, stdout
+from relaxd.cli.following import follow
+from relaxd.cli.progress import BuildProgress
+from relaxd.cli.views import builds_table, size
+from relaxd.client import Client, JobHandle
+from relaxd.client.job import failure_of
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from relaxd.errors import DeclarationError, RelaxdError
+
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the bundle goes; DIR/TARGET with several targets.")]
+Samples = Annotated[Path | None, typer.Option("--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
+Detach = Annotated[bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")]
+
+
+def compile_command(
+    model: declare.ModelPath,
+    dim: declare.Dims = None,
+    input: declare.Inputs = None,
+    const: declare.Consts = None,
+    shape: declare.Shapes = None,
+    option: declare.Options = None,
+    target: declare.Targets = None,
+    samples: Samples = None,
+    output: Output = Path("out"),
+    server: declare.Server = None,
+    token: declare.Token = None,
+    detach: Detach = False,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
+    """Compile MODEL into a bundle per target.
+
+    Without a server URL the compiler runs here. Example: [bold]relaxd compile m.onnx --dim batch=1:64 --dim seq=1:512 -o out[/]
+    """
+    request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target)
+    for path, field in ((model, "model"), (samples, "samples")):
+        if path is not None and not path.is_file():
+            raise DeclarationError(f"there is no file {path}", field=field, hint="give the path of a file")
+    if server is None:
+        if detach:
+            raise DeclarationError("--detach needs a server", field="server", hint="give --server URL or set RELAXD_SERVER")
+        _compile_here(model, request, samples, output, verbose=verbose, as_json=json)
+        return
+    with Client(server, token=token) as client:
+        job = client.submit(model, request, samples=samples)
+        if not detach:
+            _finish(_watched(job, verbose), output, as_json=json)
+        elif json:
+            print_json(job.document)
+        else:
+            typer.echo(job.id)
+
+
+def _watched(job: JobHandle, verbose: bool) -> JobHandle:
+    try:
+        return follow(job, verbose=verbose)
+    except KeyboardInterrupt:
+        stderr().print(f"the job goes on: [bold]relaxd jobs show {job.id}[/], or stop it with [bold]relaxd jobs cancel {job.id}[/]")
+        raise
+
+
+def _finish(job: JobHandle, output: Path, *, as_json: bool) -> None:
+    places = {build["target"]: _place(output, build["target"], len(job.builds)) for build in job.builds}
+    for build in job.builds:
+        if build["artifact"]:
+            job.pull(build["target"], places[build["target"]])
+        elif not as_json:
+            stderr().print(render_error(failure_of(build)))
+    if as_json:
+        print_json(job.document | {"outputs": {target: str(place) for target, place in places.items() if place.exists()}})
+    else:
+        stdout().print(builds_table(job.builds))
+    if job.state is not State.SUCCEEDED:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _place(output: Path, target: str, count: int) -> Path:
+    return output if count == 1 else output / target
+
+
+def _compile_here(model: Path, request: CompileRequest, samples: Path | None, output: Path, *, verbose: bool, as_json: bool) -> None:
+    registry = extras.load("compiler.targets", extra="compiler")
+    for target in request.targets:
+        registry.resolve(target)
+    results: list[dict[str, Any]] = []
+    with BuildProgress(list(request.targets)) as progress:
+        for target in request.targets:
+            place = _place(output, target, len(request.targets))
+            results.append(_build(model, request, target, samples, place, progress, verbose))
+    _report(results, as_json=as_json)
+
+
+def _build(
+    model: Path, request: CompileRequest, target: str, samples: Path | None, place: Path, progress: BuildProgress, verbose: bool
+) -> dict[str, Any]:
+    """One target's result: the output folder and manifest, or the error."""
+    process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
+
+    def show(event: Any) -> None:
+        match event.to_json():
+            case {"kind": "stage", "stage": stage}:
+                progress.say(target, stage)
+            case {"kind": "progress", "stage": stage, "message": message}:
+                progress.say(target, f"{stage}: {message}")
+            case {"kind": "log", "line": line} if verbose:
+                progress.log(line)
+
+    job = messages.CompileJob(
+        model=str(model.resolve()),
+        request=request.to_json(),
+        target=target,
+        output=str(place.resolve()),
+        model_name=model.stem,
+        samples=str(samples.resolve()) if samples else None,
+    )
+    try:
+        manifest = process.run_child(job, on_event=show)
+    except RelaxdError as error:
+        progress.end(target, State.FAILED)
+        return {"target": target, "error": error}
+    progress.end(target, State.SUCCEEDED)
+    return {"target": target, "output": str(place), "manifest": manifest.to_json()}
+
+
+def _report(results: list[dict[str, Any]], *, as_json: bool) -> None:
+    from relaxd.cli.console import error_document
+
+    failed = [result for result in results if "error" in result]
+    if as_json:
+        print_json(
+            {"builds": [{**result, "error": error_document(result["error"])} if "error" in result else result for result in results]}
+        )
+    for result in [] if as_json else results:
+        if "error" in result:
+            stderr().print(render_error(result["error"]))
+        else:
+            total = sum(entry["size"] for entry in result["manifest"]["files"].values())
+            stdout().print(f"[green]{result['target']}[/]: {result['output']} ({size(total)})")
+    if failed:
+        raise typer.Exit(Exit.FAILED)

@@ -1,0 +1,93 @@
+"""What the commands print: results and the one JSON document on stdout, everything else on stderr."""
+
+import json
+import sys
+from enum import IntEnum
+from typing import Any
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from relaxd.client.errors import JobFailed, PullError
+from relaxd.contract.failures import Failure
+from relaxd.errors import DeclarationError, InputError, RelaxdError, ServerError, ServerUnreachable
+
+MAX_ITEMS = 20
+
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+
+
+def stdout() -> Console:
+    """Where results go; plain when it is not a terminal."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def stderr() -> Console:
+    """Where progress, hints and errors go."""
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def print_json(document: Any) -> None:
+    """The one document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def exit_code(error: RelaxdError) -> Exit:
+    """A failed compile is 1, a request that could never work 2, no server 3."""
+    if isinstance(error, ServerUnreachable):
+        return Exit.UNREACHABLE
+    if isinstance(error, ServerError):
+        asked_wrongly = error.status < 500 and "stage" not in error.problem
+        return Exit.USAGE if asked_wrongly else Exit.FAILED
+    usage = isinstance(error, (DeclarationError, InputError, PullError)) or error.code.startswith("target.")
+    return Exit.USAGE if usage else Exit.FAILED
+
+
+def error_document(error: RelaxdError) -> dict[str, Any]:
+    """The error as JSON: `code` and `message`, and whatever else is known."""
+    document = {"message": error.message, "hint": error.hint, **error.details}
+    match error:
+        case ServerError(problem=problem):
+            kept = {key: value for key, value in problem.items() if key not in ("detail", "title", "status", "type", "retryable", "errors")}
+            document |= {**kept, **kept.get("details", {})}
+        case JobFailed(failure=failure):
+            document |= {**failure, **failure.get("details", {})}
+        case RelaxdError(failure=Failure() as failure):  # type: ignore[misc]
+            document |= {**failure.to_json(), **failure.details}
+    for nested in ("details", "failure"):
+        document.pop(nested, None)
+    return {"code": document.pop("code", error.code)} | {key: value for key, value in document.items() if value is not None}
+
+
+def render_error(error: RelaxdError) -> Group:
+    """The error for people: what, where, and what to change."""
+    document = error_document(error)
+    lines = [Text.assemble(("error: ", "bold red"), document["message"])]
+    where = [f"{name} {document[name]}" for name in ("stage", "node", "op", "field") if document.get(name)]
+    if where:
+        lines.append(Text("   at: " + ", ".join(where), style="dim"))
+    hint = str(document.get("hint") or "")
+    for items in (value for value in document.values() if isinstance(value, list)):
+        # A list of what is known stands in the hint already.
+        lines += [] if all(str(item) in hint for item in items) else _listed(items)
+    if hint:
+        lines.append(Text.assemble((" hint: ", "bold cyan"), hint))
+    return Group(*lines)
+
+
+def _listed(items: list[Any]) -> list[Text]:
+    lines = [Text(f"     - {_item(item)}") for item in items[:MAX_ITEMS]]
+    return lines + ([Text(f"     and {len(items) - MAX_ITEMS} more", style="dim")] if len(items) > MAX_ITEMS else [])
+
+
+def _item(item: Any) -> str:
+    if isinstance(item, dict):
+        return ", ".join(f"{key} {value}" for key, value in item.items() if value not in (None, ""))
+    return str(item)

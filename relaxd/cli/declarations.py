@@ -1,0 +1,103 @@
+"""Options that declare something about a model, shared by the commands that take them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relaxd.contract.axes import Axis
+from relaxd.contract.dims import Dim
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.tensors import TensorSpec, split_axes
+from relaxd.errors import DeclarationError
+
+PANEL = "Declarations"
+
+ModelPath = Annotated[Path, typer.Argument(help="An ONNX or TorchScript file.", show_default=False)]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=RANGE", help="A dim's range: batch=1:64, seq=8:512%8@128, batch=4.", rich_help_panel=PANEL),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME=SPEC", help="An input declared whole: ids=int64\\[batch,seq].", rich_help_panel=PANEL),
+]
+Consts = Annotated[
+    list[str] | None, typer.Option("--const", metavar="NAME=VALUE", help="An input fixed to a scalar: sr=16000.", rich_help_panel=PANEL)
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="VALUE=AXES", help="Names for a data-dependent shape: boxes=\\[n,4].", rich_help_panel=PANEL),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="A compile option: verify=false, rtol=1e-3, seed=7.", rich_help_panel=PANEL),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target", metavar="TARGET", help="What to compile for; repeat for several. See `relaxd targets`.", show_default="native"
+    ),
+]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="URL", envvar="RELAXD_SERVER", help="The service to use.", show_default=False)
+]
+Token = Annotated[
+    str | None, typer.Option("--token", metavar="TOKEN", envvar="RELAXD_TOKEN", help="The service's bearer token.", show_default=False)
+]
+
+
+def read_request(
+    *,
+    dims: list[str] | None = None,
+    inputs: list[str] | None = None,
+    consts: list[str] | None = None,
+    shapes: list[str] | None = None,
+    options: list[str] | None = None,
+    targets: list[str] | None = None,
+) -> CompileRequest:
+    """The request that the options spell; raises DeclarationError for a malformed or repeated one."""
+    return CompileRequest.of(
+        dims=_table("dim", dims, lambda name, text: Dim.parse(f"{name}={text}")),
+        inputs=_table("input", inputs, lambda name, text: TensorSpec.of(name, text).text),
+        consts=_table("const", consts, lambda name, text: _scalar(text)),
+        shapes=_table("shape", shapes, lambda name, text: _axes(text)),
+        options=_table("option", options, lambda name, text: _scalar(text)),
+        targets=targets or ["native"],
+    )
+
+
+def _table(kind: str, declarations: list[str] | None, read: Callable[[str, str], Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for declaration in declarations or []:
+        name, equals, text = declaration.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise DeclarationError(f"cannot read --{kind} {declaration!r}", field=f"{kind}s", hint=_EXAMPLES[kind])
+        if name in table:
+            raise DeclarationError(f"--{kind} {name} is given twice", field=f"{kind}s.{name}")
+        table[name] = read(name, text.strip())
+    return table
+
+
+_EXAMPLES = {
+    "dim": "as in --dim batch=1:64",
+    "input": 'as in --input "ids=int64[batch,seq]"',
+    "const": "as in --const sr=16000",
+    "shape": 'as in --shape "boxes=[n,4]"',
+    "option": "as in --option verify=false",
+}
+
+
+def _scalar(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, (bool, int, float, str)) else text
+
+
+def _axes(text: str) -> list[str]:
+    return [Axis(axis).text for axis in split_axes(text.removeprefix("[").removesuffix("]"))]

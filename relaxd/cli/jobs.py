@@ -1,0 +1,74 @@
+"""`relaxd jobs`: list, show, logs, cancel."""
+
+from typing import Annotated
+
+import typer
+
+from relaxd.cli import declarations as declare
+from relaxd.cli.command import Command, Json
+from relaxd.cli.console import print_json, render_error, stdout
+from relaxd.cli.views import builds_table, jobs_table
+from relaxd.client import Client, JobHandle
+from relaxd.client.client import DEFAULT_URL
+from relaxd.client.job import failure_of
+from relaxd.contract.states import State
+
+app = typer.Typer(no_args_is_help=True, help="List, show, follow and cancel the jobs of a service.")
+
+JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")]
+OfState = Annotated[State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)]
+OfTarget = Annotated[str | None, typer.Option("--target", metavar="TARGET", help="Only this build.", show_default=False)]
+
+
+def _client(server: str | None, token: str | None) -> Client:
+    return Client(server or DEFAULT_URL, token=token)
+
+
+@app.command("list", cls=Command)
+def list_command(
+    limit: Limit = 20, state: OfState = None, server: declare.Server = None, token: declare.Token = None, json: Json = False
+) -> None:
+    """The latest jobs, newest first."""
+    with _client(server, token) as client:
+        jobs = [job.document for job in client.jobs(limit, state.value if state else None)]
+    if json:
+        print_json({"jobs": jobs})
+    elif jobs:
+        stdout().print(jobs_table(jobs))
+    else:
+        stdout().print("no jobs")
+
+
+@app.command("show", cls=Command)
+def show_command(job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+    """A job and its builds."""
+    with _client(server, token) as client:
+        _show(client.job(job), json)
+
+
+@app.command("logs", cls=Command)
+def logs_command(job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None) -> None:
+    """What the compiler printed."""
+    with _client(server, token) as client:
+        typer.echo(client.job(job).logs(target), nl=False)
+
+
+@app.command("cancel", cls=Command)
+def cancel_command(job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+    """Stop a job; one that has ended stays as it is."""
+    with _client(server, token) as client:
+        _show(client.job(job).cancel(), json)
+
+
+def _show(job: JobHandle, as_json: bool) -> None:
+    if as_json:
+        print_json(job.document)
+        return
+    console = stdout()
+    console.print(jobs_table([job.document]), "", builds_table(job.builds))
+    for build in job.builds:
+        if build["error"]:
+            console.print("", f"[bold]{build['target']}[/]", render_error(failure_of(build)))
+        elif build.get("note"):
+            console.print("", f"[bold]{build['target']}[/]: {build['note']}")

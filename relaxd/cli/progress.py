@@ -1,0 +1,56 @@
+"""How builds get on, for people: a live line a target on a terminal, plain lines elsewhere; always on stderr."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from relaxd.cli.console import stderr
+from relaxd.contract.states import State
+
+MARKS = {State.SUCCEEDED: "[green]done[/]", State.FAILED: "[red]failed[/]", State.CANCELLED: "[yellow]cancelled[/]"}
+
+
+def mark(state: str) -> str:
+    """A state, coloured."""
+    return MARKS.get(State(state), f"[red]{state.replace('_', ' ')}[/]" if State(state).terminal else f"[cyan]{state}[/]")
+
+
+class BuildProgress:
+    """One line a target; use as a context manager."""
+
+    def __init__(self, targets: list[str]) -> None:
+        self._console: Console = stderr()
+        self._live = Progress(
+            SpinnerColumn(finished_text=" "),
+            TextColumn("{task.fields[target]}"),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {target: self._live.add_task("queued", total=1, target=target) for target in targets}
+
+    def __enter__(self) -> "BuildProgress":
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def say(self, target: str, text: str) -> None:
+        """What the build for `target` is doing."""
+        if self._live.disable:
+            self._console.print(f"{target}: {text}")
+        elif target in self._tasks:
+            self._live.update(self._tasks[target], description=text)
+
+    def end(self, target: str, state: str, note: str = "") -> None:
+        """How the build for `target` ended."""
+        self.say(target, mark(state) + (f" {note}" if note else ""))
+        if target in self._tasks:
+            self._live.update(self._tasks[target], completed=1)
+
+    def log(self, line: str) -> None:
+        """A line that the compiler printed."""
+        self._console.print(line, style="dim", markup=False)

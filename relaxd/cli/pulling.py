@@ -1,0 +1,41 @@
+"""`relaxd pull`: a bundle from a service or a registry into a folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from relaxd.cli import declarations as declare
+from relaxd.cli.command import Json
+from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.cli.views import size
+from relaxd.client import Client
+from relaxd.client.client import DEFAULT_URL
+
+Reference = Annotated[
+    str, typer.Argument(help="A job id, a digest sha256:..., or an OCI reference host/name@sha256:...", show_default=False)
+]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Absent, empty, or an older bundle, which is replaced.")]
+Target = Annotated[str | None, typer.Option("--target", metavar="TARGET", help="Which one, if there are several.", show_default=False)]
+
+
+def pull_command(
+    ref: Reference,
+    output: Output = Path("out"),
+    target: Target = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
+) -> None:
+    """Fetch a bundle, every file checked against its digest."""
+    console = stderr()
+    columns = (TextColumn("pulling"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Client(server or DEFAULT_URL, token=token) as client, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("pull", total=None)
+        place = client.pull(ref, output, target, report=lambda done, total: bar.update(task, completed=done, total=total))
+    total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    if json:
+        print_json({"ref": ref, "output": str(place), "size": total})
+    else:
+        stdout().print(f"{place} ({size(total)})")

@@ -1,0 +1,21 @@
+"""`relaxd targets`: what can be compiled for."""
+
+from relaxd.cli import declarations as declare
+from relaxd.cli import extras
+from relaxd.cli.command import Json
+from relaxd.cli.console import print_json, stdout
+from relaxd.cli.views import targets_table
+from relaxd.client import Client
+
+
+def targets_command(server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+    """The targets of a service, or of the compiler that is installed here."""
+    if server:
+        with Client(server, token=token) as client:
+            known = client.targets()
+    else:
+        known = [target.to_json() for target in extras.load("compiler.targets", extra="compiler").registry()]
+    if json:
+        print_json({"targets": known})
+    else:
+        stdout().print(targets_table(known))

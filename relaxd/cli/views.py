@@ -1,0 +1,70 @@
+"""Jobs and targets as tables."""
+
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+
+from relaxd.cli.progress import mark
+
+UNITS = ("B", "KiB", "MiB", "GiB")
+
+
+def size(count: int) -> str:
+    """Bytes in words: `3.4 MiB`."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {UNITS[unit]}" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
+
+
+def duration(began: str | None, ended: str | None) -> str:
+    """Seconds between two times of the wire, empty when either is missing."""
+    if not began or not ended:
+        return ""
+    seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines, as command lines print them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def jobs_table(jobs: list[dict[str, Any]]) -> Table:
+    """One job a row."""
+    table = plain_table("ID", "STATE", "MODEL", "TARGETS", "CREATED", "TOOK")
+    for job in jobs:
+        created = datetime.fromisoformat(job["created_at"]).astimezone()
+        targets = ", ".join(build["target"] for build in job["builds"])
+        took = duration(job["created_at"], job["finished_at"])
+        table.add_row(job["id"], mark(job["state"]), job.get("name") or job["model"][:19], targets, f"{created:%Y-%m-%d %H:%M:%S}", took)
+    return table
+
+
+def builds_table(builds: list[dict[str, Any]]) -> Table:
+    """One build a row."""
+    table = plain_table("TARGET", "STATE", "STAGE", "TOOK", "SIZE", "ARTIFACT")
+    for build in builds:
+        artifact = build.get("artifact") or {}
+        took = "cached" if build["cached"] else duration(build.get("started_at"), build.get("finished_at"))
+        weight = size(artifact["size"]) if artifact else ""
+        table.add_row(build["target"], mark(build["state"]), build.get("stage") or "", took, weight, artifact.get("digest", ""))
+    return table
+
+
+def targets_table(targets: list[dict[str, Any]]) -> Table:
+    """One target a row; the workers' column is there when a service was asked."""
+    served = any("workers" in target for target in targets)
+    table = plain_table("TARGET", "ARCH", "STATUS", *(["WORKERS"] if served else []), "ISA")
+    for target in targets:
+        workers = [str(_count(target.get("workers")))] if served else []
+        table.add_row(target["name"], target["arch"], str(target["status"]).replace("_", " "), *workers, " ".join(target.get("isa", [])))
+    return table
+
+
+def _count(workers: Any) -> int:
+    return len(workers) if isinstance(workers, list) else int(workers or 0)

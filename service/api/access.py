@@ -1,0 +1,80 @@
+"""What every request leaves behind: an id on the answer, one line in the log, two metrics."""
+
+import re
+import time
+import uuid
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADER = "X-Request-ID"
+ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+logger = structlog.get_logger("relaxd.api")
+
+
+class RequestMetrics:
+    """Counters in a registry of their own, so that two apps in one process do not meet."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("method", "route", "status")
+        self._requests = Counter("relaxd_http_requests", "Requests answered.", labels, registry=registry)
+        self._seconds = Histogram("relaxd_http_request_seconds", "Time to the end of the answer.", ("method", "route"), registry=registry)
+
+    def note(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+
+class Access:
+    """ASGI middleware, the outermost."""
+
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with `request.state.request_id` set; `job_id` there is logged too."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        state = scope.setdefault("state", {})
+        state["request_id"] = _request_id(Headers(scope=scope).get(HEADER, ""))
+        status, began = 500, time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = state["request_id"]
+            await send(message)
+
+        try:
+            with structlog.contextvars.bound_contextvars(request_id=state["request_id"]):
+                await self.app(scope, receive, answer)
+        finally:
+            self._note(scope, state, status, time.perf_counter() - began)
+
+    def _note(self, scope: Scope, state: MutableMapping[str, Any], status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._metrics.note(scope["method"], route, status, seconds)
+        job = {"job_id": job_id} if (job_id := state.get("job_id") or scope.get("path_params", {}).get("job_id")) else {}
+        log = logger.debug if scope["path"] in QUIET else logger.info
+        log(
+            "request",
+            request_id=state["request_id"],
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            milliseconds=round(seconds * 1000, 1),
+            **job,
+        )
+
+
+def _request_id(offered: str) -> str:
+    return offered if ACCEPTABLE.fullmatch(offered) else uuid.uuid4().hex

@@ -1,0 +1,57 @@
+"""The app: routers, middleware, one way for errors to leave."""
+
+import anyio
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from relaxd.errors import RelaxdError
+from service.api import health, jobs, models, oci
+from service.api.access import Access, RequestMetrics
+from service.api.auth import Authentication
+from service.api.openapi import describe
+from service.api.respond import respond
+from service.bootstrap import Services
+
+INSPECTIONS = 64
+
+logger = structlog.get_logger("relaxd.api")
+
+
+def create_app(services: Services) -> FastAPI:
+    """The ASGI app over `services`, which stay the caller's to close."""
+    app = FastAPI(
+        title="relaxd",
+        version="1",
+        description="Compiles dynamic-shape models, once per target. Errors are RFC 9457 problems with a stable `type`.",
+        redoc_url=None,
+    )
+    app.state.services = services
+    app.state.inspections = anyio.CapacityLimiter(INSPECTIONS)
+    app.state.registry = CollectorRegistry()
+    for router in (jobs.router, models.router, health.router, oci.router(services.jobs.store)):
+        app.include_router(router)
+    for kind in (RelaxdError, RequestValidationError, ValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(Exception, _answer_unexpected)
+    if services.settings.token:
+        app.add_middleware(Authentication, token=services.settings.token.get_secret_value())
+    app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))
+    app.openapi = lambda: describe(app, secured=services.settings.token is not None)  # type: ignore[method-assign]
+    return app
+
+
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    response = respond(request, error)
+    if response.status_code >= 500:
+        logger.error("request failed", code=getattr(error, "code", None), error=str(error), exc_info=error)
+    return response
+
+
+async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:
+    logger.error("request failed", error=repr(error), request_id=getattr(request.state, "request_id", None))
+    return respond(request, error)

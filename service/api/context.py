@@ -1,0 +1,23 @@
+"""How an endpoint reaches the services that its app was made with."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.bootstrap import Services
+from service.jobs import Jobs
+
+
+def services_of(request: Request) -> Services:
+    """The services given to `create_app`."""
+    services: Services = request.app.state.services
+    return services
+
+
+def jobs_of(request: Request) -> Jobs:
+    """The facade over the use cases."""
+    return services_of(request).jobs
+
+
+UseServices = Annotated[Services, Depends(services_of)]
+UseJobs = Annotated[Jobs, Depends(jobs_of)]

@@ -1,0 +1,28 @@
+"""Answers to requests that failed, in the form that the path's clients read."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from service.api.problems import MEDIA_TYPE, Problem, problem_of
+
+OCI_CODES = {401: "UNAUTHORIZED", 404: "NAME_UNKNOWN", 405: "UNSUPPORTED", 413: "SIZE_INVALID"}
+
+
+class ProblemResponse(JSONResponse):
+    """An RFC 9457 answer."""
+
+    media_type = MEDIA_TYPE
+
+
+def respond(request: Request, error: Exception) -> JSONResponse:
+    """The answer for `error`: a problem document, or an error list as OCI clients read it under /v2/."""
+    problem = problem_of(error)
+    if request.url.path.startswith("/v2/"):
+        return JSONResponse(_oci(problem), status_code=problem.status, headers=problem.headers)
+    document = problem.to_json() | {"request_id": getattr(request.state, "request_id", None)}
+    return ProblemResponse(document, status_code=problem.status, headers=problem.headers)
+
+
+def _oci(problem: Problem) -> dict[str, object]:
+    code = OCI_CODES.get(problem.status, "UNKNOWN" if problem.status >= 500 else "UNSUPPORTED")
+    return {"errors": [{"code": code, "message": problem.detail, "detail": problem.to_json()}]}
