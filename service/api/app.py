@@ -33,7 +33,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.inspections = anyio.CapacityLimiter(INSPECTIONS)
     app.state.registry = CollectorRegistry()
-    for router in (jobs.router, models.router, health.router, oci.router(services.jobs.store)):
+    for router in (jobs.router, models.router, health.router, oci.router(services.store, settings.data_dir / "uploads", max_bytes=settings.max_model_bytes)):
         app.include_router(router)
     for kind in (RelaxdError, RequestValidationError, ValidationError, HTTPException):
         app.add_exception_handler(kind, _answer)

@@ -1,0 +1,91 @@
+"""Artifacts by digest: what a bundle or an index holds, and a bundle as a tar."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
+
+from artifacts.documents import INDEXES, Document, read_document
+from artifacts.oci import FEATURES, REPOSITORY, TARGET, bundle_files
+from artifacts.store import Artifacts
+from artifacts.tar import bundle_tar
+from service.api.oci_content import identity_headers, is_known, not_modified
+from service.api.oci_names import blob_path
+
+TAR = "application/x-tar"
+
+
+class FileOut(BaseModel):
+    """One file of a bundle; `size` in bytes, `url` relative to the server."""
+
+    name: str
+    digest: str
+    size: int
+    url: str
+
+
+class TargetOut(BaseModel):
+    """One bundle of an index; `url` is its own artifact document."""
+
+    target: str | None
+    digest: str
+    features: list[str]
+    url: str
+
+
+class ArtifactOut(BaseModel):
+    """A bundle (with `files`) or an index over several (with `targets`); `size` is the bytes of all files."""
+
+    digest: str
+    ref: str
+    media_type: str
+    artifact_type: str | None
+    size: int
+    annotations: dict[str, str]
+    files: list[FileOut]
+    targets: list[TargetOut]
+
+
+def router(artifacts: Artifacts) -> APIRouter:
+    """The endpoint that describes an artifact; errors leave as the app's problems."""
+    routes = APIRouter(tags=["artifacts"])
+    answers: dict[int | str, dict[str, Any]] = {200: {"content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}}
+
+    @routes.get("/v1/artifacts/{digest}", response_model=ArtifactOut, responses=answers)
+    def artifact(digest: str, request: Request) -> Response:
+        """What the artifact holds; with `Accept: application/x-tar`, the bundle itself."""
+        document = read_document(artifacts.blobs, digest)
+        if TAR in request.headers.get("Accept", ""):
+            headers = {"Docker-Content-Digest": digest, "Vary": "Accept"}
+            return StreamingResponse(bundle_tar(artifacts.blobs, bundle_files(document)), media_type=TAR, headers=headers)
+        if is_known(request, digest):
+            return not_modified(digest)
+        return JSONResponse(_describe(digest, document).model_dump(), headers=identity_headers(digest) | {"Vary": "Accept"})
+
+    return routes
+
+
+def _describe(digest: str, document: Document) -> ArtifactOut:
+    files = {} if document.media_type in INDEXES else bundle_files(document)
+    return ArtifactOut(
+        digest=digest,
+        ref=f"{REPOSITORY}@{digest}",
+        media_type=document.media_type,
+        artifact_type=document.artifact_type,
+        size=sum(layer.size for layer in files.values()),
+        annotations=document.annotations,
+        files=[
+            FileOut(name=name, digest=layer.digest, size=layer.size, url=blob_path(REPOSITORY, layer.digest))
+            for name, layer in files.items()
+        ],
+        targets=[
+            TargetOut(
+                target=child.annotations.get(TARGET),
+                digest=child.digest,
+                features=[feature for feature in child.annotations.get(FEATURES, "").split(",") if feature],
+                url=f"/v1/artifacts/{child.digest}",
+            )
+            for child in document.children
+        ],
+    )

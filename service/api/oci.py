@@ -1,0 +1,44 @@
+"""The registry: OCI distribution API under /v2/ over the artifact store, and artifacts by digest.
+
+Content is shared by all repositories, which are namespaces for tags and referrers only. Nothing is deleted over HTTP.
+"""
+
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from artifacts.store import Artifacts
+from service.api import artifacts as described
+from service.api import oci_manifests, oci_uploads
+from service.api.oci_content import blob_response
+from service.api.oci_errors import RegistryRoute
+from service.api.oci_names import Repository
+from service.api.oci_sessions import Sessions
+
+MAX_BLOB = 16 << 30
+
+
+def router(artifacts: Artifacts, upload_dir: Path, *, max_bytes: int = MAX_BLOB) -> APIRouter:
+    """Every endpoint over the store; uploads under way are kept in `upload_dir`, and blobs limited to `max_bytes`."""
+    routes = APIRouter()
+    routes.include_router(described.router(artifacts))
+    routes.include_router(_blobs(artifacts))
+    routes.include_router(oci_uploads.router(artifacts.blobs, Sessions(upload_dir, max_bytes)))
+    routes.include_router(oci_manifests.router(artifacts))
+    return routes
+
+
+def _blobs(artifacts: Artifacts) -> APIRouter:
+    routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
+
+    @routes.api_route("/v2/", methods=["GET", "HEAD"])
+    @routes.api_route("/v2", methods=["GET", "HEAD"])
+    async def version() -> Response:
+        return JSONResponse({}, headers={"Docker-Distribution-API-Version": "registry/2.0"})
+
+    @routes.api_route("/v2/{name:path}/blobs/{digest}", methods=["GET", "HEAD"])
+    def pull(name: Repository, digest: str, request: Request) -> Response:
+        return blob_response(request, artifacts.blobs, digest)
+
+    return routes

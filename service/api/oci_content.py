@@ -1,0 +1,73 @@
+"""Content by digest over HTTP: strong ETags, conditional requests, ranges."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from artifacts.store import BlobStore
+
+RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
+IMMUTABLE = "private, max-age=31536000, immutable"
+
+
+def identity_headers(digest: str) -> dict[str, str]:
+    """Headers that name the content and let it be kept."""
+    return {"ETag": f'"{digest}"', "Docker-Content-Digest": digest, "Cache-Control": IMMUTABLE}
+
+
+def is_known(request: Request, digest: str) -> bool:
+    """Whether If-None-Match says that the client has the content."""
+    listed = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
+    return "*" in listed or f'"{digest}"' in listed
+
+
+def not_modified(digest: str) -> Response:
+    """The answer when `is_known`."""
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=identity_headers(digest))
+
+
+def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
+    """Answer GET or HEAD for a blob; call off the event loop. Raises as BlobStore.open.
+
+    The first chunk is read before the answer begins, so that a blob of one chunk is known to be sound by then; in a
+    larger one a flaw breaks the connection before its last chunk.
+    """
+    size = blobs.size(digest)
+    if is_known(request, digest):
+        return not_modified(digest)
+    headers = identity_headers(digest) | {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+    if request.method == "HEAD":
+        return Response(headers=headers | {"Content-Length": str(size)})
+    span = requested_span(request, digest, size)
+    if span is None:
+        return _stream(blobs.open(digest), HTTPStatus.OK, headers | {"Content-Length": str(size)})
+    start, end = span
+    if start >= end:
+        return Response(status_code=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers={"Content-Range": f"bytes */{size}"})
+    headers |= {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+    return _stream(blobs.open(digest, start, end), HTTPStatus.PARTIAL_CONTENT, headers)
+
+
+def requested_span(request: Request, digest: str, size: int) -> tuple[int, int] | None:
+    """Bytes asked for, end exclusive, empty when there are none such; None for the whole.
+
+    A Range with several parts, or malformed, or under an If-Range that does not hold, is ignored, as RFC 9110 allows.
+    """
+    found = RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
+    if not found or request.headers.get("If-Range", f'"{digest}"') != f'"{digest}"':
+        return None
+    first, last, suffix = found.groups()
+    if suffix is not None:
+        return max(size - int(suffix), 0), size
+    if last and int(last) < int(first):
+        return None
+    return int(first), min(int(last) + 1, size) if last else size
+
+
+def _stream(chunks: Iterator[bytes], status: HTTPStatus, headers: dict[str, str]) -> Response:
+    first = next(chunks, b"")
+    return StreamingResponse(itertools.chain([first], chunks), status_code=status, headers=headers)

@@ -1,0 +1,146 @@
+"""Uploads under way, one file each on disk, so that they outlive the process that began them."""
+
+import fcntl
+import os
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio.to_thread
+from starlette.requests import ClientDisconnect
+
+from artifacts.errors import DigestMismatch
+from artifacts.store import CHUNK, Blob, BlobStore
+from service.api.oci_errors import Code, RegistryError
+
+IDENTIFIER = re.compile(r"[0-9a-f]{32}")
+FORGOTTEN_S = 24 * 3600
+
+
+class Sessions:
+    """Upload sessions in a folder; each is written by one request at a time, whichever process serves it."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def start(self) -> str:
+        """A new session's identifier; sweeps those that nobody has written to for a day."""
+        for path in self._folder.iterdir():
+            _remove_forgotten(path)
+        identifier = uuid.uuid4().hex
+        (self._folder / identifier).touch(exist_ok=False)
+        return identifier
+
+    def size(self, identifier: str) -> int:
+        """Bytes received so far; raises BLOB_UPLOAD_UNKNOWN."""
+        try:
+            return self._path(identifier).stat().st_size
+        except FileNotFoundError:
+            raise _unknown(identifier) from None
+
+    def discard(self, identifier: str) -> None:
+        """End the session; raises BLOB_UPLOAD_UNKNOWN."""
+        self.size(identifier)
+        self._path(identifier).unlink(missing_ok=True)
+
+    @asynccontextmanager
+    async def writing(self, identifier: str) -> AsyncIterator[BinaryIO]:
+        """The session's file at its end, for this caller alone; raises BLOB_UPLOAD_UNKNOWN, TOOMANYREQUESTS."""
+        file = await anyio.to_thread.run_sync(self._open_alone, identifier)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    def _open_alone(self, identifier: str) -> BinaryIO:
+        try:
+            file = open(self._path(identifier), "r+b", buffering=0)  # noqa: SIM115 (the caller closes it)
+        except FileNotFoundError:
+            raise _unknown(identifier) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise _busy(identifier) from None
+        file.seek(0, os.SEEK_END)
+        return file
+
+    async def append(self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None) -> int:
+        """Add the body to a session being written; the session's size after it.
+
+        A body that is too large, or not of the length announced, leaves the session as it was. A connection that
+        breaks leaves what had arrived, for the client to go on from.
+        """
+        start = size = file.tell()
+        pending = bytearray()
+        try:
+            async for chunk in body:
+                pending += chunk
+                size += len(chunk)
+                if size > self._max_bytes:
+                    await anyio.to_thread.run_sync(file.truncate, start)
+                    raise _too_large(self._max_bytes)
+                if len(pending) >= CHUNK:
+                    await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
+                    pending.clear()
+        except ClientDisconnect:
+            await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
+            raise
+        if length is not None and size - start != length:
+            await anyio.to_thread.run_sync(file.truncate, start)
+            raise RegistryError(Code.SIZE_INVALID, f"Content-Range announces {length} bytes, the body has {size - start}")
+        await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
+        return size
+
+    def store(self, identifier: str, blobs: BlobStore, digest: str) -> Blob:
+        """Move a complete session into the store; raises DigestMismatch, after which the session is over too."""
+        path = self._path(identifier)
+        try:
+            blob = blobs.put_file(path, digest)
+        except FileNotFoundError:
+            raise _unknown(identifier) from None
+        except DigestMismatch:
+            path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
+        return blob
+
+    def _path(self, identifier: str) -> Path:
+        if not IDENTIFIER.fullmatch(identifier):
+            raise _unknown(identifier)
+        return self._folder / identifier
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _remove_forgotten(path: Path) -> None:
+    try:
+        if time.time() - path.stat().st_mtime > FORGOTTEN_S:
+            path.unlink()
+    except FileNotFoundError:  # another process was first
+        return
+
+
+def _unknown(identifier: str) -> RegistryError:
+    return RegistryError(Code.BLOB_UPLOAD_UNKNOWN, f"there is no upload {identifier[:64]!r}", HTTPStatus.NOT_FOUND, hint="start a new one")
+
+
+def _busy(identifier: str) -> RegistryError:
+    message = f"another request is writing to upload {identifier}"
+    return RegistryError(Code.TOOMANYREQUESTS, message, HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": "1"})
+
+
+def _too_large(limit: int) -> RegistryError:
+    hint = "raise RELAXD_MAX_MODEL_BYTES on the server"
+    return RegistryError(Code.SIZE_INVALID, f"the blob is larger than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, hint=hint)
