@@ -5,23 +5,50 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.deployment import ROOT, Deployment
+from tests.service.servers import fresh_database, postgres_server, redis_server
+
+FORMS = ["embedded", pytest.param("scaled", marks=pytest.mark.scaled)]
 
 
-@pytest.fixture(scope="session", params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a PostgreSQL cluster for all scaled services."""
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@contextmanager
+def deployed(request: pytest.FixtureRequest, folder: Path, workers: int) -> Iterator[Deployment]:
+    """The form that `request.param` names; the scaled one with a broker and a database of its own."""
+    if request.param == "embedded":
+        with Deployment.embedded(folder) as deployment:
+            yield deployment
+        return
+    cluster = request.getfixturevalue("postgres")
+    with redis_server(folder) as broker, fresh_database(cluster, f"relaxd_{folder.name}") as database:
+        settings = {"RELAXD_BROKER_URL": broker, "RELAXD_DATABASE_URL": database}
+        with Deployment.scaled(folder, workers, **settings) as deployment:
+            yield deployment
+
+
+@pytest.fixture(scope="session", params=FORMS)
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """One service for all tests that do it no harm."""
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "embedded":
-        deployment = Deployment.embedded(folder)
-    else:
-        deployment = Deployment.scaled(folder, 2, **request.getfixturevalue("servers"))
-    with deployment:
+    with deployed(request, tmp_path_factory.mktemp(request.param), workers=2) as deployment:
+        yield deployment
+
+
+@pytest.fixture(params=FORMS)
+def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    """A service of one worker, of one's own to break."""
+    with deployed(request, tmp_path, workers=1) as deployment:
         yield deployment
 
 

@@ -1,8 +1,6 @@
 """No job is lost, whatever is killed."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,17 +10,6 @@ from tests.models import MODELS, path_of
 
 pytestmark = pytest.mark.slow
 MODEL = "ppocr_cls"
-
-
-@pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
-def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
-    """A service of one's own to break."""
-    if request.param == "embedded":
-        deployment = Deployment.embedded(tmp_path)
-    else:
-        deployment = Deployment.scaled(tmp_path, 1, **request.getfixturevalue("fresh_servers"))
-    with deployment:
-        yield deployment
 
 
 def test_a_job_survives_its_worker(fragile: Deployment) -> None:
