@@ -21,6 +21,7 @@ class Binding:
 
     def __init__(self, inputs: tuple[TensorSpec, ...], dims: tuple[Dim, ...]) -> None:
         self._specs = inputs
+        self._wanted = [(spec, _numpy_dtype(spec.dtype)) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
         self._dims = {dim.name: dim for dim in dims}
         self._passed: set[Shapes] = set()
@@ -29,7 +30,7 @@ class Binding:
         """The inputs as arrays in the model's order; raises InputError naming input, axis, dim, value and range."""
         if given.keys() != self._names:
             self._wrong_names(given)
-        arrays = [as_input(spec, given[spec.name]) for spec in self._specs]
+        arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]
         shapes = tuple([array.shape for array in arrays])
         if shapes not in self._passed:
             self.solve(shapes)
@@ -104,10 +105,15 @@ class _AxisValue:
         return InputError(f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details)
 
 
-def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
+def _numpy_dtype(name: str) -> np.dtype | None:
+    """None for bfloat16, which numpy knows only once ml_dtypes is imported: it is told by its name."""
+    return None if name == "bfloat16" else np.dtype(name)
+
+
+def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray:
     """The value as an array of exactly the spec's dtype, in any byte order; raises InputError, never casts."""
     array = value if type(value) is np.ndarray else np.asarray(value)
-    if array.dtype.name != spec.dtype:
+    if array.dtype is not dtype and array.dtype.name != spec.dtype:
         raise InputError(
             f"input {spec.name!r} has dtype {array.dtype}, it must be {spec.dtype}",
             hint="nothing is cast silently: convert it with .astype(...)",
