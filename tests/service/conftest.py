@@ -1,0 +1,117 @@
+"""The service's parts over fakes, on every kind of database."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from artifacts import open_store
+from relaxd.contract.request import CompileRequest
+from service.core import Core
+from service.db.engine import Database
+from service.db.upgrade import upgrade
+from service.domain import Claim
+from service.jobs import Jobs
+from service.settings import Settings
+from service.usecases import claiming
+from service.workers.runner import Runner
+from service.workers.workshop import Workshop
+from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
+from tests.service.servers import fresh_database, postgres_server, redis_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    with redis_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.scaled)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'jobs.sqlite'}"
+    else:
+        with fresh_database(request.getfixturevalue("postgres"), f"test_{uuid4().hex}") as url:
+            yield url
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(data_dir=tmp_path, database_url=database_url, max_attempts=2, lease_s=30)
+
+
+@pytest.fixture
+def compiler() -> FakeCompiler:
+    return FakeCompiler()
+
+
+@pytest.fixture
+def doorbell() -> FakeDoorbell:
+    return FakeDoorbell()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def core(settings: Settings, compiler: FakeCompiler, doorbell: FakeDoorbell, clock: FakeClock) -> Iterator[Core]:
+    db = Database(settings.database)
+    upgrade(db)
+    yield Core(settings, db, open_store(settings.store), compiler, doorbell, clock)
+    db.close()
+
+
+@pytest.fixture
+def jobs(core: Core) -> Jobs:
+    return Jobs(core)
+
+
+@pytest.fixture
+def model(core: Core) -> str:
+    return core.store.blobs.put(b"a model").digest
+
+
+@pytest.fixture
+def request_() -> CompileRequest:
+    return CompileRequest()
+
+
+@pytest.fixture
+def shutdown() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def endings() -> list[str]:
+    """How each run of `runner` ended."""
+    return []
+
+
+@pytest.fixture
+def runner(core: Core, shutdown: threading.Event, endings: list[str]) -> Iterator[Runner]:
+    workshop = Workshop(core.settings.work_dir, "worker")
+    yield Runner(core, workshop, shutdown, lambda claim, ending, seconds: endings.append(ending))
+    workshop.close()
+
+
+@pytest.fixture
+def answer(core: Core, runner: Runner) -> Callable[[str], Claim | None]:
+    """What a worker does when the doorbell rings for a build."""
+
+    def answer(build_id: str) -> Claim | None:
+        claim = claiming.take(core, build_id, "worker")
+        if claim:
+            runner.run(claim)
+        return claim
+
+    return answer

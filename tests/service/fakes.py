@@ -1,0 +1,83 @@
+"""Stand-ins for the parts of the service that tests want to steer: a compiler without processes, a doorbell that lists, a clock that waits."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler.messages import ChildJob, CompileJob, Event, Log, StageStarted
+from compiler.process import Limits
+from compiler.targets import Target, registry, resolve
+from relaxd.contract.action import ActionKey
+from relaxd.contract.manifest import LoadContract, Manifest
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+from service.domain import Kind
+
+Behaviour = Callable[[Callable[[], bool]], None]
+
+
+@dataclass
+class FakeClock:
+    """Seconds that pass only when told to."""
+
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class FakeDoorbell:
+    """Lists the rings; `silent` loses them."""
+
+    rings: list[str] = field(default_factory=list)
+    silent: bool = False
+
+    def ring(self, build_id: str, target: str) -> None:
+        if not self.silent:
+            self.rings.append(build_id)
+
+
+@dataclass
+class FakeCompiler:
+    """Writes a small bundle; `behaviour` is called first, with the way to ask whether to stop, and may raise."""
+
+    behaviour: Behaviour = lambda cancelled: None
+    jobs: list[ChildJob] = field(default_factory=list)
+
+    def targets(self) -> tuple[Target, ...]:
+        return registry()
+
+    def check(self, target: str) -> None:
+        resolve(target)
+
+    def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
+        return ActionKey({"kind": kind.value, "model": model, "request": request.to_json(), "target": resolve(target).name})
+
+    def run(
+        self, job: ChildJob, *, on_event: Callable[[Event], None], cancelled: Callable[[], bool], limits: Limits
+    ) -> Manifest | dict[str, Any]:
+        self.jobs.append(job)
+        on_event(StageStarted(Stage.IMPORT))
+        on_event(Log("compiling"))
+        self.behaviour(cancelled)
+        if isinstance(job, CompileJob):
+            return write_bundle(job)
+        return {"inputs": [], "model_bytes": len(Path(job.model).read_bytes())}
+
+
+def write_bundle(job: CompileJob) -> Manifest:
+    """A bundle whose library is the model's bytes and the target's name."""
+    folder = Path(job.output)
+    folder.mkdir()
+    (folder / "model.so").write_bytes(Path(job.model).read_bytes() + job.target.encode())
+    (folder / "profile.json").write_text(json.dumps({"library_bytes": 7}))
+    (folder / "numerics.json").write_text(json.dumps({"verdict": "pass"}))
+    manifest = Manifest(job.model_name, (), (), (), {"name": job.target}, LoadContract("x86_64"), {}, {})
+    (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
+    return manifest
