@@ -25,12 +25,17 @@ def confine(parent: int) -> list[str]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     remarks = [*_prefer_for_oom_kill(), *_cut_network(libc)]
     # The kernel forgets the death signal when credentials change, so it comes after the namespaces.
-    for option, value in ((_PR_SET_PDEATHSIG, signal.SIGKILL), (_PR_SET_NO_NEW_PRIVS, 1)):
-        if libc.prctl(option, value, 0, 0, 0):
-            remarks.append(f"prctl {option} refused: {os.strerror(ctypes.get_errno())}")
+    end_with_parent()
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        remarks.append(f"set-user-id programs keep their powers: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:
         raise ParentDied(parent)
     return remarks
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _prefer_for_oom_kill() -> list[str]:

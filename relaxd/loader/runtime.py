@@ -62,6 +62,11 @@ def runtime_libraries(manifest: Manifest) -> list[str]:
 
 def open_model(bundle: Bundle) -> Any:
     """The entry function of the bundle's library, ready to take tvm_ffi tensors; raises BundleError."""
+    return open_machine(bundle)[1]
+
+
+def open_machine(bundle: Bundle) -> tuple[Any, Any]:
+    """A virtual machine of the bundle's library, its device set up, and its entry function; raises BundleError."""
     import tvm_ffi
 
     manifest = bundle.manifest
@@ -70,7 +75,7 @@ def open_model(bundle: Bundle) -> Any:
         device = _DEVICES[manifest.load.device]
         host = () if manifest.load.device == "cpu" else (_DEVICES["cpu"], 0, _POOLED_ALLOCATOR)
         machine["vm_initialization"](device, 0, _POOLED_ALLOCATOR, *host)
-        return machine[manifest.entry]
+        return machine, machine[manifest.entry]
     except (RuntimeError, AttributeError, ValueError) as error:
         raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
 

@@ -1,0 +1,76 @@
+"""Compares an output with its reference, by tolerances that belong to its dtype."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_LEAST_RANGE = 1e-2
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|got - want| may reach atol * range + rtol * |want|, where range is the largest finite |want|, 0.01 at least."""
+
+    atol: float
+    rtol: float
+
+
+_TOLERANCES = {
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+    "float32": Tolerance(1e-4, 1e-3),
+    "float64": Tolerance(1e-6, 1e-6),
+}
+_EXACT = Tolerance(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """max_abs: greatest difference over elements finite on both sides; max_rel: of those that stand out from atol, the relative one.
+
+    problem: what is wrong, None when nothing is.
+    """
+
+    max_abs: float
+    max_rel: float
+    problem: str | None
+
+
+def tolerance_of(dtype: str, atol: float | None, rtol: float | None) -> Tolerance:
+    """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact."""
+    own = _TOLERANCES.get(dtype)
+    if own is None:
+        return _EXACT
+    return Tolerance(own.atol if atol is None else atol, own.rtol if rtol is None else rtol)
+
+
+def compare(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: Tolerance) -> Difference:
+    """Shapes and dtypes must be equal, infinities and NaNs at the same places, the rest within tolerance."""
+    if got.dtype != want.dtype:
+        return Difference(0.0, 0.0, f"dtype {got.dtype} where the reference has {want.dtype}")
+    if got.shape != want.shape:
+        return Difference(0.0, 0.0, f"shape {list(got.shape)} where the reference has {list(want.shape)}")
+    if not got.size:
+        return Difference(0.0, 0.0, None)
+    if want.dtype.kind in "biu":
+        wrong = int(np.count_nonzero(got != want))
+        apart = float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max())
+        return Difference(apart, 0.0, f"{wrong} of {got.size} elements differ" if wrong else None)
+    ours, theirs = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    odd = _odd_places(ours[~finite], theirs[~finite])
+    ours, theirs = ours[finite], theirs[finite]
+    if not ours.size:
+        return Difference(0.0, 0.0, odd)
+    apart = np.abs(ours - theirs)
+    span = max(float(np.abs(theirs).max()), _LEAST_RANGE)
+    outside = int(np.count_nonzero(apart > tolerance.atol * span + tolerance.rtol * np.abs(theirs)))
+    large = np.abs(theirs) > tolerance.atol * span
+    far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
+    return Difference(float(apart.max()), float((apart[large] / np.abs(theirs[large])).max(initial=0.0)), odd or far)
+
+
+def _odd_places(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:
+    wrong = int(np.count_nonzero(~((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))))
+    return f"{wrong} elements are infinite or NaN on one side alone" if wrong else None

@@ -1,0 +1,159 @@
+"""One build from model file to bundle, or one inspection, in this very process: a crash of TVM is a crash of the caller.
+
+`process.run_child` runs it in a process of its own; calling it directly is for trusted models by the thousand.
+"""
+
+import dataclasses
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler import bundle, profile, reference, targets, toolchain, verify
+from compiler.action import action_key
+from compiler.errors import LoadError
+from compiler.host import host
+from compiler.ir import import_model, inspect_model
+from compiler.load import LoadedModel, read_model
+from compiler.messages import CompileJob, InspectJob, Progress
+from compiler.process import partial_of
+from compiler.stages import OnEvent, entered
+from compiler.targets import Target, TargetStatus
+from compiler.task import Record
+from compiler.trials import Signature, Trials, prepare
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+
+_PROFILE_SECONDS = 20.0
+_VERIFY = verify.Budget()
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One build's fixed facts; partial: the bundle as it grows; scratch: gone when the build ends."""
+
+    job: CompileJob
+    request: CompileRequest
+    target: Target
+    partial: Path
+    scratch: Path
+    on_event: OnEvent
+
+
+def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
+    """Build the bundle into `job.output`, which appears complete or not at all; raises CompileError."""
+    with entered(Stage.LOAD, on_event):
+        request = CompileRequest.from_json(job.request)
+        target = targets.resolve(job.target)
+        partial = _clear(job)
+    try:
+        with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
+            manifest = _build(_Build(job, request, target, partial, Path(scratch), on_event))
+        partial.rename(job.output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return manifest
+
+
+def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
+    """What an import would find, without compiling; raises CompileError."""
+    with entered(Stage.LOAD, on_event):
+        request = CompileRequest.from_json(job.request)
+        model = read_model(Path(job.model))
+    with entered(Stage.IMPORT, on_event):
+        return inspect_model(model.proto, request)
+
+
+def _clear(job: CompileJob) -> Path:
+    """An empty folder for the growing bundle; the output itself must not hold anything yet."""
+    output = Path(job.output)
+    if output.exists():
+        if not output.is_dir() or any(output.iterdir()):
+            raise LoadError(f"the output {output.name!r} is not an empty directory", reason="output_in_use", hint="choose another output")
+        output.rmdir()
+    partial = partial_of(job)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    return partial
+
+
+def _build(this: _Build) -> Manifest:
+    with entered(Stage.LOAD, this.on_event):
+        model = read_model(Path(this.job.model))
+        original = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+    manifest, signature = _compile(this, model)
+    del model
+    bundle.seal(this.partial, manifest)
+    with entered(Stage.VERIFY, this.on_event):
+        samples = Path(this.job.samples) if this.job.samples else None
+        trials = prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes)
+        numerics = _verify(this, original, signature, trials)
+        bundle.write_report(this.partial, verify.FILENAME, numerics)
+    bundle.seal(this.partial, manifest)
+    with entered(Stage.PROFILE, this.on_event):
+        bundle.write_report(this.partial, profile.FILENAME, _profile(this, trials))
+    executed = numerics["verdict"] == verify.Verdict.PASSED
+    status = TargetStatus.EXECUTED if executed else TargetStatus.COMPILED_ONLY
+    return bundle.seal(this.partial, dataclasses.replace(manifest, target={**manifest.target, "status": status.value}))
+
+
+def _compile(this: _Build, model: LoadedModel) -> tuple[Manifest, Signature]:
+    """Everything up to the library and its runtime in the partial bundle."""
+    # TVM takes a second to import: a model that cannot even be read fails before that.
+    from compiler import codegen, link, lower
+
+    with entered(Stage.IMPORT, this.on_event):
+        imported = import_model(model.proto, this.request)
+        signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds)
+    with entered(Stage.PASS, this.on_event):
+        lowered = lower.lower(imported.module, this.target, imported.dims)
+        del imported
+    with entered(Stage.CODEGEN, this.on_event):
+        executable = codegen.generate(lowered, this.target)
+        del lowered
+    with entered(Stage.LINK, this.on_event):
+        link.warm_up(this.target)
+        link.link_library(executable, this.partial / bundle.LIBRARY, this.target)
+        bundle.add_runtime(this.partial)
+    return _manifest(this, model.digest, signature, codegen.llvm_version()), signature
+
+
+def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
+    tools = toolchain.versions()
+    runtime = {"apache-tvm": tools["tvm"], "apache-tvm-ffi": tools["tvm_ffi"]}
+    return Manifest(
+        name=this.job.model_name,
+        inputs=signature.inputs,
+        outputs=signature.outputs,
+        dims=signature.dims,
+        target=this.target.to_json(),
+        load=dataclasses.replace(this.target.load, runtime=runtime),
+        action_key=action_key(this.job.model_digest or digest, this.request, this.target, tools).to_json(),
+        toolchain={**tools, "llvm_version": llvm},
+        library=bundle.LIBRARY,
+    )
+
+
+def _verify(this: _Build, original: Path, signature: Signature, trials: Trials) -> Record:
+    if not this.request.options.verify:
+        return verify.not_run("options.verify is off", trials.left_out)
+    if reason := _cannot_run(this.target):
+        return verify.not_run(reason)
+    this.on_event(Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes"))
+    known = verify.Reference(original, dict(this.request.consts))
+    return verify.verify(this.partial, known, signature, trials, this.request.options, this.scratch, _VERIFY)
+
+
+def _profile(this: _Build, trials: Trials) -> Record:
+    if not this.request.options.profile:
+        return profile.not_run("options.profile is off")
+    if reason := _cannot_run(this.target):
+        return profile.not_run(reason)
+    return profile.profile(this.partial, trials, this.scratch, seconds=_PROFILE_SECONDS, memory_bytes=_VERIFY.memory_bytes)
+
+
+def _cannot_run(target: Target) -> str | None:
+    missing = target.missing_on(host())
+    return f"this machine lacks {', '.join(missing)}, which {target.name} may use" if missing else None

@@ -1,0 +1,28 @@
+"""The library's side of verify, in a process of its own: loads the bundle as anybody would, and runs it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler import arrays
+from compiler.task import Record, serve
+from relaxd.errors import RelaxdError
+from relaxd.loader.model import load
+
+
+def run_points(spec: Record, record: Callable[[Record], None]) -> None:
+    """spec: bundle, and points as `{index, inputs, outputs}` files; records each point."""
+    model = load(Path(spec["bundle"]))
+    for point in spec["points"]:
+        started = time.perf_counter()
+        try:
+            outputs = model.run(arrays.read(Path(point["inputs"])))
+        except RelaxdError as error:
+            record({"index": point["index"], "failed": f"{error.code}: {error}"})
+            continue
+        arrays.write(Path(point["outputs"]), outputs)
+        record({"index": point["index"], "seconds": time.perf_counter() - started})
+
+
+if __name__ == "__main__":
+    serve(run_points)

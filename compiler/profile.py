@@ -1,0 +1,146 @@
+"""Measures a new library in a process of its own: latency a shape, load time, memory, time an operator."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler import arrays
+from compiler.errors import ProfileError
+from compiler.task import Record, run_task, serve
+from compiler.trials import Trials
+
+FILENAME = "profile.json"
+
+_WARM_UPS = 2
+_MOST_RUNS = 50
+_FEWEST_RUNS = 3
+_OPERATORS_KEPT = 50
+_POINT_LABELS = ("sample", "min", "opt", "max")
+
+
+def not_run(reason: str) -> Record:
+    """The report of a profile that was not taken."""
+    return {"measured": False, "reason": reason}
+
+
+def profile(bundle: Path, trials: Trials, folder: Path, *, seconds: float, memory_bytes: int) -> Record:
+    """The report, within a budget of wall-clock seconds; raises ProfileError when the library crashes."""
+    chosen = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
+    spec = {
+        "bundle": str(bundle),
+        "seconds": seconds,
+        "points": [{**trial.to_spec("profile"), **trial.point.to_json()} for trial in chosen],
+    }
+    # The task keeps to its budget by itself; the limit here is for a call that does not come back.
+    outcome = run_task("compiler.profile", spec, folder / "profile.jsonl", seconds=2 * seconds + 10, memory_bytes=memory_bytes)
+    if not outcome.ended and "time budget" not in (outcome.reason or ""):
+        raise ProfileError(f"the library's process {outcome.reason}", reason="crashed", output=outcome.output)
+    merged: Record = {}
+    for record in outcome.records:
+        merged.update(record)
+    points = [record["point"] for record in outcome.records if "point" in record]
+    merged.pop("point", None)
+    measured = {point["label"] for point in points}
+    left_out = [
+        {**trial.point.to_json(), "reason": outcome.reason or f"the time budget of {seconds:.0f} s ran out"}
+        for trial in chosen
+        if trial.point.label not in measured
+    ]
+    return {"measured": True, **merged, "points": points, "left_out": left_out}
+
+
+def measure(spec: Record, record: Callable[[Record], None]) -> None:
+    """spec: bundle, seconds, and points as `{label, dims, inputs}`; records what it has as soon as it has it."""
+    from relaxd.loader.model import load
+
+    bundle = Path(spec["bundle"])
+    started = time.perf_counter()
+    model = load(bundle)
+    record({"load_ms": _milliseconds(time.perf_counter() - started), "threads": model.threads, "processors": os.cpu_count()})
+    record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
+    deadline = time.perf_counter() + spec["seconds"]
+    for position, point in enumerate(spec["points"]):
+        if time.perf_counter() >= deadline:
+            break
+        inputs = arrays.read(Path(point["inputs"]))
+        share = (deadline - time.perf_counter()) / (len(spec["points"]) - position)
+        timing = _latency(lambda inputs=inputs: model.run(inputs), share)  # type: ignore[misc]
+        record({"point": {"label": point["label"], "dims": point["dims"], **timing}, "peak_rss_bytes": _peak_memory()})
+        if point["label"] == "opt" or len(spec["points"]) == 1:
+            record({"operators": {"label": point["label"], "dims": point["dims"], "rows": _operators(bundle, inputs)}})
+
+
+def _latency(call: Callable[[], Any], seconds: float) -> Record:
+    """Median and 95th percentile over as many calls as the time allows."""
+    deadline = time.perf_counter() + seconds
+    for _ in range(_WARM_UPS):
+        call()
+        if time.perf_counter() > deadline:
+            break
+    times: list[float] = []
+    while len(times) < _MOST_RUNS and (len(times) < _FEWEST_RUNS or time.perf_counter() < deadline):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+        if time.perf_counter() > deadline + seconds:
+            break
+    times.sort()
+    at = {name: times[min(int(len(times) * part), len(times) - 1)] for name, part in (("median_ms", 0.5), ("p95_ms", 0.95))}
+    return {**{name: _milliseconds(value) for name, value in at.items()}, "runs": len(times)}
+
+
+def _operators(bundle: Path, inputs: Mapping[str, Any]) -> list[Record]:
+    """Calls and milliseconds of every function that a warm run calls, the longest first."""
+    spent: dict[str, float] = defaultdict(float)
+    calls: dict[str, int] = defaultdict(int)
+    started = [0.0]
+
+    def watch(function: Any, symbol: str, before: bool, result: Any, *values: Any) -> int:
+        if before:
+            started[0] = time.perf_counter()
+        else:
+            spent[symbol] += time.perf_counter() - started[0]
+            calls[symbol] += 1
+        return 0
+
+    model = _instrumented(bundle, watch)
+    model.run(inputs)
+    spent.clear()
+    calls.clear()
+    model.run(inputs)
+    total = sum(spent.values()) or 1.0
+    rows = sorted(spent, key=lambda symbol: -spent[symbol])[:_OPERATORS_KEPT]
+    return [{"name": name, "calls": calls[name], "ms": _milliseconds(spent[name]), "share": round(spent[name] / total, 4)} for name in rows]
+
+
+def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:
+    """A second instance of the model, which reports every call that its virtual machine makes."""
+    import tvm_ffi
+
+    from relaxd.loader.arrays import Transport
+    from relaxd.loader.bundle import opened
+    from relaxd.loader.model import Model
+    from relaxd.loader.runtime import open_machine
+    from relaxd.loader.threads import team_for
+
+    with opened(bundle) as content:
+        machine, function = open_machine(content)
+        machine["set_instrument"](tvm_ffi.convert(watch))
+        return Model(content.manifest, function, Transport(content.manifest.load.device), team_for(None))
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1e3, 4)
+
+
+def _peak_memory() -> int:
+    """Peak resident bytes of this program: unlike getrusage, the kernel's status does not count what the starter had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
+
+if __name__ == "__main__":
+    serve(measure)

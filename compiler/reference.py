@@ -1,0 +1,117 @@
+"""The reference's side of verify, in a process of its own: ONNX Runtime, or onnx's own evaluator where that cannot load the model."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from compiler import arrays
+from compiler.stages import summary
+from compiler.task import Record, serve
+from relaxd.contract.request import CompileRequest
+
+if TYPE_CHECKING:
+    import onnx
+
+_INLINE_BYTES = 1 << 30
+
+_DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
+
+
+class Engine(Protocol):
+    """name: with its version; run: the outputs by name, in the model's order."""
+
+    name: str
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Outputs by name; consts: scalars for inputs that `feeds` leaves out."""
+
+
+class OnnxRuntime:
+    """ONNX Runtime with its basic graph optimisations: those that do not trade accuracy for speed."""
+
+    def __init__(self, model: str) -> None:
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        settings.log_severity_level = 4
+        self._session = onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As in Engine."""
+        fixed = {
+            entry.name: np.full(
+                [size if isinstance(size, int) else 1 for size in entry.shape],
+                consts[entry.name],
+                _DTYPES.get(entry.type, entry.type.removeprefix("tensor(").removesuffix(")")),
+            )
+            for entry in self._session.get_inputs()
+            if entry.name in consts
+        }
+        names = [entry.name for entry in self._session.get_outputs()]
+        return dict(zip(names, self._session.run(names, {**feeds, **fixed}), strict=True))
+
+
+class OnnxReference:
+    """onnx's evaluator: slow, and the specification's own reading."""
+
+    def __init__(self, model: str) -> None:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        self._evaluator = ReferenceEvaluator(onnx.load(model))
+        self.name = f"onnx.reference {onnx.__version__}"
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As in Engine."""
+        fixed = {name: np.asarray(value) for name, value in consts.items()}
+        names = list(self._evaluator.output_names)
+        return dict(zip(names, self._evaluator.run(names, {**feeds, **fixed}), strict=True))
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {"onnxruntime": OnnxRuntime, "onnx.reference": OnnxReference}
+
+
+def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:
+    """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their shape any more."""
+    if not request.inputs:
+        return path
+    import onnx
+
+    relaxed = onnx.ModelProto()
+    relaxed.CopyFrom(model)
+    redeclared = {spec.name: len(spec.shape) for spec in request.inputs}
+    del relaxed.graph.value_info[:]
+    for entry in (*relaxed.graph.input, *relaxed.graph.output):
+        shape = entry.type.tensor_type.shape
+        rank = redeclared.get(entry.name, len(shape.dim))
+        if entry.type.HasField("tensor_type") and (entry.name in redeclared or shape.dim):
+            del shape.dim[:]
+            for _ in range(rank):
+                shape.dim.add()
+    copy = scratch / "reference.onnx"
+    onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
+    return copy
+
+
+def run_points(spec: Record, record: Callable[[Record], None]) -> None:
+    """spec: engine, model, consts, and points as `{index, inputs, outputs}` files; records the engine, then each point."""
+    engine = ENGINES[spec["engine"]](spec["model"])
+    record({"engine": engine.name})
+    for point in spec["points"]:
+        started = time.perf_counter()
+        try:
+            outputs = engine.run(arrays.read(Path(point["inputs"])), spec["consts"])
+            arrays.write(Path(point["outputs"]), {name: np.asarray(value) for name, value in outputs.items()})
+        except Exception as error:  # whatever the reference refuses is a point that cannot be judged, and says so
+            record({"index": point["index"], "refused": summary(error)})
+            continue
+        record({"index": point["index"], "seconds": time.perf_counter() - started})
+
+
+if __name__ == "__main__":
+    serve(run_points)
