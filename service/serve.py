@@ -1,6 +1,7 @@
 """The processes that a command line starts: the API with or without workers beside it, or one worker."""
 
 import asyncio
+import logging
 import os
 import runpy
 import signal
@@ -44,6 +45,8 @@ def serve(*, host: str, port: int, data_dir: Path | None, workers: int, port_fil
     """
     settings = Settings() if data_dir is None else Settings(data_dir=data_dir.absolute())
     logs.configure(settings.log_level)
+    for chatty in ("uvicorn.error", "alembic.runtime.migration"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     with _listen(host, port) as listener:
         services = build(settings)
         try:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from relaxd.cli import compiling, jobs, pulling, serving, targets
+from relaxd.cli import bench, compiling, inspecting, jobs, pulling, run, serving, targets
 from relaxd.cli.command import Command
 
 app = typer.Typer(
@@ -37,8 +37,11 @@ def relaxd(
 
 
 app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
+app.command("inspect", cls=Command, rich_help_panel="Build")(inspecting.inspect_command)
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
+app.command("run", cls=Command, rich_help_panel="Use")(run.run)
+app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.command("serve", cls=Command, rich_help_panel="Service")(serving.serve_command)
 app.command("api", cls=Command, rich_help_panel="Service")(serving.api_command)

@@ -1,5 +1,6 @@
 """`relaxd compile`: in this process's own compiler, or on a service."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,10 +9,10 @@ import typer
 from relaxd.cli import declarations as declare
 from relaxd.cli import extras
 from relaxd.cli.command import Json
-from relaxd.cli.console import Exit, print_json, render_error, stderr, stdout
+from relaxd.cli.console import Exit, error_document, print_json, render_error, stderr, stdout
 from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
-from relaxd.cli.views import builds_table, size
+from relaxd.cli.views import size
 from relaxd.client import Client, JobHandle
 from relaxd.client.job import failure_of
 from relaxd.contract.request import CompileRequest
@@ -22,6 +23,22 @@ Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Whe
 Samples = Annotated[Path | None, typer.Option("--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
 Detach = Annotated[bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one target ended: a bundle of `size` bytes in `output`, or an error."""
+
+    target: str
+    output: Path | None = None
+    size: int = 0
+    error: RelaxdError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        if self.error:
+            return {"target": self.target, "error": error_document(self.error)}
+        return {"target": self.target, "output": str(self.output), "size": self.size}
 
 
 def compile_command(
@@ -72,18 +89,15 @@ def _watched(job: JobHandle, verbose: bool) -> JobHandle:
 
 
 def _finish(job: JobHandle, output: Path, *, as_json: bool) -> None:
-    places = {build["target"]: _place(output, build["target"], len(job.builds)) for build in job.builds}
+    results: list[Result] = []
     for build in job.builds:
+        place = _place(output, build["target"], len(job.builds))
         if build["artifact"]:
-            job.pull(build["target"], places[build["target"]])
-        elif not as_json:
-            stderr().print(render_error(failure_of(build)))
-    if as_json:
-        print_json(job.document | {"outputs": {target: str(place) for target, place in places.items() if place.exists()}})
-    else:
-        stdout().print(builds_table(job.builds))
-    if job.state is not State.SUCCEEDED:
-        raise typer.Exit(Exit.FAILED)
+            job.pull(build["target"], place)
+            results.append(Result(build["target"], place, build["artifact"]["size"]))
+        else:
+            results.append(Result(build["target"], error=failure_of(build)))
+    _report(results, job.document, as_json=as_json)
 
 
 def _place(output: Path, target: str, count: int) -> Path:
@@ -94,29 +108,18 @@ def _compile_here(model: Path, request: CompileRequest, samples: Path | None, ou
     registry = extras.load("compiler.targets", extra="compiler")
     for target in request.targets:
         registry.resolve(target)
-    results: list[dict[str, Any]] = []
+    results: list[Result] = []
     with BuildProgress(list(request.targets)) as progress:
         for target in request.targets:
             place = _place(output, target, len(request.targets))
             results.append(_build(model, request, target, samples, place, progress, verbose))
-    _report(results, as_json=as_json)
+    _report(results, {}, as_json=as_json)
 
 
 def _build(
     model: Path, request: CompileRequest, target: str, samples: Path | None, place: Path, progress: BuildProgress, verbose: bool
-) -> dict[str, Any]:
-    """One target's result: the output folder and manifest, or the error."""
+) -> Result:
     process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
-
-    def show(event: Any) -> None:
-        match event.to_json():
-            case {"kind": "stage", "stage": stage}:
-                progress.say(target, stage)
-            case {"kind": "progress", "stage": stage, "message": message}:
-                progress.say(target, f"{stage}: {message}")
-            case {"kind": "log", "line": line} if verbose:
-                progress.log(line)
-
     job = messages.CompileJob(
         model=str(model.resolve()),
         request=request.to_json(),
@@ -126,27 +129,32 @@ def _build(
         samples=str(samples.resolve()) if samples else None,
     )
     try:
-        manifest = process.run_child(job, on_event=show)
+        manifest = process.run_child(job, on_event=lambda event: _show(event.to_json(), target, progress, verbose))
     except RelaxdError as error:
         progress.end(target, State.FAILED)
-        return {"target": target, "error": error}
+        return Result(target, error=error)
     progress.end(target, State.SUCCEEDED)
-    return {"target": target, "output": str(place), "manifest": manifest.to_json()}
+    return Result(target, place, sum(entry.size for entry in manifest.files.values()))
 
 
-def _report(results: list[dict[str, Any]], *, as_json: bool) -> None:
-    from relaxd.cli.console import error_document
+def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: bool) -> None:
+    match event:
+        case {"kind": "stage", "stage": stage}:
+            progress.say(target, stage)
+        case {"kind": "progress", "stage": stage, "message": message}:
+            progress.say(target, f"{stage}: {message}")
+        case {"kind": "log", "line": line} if verbose:
+            progress.log(line)
 
-    failed = [result for result in results if "error" in result]
+
+def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -> None:
+    """Print how it went, to `document` if that is wanted; exits with FAILED if any target failed."""
     if as_json:
-        print_json(
-            {"builds": [{**result, "error": error_document(result["error"])} if "error" in result else result for result in results]}
-        )
+        print_json({**document, "results": [result.to_json() for result in results]})
     for result in [] if as_json else results:
-        if "error" in result:
-            stderr().print(render_error(result["error"]))
+        if result.error:
+            stderr().print(render_error(result.error, result.target))
         else:
-            total = sum(entry["size"] for entry in result["manifest"]["files"].values())
-            stdout().print(f"[green]{result['target']}[/]: {result['output']} ({size(total)})")
-    if failed:
+            stdout().print(f"[green]{result.target}[/]: {result.output} ({size(result.size)})")
+    if any(result.error for result in results):
         raise typer.Exit(Exit.FAILED)

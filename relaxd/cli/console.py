@@ -66,10 +66,10 @@ def error_document(error: RelaxdError) -> dict[str, Any]:
     return {"code": document.pop("code", error.code)} | {key: value for key, value in document.items() if value is not None}
 
 
-def render_error(error: RelaxdError) -> Group:
-    """The error for people: what, where, and what to change."""
+def render_error(error: RelaxdError, about: str | None = None) -> Group:
+    """The error for people: about which target, what, where, and what to change."""
     document = error_document(error)
-    lines = [Text.assemble(("error: ", "bold red"), document["message"])]
+    lines = [Text.assemble(("error: ", "bold red"), f"{about}: " if about else "", document["message"])]
     where = [f"{name} {document[name]}" for name in ("stage", "node", "op", "field") if document.get(name)]
     if where:
         lines.append(Text("   at: " + ", ".join(where), style="dim"))
@@ -83,11 +83,11 @@ def render_error(error: RelaxdError) -> Group:
 
 
 def _listed(items: list[Any]) -> list[Text]:
-    lines = [Text(f"     - {_item(item)}") for item in items[:MAX_ITEMS]]
+    lines = [Text(f"     {_item(item)}") for item in items[:MAX_ITEMS]]
     return lines + ([Text(f"     and {len(items) - MAX_ITEMS} more", style="dim")] if len(items) > MAX_ITEMS else [])
 
 
 def _item(item: Any) -> str:
     if isinstance(item, dict):
-        return ", ".join(f"{key} {value}" for key, value in item.items() if value not in (None, ""))
+        return "- " + ", ".join(f"{key} {value}" for key, value in item.items() if value not in (None, ""))
     return str(item)

@@ -69,6 +69,6 @@ def _show(job: JobHandle, as_json: bool) -> None:
     console.print(jobs_table([job.document]), "", builds_table(job.builds))
     for build in job.builds:
         if build["error"]:
-            console.print("", f"[bold]{build['target']}[/]", render_error(failure_of(build)))
+            console.print("", render_error(failure_of(build), build["target"]))
         elif build.get("note"):
             console.print("", f"[bold]{build['target']}[/]: {build['note']}")

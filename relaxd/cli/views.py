@@ -7,6 +7,7 @@ from rich.table import Table
 
 from relaxd.cli.progress import mark
 
+SHORT = frozenset({"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS"})
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -30,7 +31,7 @@ def plain_table(*columns: str) -> Table:
     """A table without lines, as command lines print them."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in SHORT)
     return table
 
 

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from relaxd.client.job import JobHandle
 from relaxd.client.pull import Report, pull
@@ -88,7 +89,7 @@ class Client:
 
     def job(self, job_id: str) -> JobHandle:
         """An earlier job."""
-        return JobHandle(self._transport, self._transport.json("GET", f"/v1/jobs/{job_id}"))
+        return JobHandle(self._transport, self._transport.json("GET", f"/v1/jobs/{quote(job_id, safe='')}"))
 
     def jobs(self, limit: int = 50, state: str | None = None) -> list[JobHandle]:
         """The latest jobs first, of one state or of all."""

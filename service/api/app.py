@@ -1,5 +1,7 @@
 """The app: routers, middleware, one way for errors to leave."""
 
+from http import HTTPStatus
+
 import anyio
 import structlog
 from fastapi import FastAPI, Request
@@ -33,10 +35,12 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.inspections = anyio.CapacityLimiter(INSPECTIONS)
     app.state.registry = CollectorRegistry()
-    for router in (jobs.router, models.router, health.router, oci.router(services.store, settings.data_dir / "uploads", max_bytes=settings.max_model_bytes)):
+    registry = oci.router(services.store, services.settings.data_dir / "uploads", max_bytes=services.settings.max_model_bytes)
+    for router in (jobs.router, models.router, health.router, registry):
         app.include_router(router)
-    for kind in (RelaxdError, RequestValidationError, ValidationError, HTTPException):
+    for kind in (RelaxdError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(HTTPException, _answer_http)  # type: ignore[arg-type]
     app.add_exception_handler(Exception, _answer_unexpected)
     if services.settings.token:
         app.add_middleware(Authentication, token=services.settings.token.get_secret_value())
@@ -50,6 +54,14 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
     if response.status_code >= 500:
         logger.error("request failed", code=getattr(error, "code", None), error=str(error), exc_info=error)
     return response
+
+
+async def _answer_http(request: Request, error: HTTPException) -> JSONResponse:
+    """Starlette's own errors, with a sentence in place of the status phrase."""
+    plain = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not allowed on {request.url.path}"}
+    if error.detail == HTTPStatus(error.status_code).phrase:
+        error.detail = plain.get(error.status_code, error.detail)
+    return respond(request, error)
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -73,7 +73,7 @@ class JobIn(RequestIn):
     model: Digest
 
 
-class ArtifactOut(Document):
+class BundleOut(Document):
     """A published bundle; `size` in bytes."""
 
     digest: str
@@ -109,7 +109,7 @@ class BuildOut(Document):
     stage: Stage | None
     action_key: str | None
     cached: bool
-    artifact: ArtifactOut | None
+    artifact: BundleOut | None
     error: FailureOut | None
     profile: dict[str, Any] | None
     numerics: dict[str, Any] | None
@@ -127,7 +127,7 @@ class BuildOut(Document):
             stage=build.stage,
             action_key=build.action_key,
             cached=build.cached,
-            artifact=ArtifactOut(**build.artifact.to_json()) if build.artifact else None,
+            artifact=BundleOut(**build.artifact.to_json()) if build.artifact else None,
             error=FailureOut.of(build.error) if build.error else None,
             profile=build.profile,
             numerics=build.numerics,

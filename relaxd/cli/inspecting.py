@@ -1,0 +1,39 @@
+"""`relaxd inspect`: what a model has, and which of its operators can be compiled."""
+
+from relaxd.cli import declarations as declare
+from relaxd.cli import extras
+from relaxd.cli.command import Json
+from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.cli.report import render_report
+from relaxd.client import Client
+from relaxd.errors import DeclarationError
+
+
+def inspect_command(
+    model: declare.ModelPath,
+    dim: declare.Dims = None,
+    input: declare.Inputs = None,
+    const: declare.Consts = None,
+    shape: declare.Shapes = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
+) -> None:
+    """Show MODEL's inputs, dims and operators, supported or not and why.
+
+    Nothing is compiled. Example: [bold]relaxd inspect m.onnx --dim batch=1:64[/]
+    """
+    request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape)
+    if not model.is_file():
+        raise DeclarationError(f"there is no file {model}", field="model", hint="give the path of a file")
+    with stderr().status("inspecting"):
+        if server:
+            with Client(server, token=token) as client:
+                report = client.examine(model, request)
+        else:
+            process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
+            report = process.run_child(messages.InspectJob(model=str(model.resolve()), request=request.to_json()))
+    if json:
+        print_json(report)
+    else:
+        stdout().print(render_report(report))
