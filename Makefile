@@ -13,7 +13,7 @@ env: ## create .venv with pinned packages, or do nothing when it is up to date
 	@$(PYTHON) tools/env.py
 
 demo: env ## compile a real model through the service, run it at several shapes, compare with ONNX Runtime
-	@$(BIN)/python tools/demo.py
+	@$(BIN)/python -m tools.demo
 
 test: env ## run every test; those that need Redis or PostgreSQL skip when the servers are not installed
 	@$(BIN)/python -m pytest $(ARGS)
