@@ -57,7 +57,7 @@ class InspectionFailed(ServiceError):
     """The worker could not read the model; `code` is that of `failure`."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message, hint=failure.hint, **failure.to_json())
+        super().__init__(failure.message, hint=failure.hint, **failure.details)
         self.failure = failure
         self.code = failure.code
 

@@ -10,16 +10,16 @@ import structlog
 from artifacts.oci import publish_bundle
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
-from compiler.messages import CompileJob, InspectJob
+from compiler.messages import CompileJob, InspectJob, StageStarted
 from compiler.process import Limits
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
 from service import results
 from service.core import Core
-from service.domain import Claim, EventType, Kind, Outcome
+from service.domain import Claim, Kind, Outcome
 from service.errors import StaleClaim
-from service.usecases import ending, reporting
+from service.usecases import ending
 from service.workers.pulse import Pulse, Stop
 from service.workers.workshop import Workshop
 
@@ -118,7 +118,7 @@ class Runner:
             model_digest=claim.model,
         )
         self._run_child(job, pulse)
-        reporting.progress(self._core, claim, [(EventType.BUILD_STAGE, {"stage": Stage.PUBLISH.value})], Stage.PUBLISH)
+        pulse.hear(StageStarted(Stage.PUBLISH))
         published = publish_bundle(
             self._core.store.blobs, bundle, {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target}
         )

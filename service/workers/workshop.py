@@ -17,7 +17,8 @@ class Workshop:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / ".lock"):
             _clear_abandoned(root)
-            self._lock = _open_lock(root / f"{name}.lock")
+            self._path = root / f"{name}.lock"
+            self._lock = _open_lock(self._path)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._folder = root / name
             self._folder.mkdir(exist_ok=True)
@@ -31,7 +32,7 @@ class Workshop:
     def close(self) -> None:
         """Remove the worker's folder and let go of the lock."""
         shutil.rmtree(self._folder)
-        Path(self._lock.name).unlink()
+        self._path.unlink()
         self._lock.close()
 
 

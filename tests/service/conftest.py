@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from artifacts import open_store
-from relaxd.contract.request import CompileRequest
 from service.core import Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
@@ -79,11 +78,6 @@ def jobs(core: Core) -> Jobs:
 @pytest.fixture
 def model(core: Core) -> str:
     return core.store.blobs.put(b"a model").digest
-
-
-@pytest.fixture
-def request_() -> CompileRequest:
-    return CompileRequest()
 
 
 @pytest.fixture

@@ -1,0 +1,119 @@
+"""The API on a free port over fakes: real HTTP, a real database and store, a compiler that only writes files."""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from artifacts import open_store
+from service.api.app import create_app
+from service.bootstrap import Services
+from service.broker import celery_app
+from service.core import Core
+from service.db.engine import Database
+from service.db.upgrade import upgrade
+from service.jobs import Jobs
+from service.settings import Settings
+from service.usecases import claiming
+from service.workers.runner import Runner
+from service.workers.workshop import Workshop
+from tests.service.fakes import FakeCompiler
+
+MODEL = b"a model"
+
+
+@dataclass
+class QueueDoorbell:
+    """Hands rings to the thread that stands in for a worker."""
+
+    rings: "queue.Queue[str | None]" = field(default_factory=queue.Queue)
+
+    def ring(self, build_id: str, target: str) -> None:
+        self.rings.put(build_id)
+
+
+@dataclass
+class Live:
+    """A running service; `compiler.behaviour` decides what becomes of builds."""
+
+    url: str
+    services: Services
+    compiler: FakeCompiler
+    http: httpx.Client
+
+    def compile(self, model: bytes = MODEL, request: str = "{}", **params: Any) -> httpx.Response:
+        files = {"model": ("m.onnx", model), "request": (None, request)}
+        return self.http.post("/v1/compile", files=files, params=params)
+
+    def upload(self, data: bytes = MODEL) -> str:
+        return self.services.store.blobs.put(data).digest
+
+
+@contextmanager
+def services_over(folder: Path, compiler: FakeCompiler, doorbell: QueueDoorbell, **settings: Any) -> Iterator[Services]:
+    chosen = Settings(data_dir=folder, **settings)
+    db = Database(chosen.database)
+    upgrade(db)
+    core = Core(chosen, db, open_store(chosen.store), compiler, doorbell, time.time)
+    services = Services(chosen, core, Jobs(core), celery_app(chosen), CollectorRegistry())
+    try:
+        yield services
+    finally:
+        services.close()
+
+
+@contextmanager
+def live(folder: Path, **settings: Any) -> Iterator[Live]:
+    compiler, doorbell = FakeCompiler(), QueueDoorbell()
+    with services_over(folder, compiler, doorbell, **settings) as services, working(services.core, doorbell), listening(services) as url:
+        token = services.settings.token
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+        with httpx.Client(base_url=url, headers=headers, timeout=20) as http:
+            yield Live(url, services, compiler, http)
+
+
+@contextmanager
+def working(core: Core, doorbell: QueueDoorbell) -> Iterator[None]:
+    """A thread that builds whatever it is rung for."""
+    stop, workshop = threading.Event(), Workshop(core.settings.work_dir, "worker")
+    runner = Runner(core, workshop, stop, lambda claim, ending, seconds: None)
+
+    def work() -> None:
+        while (build_id := doorbell.rings.get()) is not None:
+            if claim := claiming.take(core, build_id, "worker"):
+                runner.run(claim)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        doorbell.rings.put(None)
+        thread.join()
+        workshop.close()
+
+
+@contextmanager
+def listening(services: Services) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(create_app(services), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

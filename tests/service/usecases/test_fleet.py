@@ -1,0 +1,29 @@
+from relaxd.contract.request import CompileRequest
+from service.usecases import fleet
+
+
+def workers_of(jobs, name):
+    (found,) = [target["workers"] for target in jobs.targets() if target["name"] == name]
+    return found
+
+
+def test_targets_list_the_live_workers_that_compile_them(core, jobs, clock):
+    fleet.announce(core, "a", "host", ["native", "x86-64-v3"], 2)
+    fleet.announce(core, "b", "host", ["native"], 1)
+    assert (workers_of(jobs, "native"), workers_of(jobs, "x86-64-v3"), workers_of(jobs, "x86-64-v4")) == (["a", "b"], ["a"], [])
+    clock.advance(core.settings.lease_s - 1)
+    fleet.announce(core, "a", "host", ["native"], 2)
+    clock.advance(2)
+    assert (workers_of(jobs, "native"), workers_of(jobs, "x86-64-v3")) == (["a"], [])
+    fleet.depart(core, "a")
+    assert workers_of(jobs, "native") == []
+
+
+def test_a_queued_build_says_why_it_does_not_run(core, jobs, model):
+    job = jobs.submit(model, CompileRequest(targets=("x86-64-v4",)))
+    assert "no worker is running" in jobs.get(job.id).builds[0].note
+    fleet.announce(core, "a", "host", ["native"], 1)
+    assert jobs.get(job.id).builds[0].note == "no running worker compiles for x86-64-v4; the running ones compile for native"
+    assert jobs.list()[0].builds[0].note
+    fleet.announce(core, "b", "host", ["x86-64-v4"], 1)
+    assert jobs.get(job.id).builds[0].note is None

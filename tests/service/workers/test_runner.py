@@ -1,0 +1,200 @@
+import time
+from pathlib import Path
+
+import pytest
+
+from artifacts.errors import StorageFailed
+from artifacts.oci import fetch_bundle
+from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, ImportFailed
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage, State
+from service.domain import EventType
+from service.usecases import claiming, sweeping
+
+
+def submitted(jobs, model, **fields):
+    (build,) = jobs.submit(model, CompileRequest.of(**fields)).builds
+    return build
+
+
+def now(jobs, build):
+    (found,) = jobs.get(build.job_id).builds
+    return found
+
+
+def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, answer, tmp_path):
+    build = submitted(jobs, model)
+    claim = answer(build.id)
+    done = now(jobs, build)
+    assert (done.state, done.cached, done.stage, done.attempts) == (State.SUCCEEDED, False, Stage.PUBLISH, 1)
+    assert (done.profile, done.numerics) == ({"library_bytes": 7}, {"verdict": "pass"})
+    assert done.action_key == claim.action_key
+    fetch_bundle(core.store.blobs, done.artifact.digest, tmp_path / "out")
+    assert (tmp_path / "out" / "model.so").read_bytes() == b"a modelnative"
+    assert done.artifact.size == sum(path.stat().st_size for path in (tmp_path / "out").iterdir())
+    assert core.store.actions.get(claim.action_key) == done.artifact.digest
+
+
+def test_events_tell_the_story_in_order_without_gaps(jobs, model, answer):
+    build = submitted(jobs, model)
+    answer(build.id)
+    events = jobs.events(build.job_id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [(event.type, event.target) for event in events] == [
+        (EventType.JOB_QUEUED, None),
+        (EventType.BUILD_STARTED, "native"),
+        (EventType.BUILD_STAGE, "native"),
+        (EventType.BUILD_LOG, "native"),
+        (EventType.BUILD_STAGE, "native"),
+        (EventType.BUILD_FINISHED, "native"),
+        (EventType.JOB_FINISHED, None),
+    ]
+    assert jobs.events(build.job_id, after=4) == events[4:]
+
+
+def test_the_same_work_again_is_answered_from_the_cache(jobs, model, answer, compiler):
+    first, second = submitted(jobs, model), submitted(jobs, model)
+    answer(first.id)
+    answer(second.id)
+    assert now(jobs, second).cached
+    assert now(jobs, second).artifact == now(jobs, first).artifact
+    assert now(jobs, second).profile == now(jobs, first).profile
+    assert len(compiler.jobs) == 1
+
+
+def test_the_samples_reach_the_compiler(core, jobs, model, answer, compiler):
+    seen = []
+    samples = core.store.blobs.put(b"samples").digest
+    compiler.behaviour = lambda cancelled: seen.append(Path(compiler.jobs[0].samples).read_bytes())
+    answer(submitted(jobs, model, samples=samples).id)
+    assert seen == [b"samples"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (ImportFailed("no such op", reason="unsupported_op", node="n1", op="Foo"), State.FAILED),
+        (CompileTimeout("too slow", reason="timeout"), State.TIMED_OUT),
+        (CompileCrashed("died of SIGSEGV", reason="crashed"), State.FAILED),
+    ],
+)
+def test_a_failure_of_the_model_ends_the_build_with_it(jobs, model, answer, compiler, error, state):
+    def fail(cancelled):
+        raise error
+
+    compiler.behaviour = fail
+    build = submitted(jobs, model)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).error) == (state, error.failure)
+    assert jobs.get(build.job_id).state is state
+
+
+@pytest.mark.parametrize(
+    "error", [StorageFailed("disk full"), CompileCrashed("killed", reason="crashed", retryable=True), ZeroDivisionError("ours")]
+)
+def test_a_failure_of_the_machine_is_tried_again_up_to_the_cap(jobs, model, answer, compiler, doorbell, error):
+    def fail(cancelled):
+        raise error
+
+    compiler.behaviour = fail
+    build = submitted(jobs, model)
+    answer(build.id)
+    assert (now(jobs, build).state, doorbell.rings) == (State.QUEUED, [build.id] * 2)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).attempts) == (State.FAILED, 2)
+    assert now(jobs, build).error.retryable
+
+
+def test_a_failed_target_does_not_hide_the_others(jobs, model, answer, compiler):
+    job = jobs.submit(model, CompileRequest(targets=("x86-64-v2", "x86-64-v3")))
+    answer(job.builds[0].id)
+    assert jobs.get(job.id).state is State.RUNNING
+
+    def fail(cancelled):
+        raise ImportFailed("no", reason="unsupported_op")
+
+    compiler.behaviour = fail
+    answer(job.builds[1].id)
+    assert [build.state for build in jobs.get(job.id).builds] == [State.SUCCEEDED, State.FAILED]
+    assert jobs.get(job.id).state is State.FAILED
+
+
+def stopping(cancelled):
+    while not cancelled():
+        time.sleep(0.01)
+    raise CompileCancelled("stopped", reason="cancelled")
+
+
+def test_a_cancelled_build_stops(core, jobs, model, answer, compiler):
+    def behaviour(cancelled):
+        jobs.cancel(build.job_id)
+        stopping(cancelled)
+
+    compiler.behaviour = behaviour
+    build = submitted(jobs, model)
+    answer(build.id)
+    assert jobs.get(build.job_id).state is State.CANCELLED
+    assert now(jobs, build).error is None
+
+
+def test_a_shut_down_worker_gives_the_build_back_uncounted(jobs, model, answer, compiler, shutdown, doorbell):
+    def behaviour(cancelled):
+        shutdown.set()
+        stopping(cancelled)
+
+    compiler.behaviour = behaviour
+    build = submitted(jobs, model)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).attempts) == (State.QUEUED, 0)
+    assert doorbell.rings[1:] == [build.id]
+
+
+def test_a_stale_worker_is_not_heard(core, jobs, model, answer, compiler, clock, endings):
+    def behaviour(cancelled):
+        clock.advance(core.settings.lease_s + 1)
+        assert sweeping.reclaim(core) == 1
+        assert claiming.take(core, build.id, "another") is not None
+
+    compiler.behaviour = behaviour
+    build = submitted(jobs, model)
+    answer(build.id)
+    assert endings == ["stale"]
+    assert (now(jobs, build).state, now(jobs, build).worker, now(jobs, build).artifact) == (State.RUNNING, "another", None)
+
+
+def test_a_build_reclaimed_after_its_bundle_was_published_finds_it(core, jobs, model, answer, compiler, clock):
+    build = submitted(jobs, model)
+    answer(build.id)
+    again = submitted(jobs, model)
+    claiming.take(core, again.id, "killed")
+    clock.advance(core.settings.lease_s + 1)
+    sweeping.reclaim(core)
+    answer(again.id)
+    assert now(jobs, again).cached
+    assert len(compiler.jobs) == 1
+
+
+def test_nothing_is_left_in_the_work_folder(core, jobs, model, answer):
+    answer(submitted(jobs, model).id)
+    assert list((core.settings.work_dir / "worker").iterdir()) == []
+
+
+def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, settings):
+    object.__setattr__(core, "settings", settings.model_copy(update={"max_log_lines": 3}))
+    original = compiler.run
+
+    def chatty(job, *, on_event, cancelled, limits):
+        from compiler.messages import Log, Progress
+
+        for number in range(300):
+            on_event(Log(f"line {number}"))
+            on_event(Progress(Stage.IMPORT, f"step {number}"))
+        return original(job, on_event=on_event, cancelled=cancelled, limits=limits)
+
+    compiler.run = chatty
+    build = submitted(jobs, model)
+    answer(build.id)
+    said = [event.data for event in jobs.events(build.job_id) if "line" in event.data or "message" in event.data]
+    assert len(said) == 4
+    assert "more than 3 lines" in said[-1]["line"]
+    assert [event.data["stage"] for event in jobs.events(build.job_id) if event.data.keys() == {"stage"}] == ["import", "publish"]
