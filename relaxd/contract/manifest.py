@@ -5,7 +5,7 @@ from typing import Any
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
-from relaxd.errors import BundleError
+from relaxd.errors import BundleError, DeclarationError
 
 SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
@@ -80,5 +80,5 @@ class Manifest:
                     "files": {name: FileEntry(**entry) for name, entry in document["files"].items()},
                 }
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, DeclarationError) as error:
             raise BundleError(f"the manifest is malformed: {error}") from error

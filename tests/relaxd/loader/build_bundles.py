@@ -1,5 +1,6 @@
 """Builds small bundles straight from Relax, in a process of its own: `python build_bundles.py DIRECTORY`."""
 
+# ruff: noqa: E402
 import hashlib
 import json
 import platform

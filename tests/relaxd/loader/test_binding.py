@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import InputError
+from relaxd.loader.binding import Binding
+
+
+def binding(*specs: str, dims: tuple[str, ...] = ()) -> Binding:
+    return Binding(tuple(TensorSpec.parse(spec) for spec in specs), tuple(Dim.parse(dim) for dim in dims))
+
+
+TEXT = binding(
+    "ids=int64[batch,seq]", "mask=int64[batch,seq]", "past=float32[batch,4,2*past]", dims=("batch=1:8", "seq=8:512%8", "past=0:64")
+)
+
+
+def text(batch=2, seq=16, past=6, mask=None) -> tuple[tuple[int, ...], ...]:
+    return ((batch, seq), mask or (batch, seq), (batch, 4, past))
+
+
+def test_dims_that_fit():
+    assert TEXT.solve(text()) == {"batch": 2, "seq": 16, "past": 3}
+    assert TEXT.solve(text(batch=8, seq=512, past=0)) == {"batch": 8, "seq": 512, "past": 0}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message", "details"),
+    [
+        (
+            text(batch=9),
+            "input 'ids': axis 0 (batch) has size 9; batch must be 1 to 8",
+            {"dim": "batch", "value": 9, "axis": 0, "input": "ids"},
+        ),
+        (text(batch=0), "batch must be 1 to 8", {"value": 0, "allowed": "1 to 8"}),
+        (text(seq=12), "axis 1 (seq) has size 12; seq must be 8 to 512, a multiple of 8", {"dim": "seq", "value": 12}),
+        (
+            text(mask=(2, 8)),
+            "input 'mask': axis 1 (seq) has size 8, it must be 16: seq with seq = 16",
+            {"input": "mask", "dim": "seq", "value": 8, "allowed": "16"},
+        ),
+        (
+            text(past=7),
+            "input 'past': axis 2 (2 * past) has size 7, which 2 * past is for no whole past",
+            {"input": "past", "dim": "past", "axis": 2},
+        ),
+        (text(past=130), "has size 130, so past = 65; past must be 0 to 64", {"dim": "past", "value": 65}),
+        (((2, 16), (2, 16), (2, 5, 6)), "input 'past': axis 1 (4) has size 5, it must be 4", {"value": 5, "allowed": "4"}),
+        (((2,), (2, 16), (2, 4, 6)), "input 'ids' has rank 1, it must have rank 2: int64[batch,seq]", {"input": "ids", "shape": [2]}),
+    ],
+)
+def test_the_error_names_input_axis_dim_value_and_range(shapes, message, details):
+    with pytest.raises(InputError) as caught:
+        TEXT.solve(shapes)
+    assert message in str(caught.value)
+    assert caught.value.details.items() >= details.items()
+
+
+def test_an_expression_may_come_before_the_dims_it_needs():
+    both = binding("a=float32[past+seq]", "b=float32[seq]", "c=float32[2*past]")
+    assert both.solve(((7,), (3,), (8,))) == {"seq": 3, "past": 4}
+    with pytest.raises(InputError, match=r"input 'c': axis 0 \(2 \* past\) has size 6, it must be 8: 2 \* past with past = 4"):
+        both.solve(((7,), (3,), (6,)))
+
+
+def test_an_axis_that_decides_no_dim_is_checked_once_its_dims_are_known():
+    halved = binding("a=float32[n//2]", "b=float32[n]")
+    assert halved.solve(((2,), (5,))) == {"n": 5}
+    with pytest.raises(InputError, match="it must be 2"):
+        halved.solve(((3,), (5,)))
+    assert binding("a=float32[n//2]").solve(((3,),)) == {}
+    assert binding("a=float32[n+m]").solve(((3,),)) == {}
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 9), st.integers(0, 9))
+def test_what_an_expression_evaluates_to_solves_to_the_same_dims(n, m, factor, offset):
+    dims = ("n=0:", "m=0:")
+    checked = binding(f"a=float32[{factor}*n+{offset}]", "b=float32[n+m,m]", dims=dims)
+    assert checked.solve(((factor * n + offset,), (n + m, m))) == {"n": n, "m": m}
+
+
+@given(st.integers(0, 40), st.integers(0, 10), st.integers(1, 20), st.integers(1, 4))
+def test_a_range_admits_what_it_says(size, low, width, multiple):
+    dim = Dim("n", low, low + width * multiple, multiple)
+    checked = Binding((TensorSpec.of("a", "float32[n]"),), (dim,))
+    if low <= size <= low + width * multiple and size % multiple == 0:
+        assert checked.solve(((size,),)) == {"n": size}
+    else:
+        with pytest.raises(InputError):
+            checked.solve(((size,),))
+
+
+def test_names():
+    one = binding("a=float32[n]", "b=float32[n]")
+    array = np.zeros(2, "float32")
+    with pytest.raises(InputError, match="no input 'c'") as caught:
+        one.arrays({"a": array, "b": array, "c": array})
+    assert "a=float32[n], b=float32[n]" in caught.value.hint
+    with pytest.raises(InputError, match="missing input 'b'"):
+        one.arrays({"a": array})
+    assert [a is array for a in one.arrays({"b": array, "a": array})] == [True, True]
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), [0.0, 1.0], np.zeros(2, "float16"), np.array(["a"]), 3])
+def test_no_dtype_is_cast(value):
+    with pytest.raises(InputError, match="it must be float32") as caught:
+        binding("a=float32[n]").arrays({"a": value})
+    assert caught.value.details["expected"] == "float32"
+
+
+def test_what_is_no_array_becomes_one():
+    (array,) = binding("flags=bool[n]").arrays({"flags": [True, False]})
+    assert array.tolist() == [True, False]
+    (array,) = binding("x=float32[]").arrays({"x": np.float32(2)})
+    assert array.shape == ()
+
+
+def test_shapes_that_passed_still_have_their_names_and_dtypes_checked():
+    one = binding("a=float32[n]", dims=("n=1:4",))
+    for _ in range(2):
+        one.arrays({"a": np.zeros(3, "float32")})
+        with pytest.raises(InputError, match="must be 1 to 4"):
+            one.arrays({"a": np.zeros(5, "float32")})
+        with pytest.raises(InputError, match="float64"):
+            one.arrays({"a": np.zeros(3)})

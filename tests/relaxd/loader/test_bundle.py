@@ -1,0 +1,105 @@
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxd
+from relaxd.errors import BundleError
+from relaxd.loader.bundle import opened, read_manifest
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "model.so").unlink(), "model.so is missing"),
+        (lambda d: (d / "model.so").write_bytes((d / "model.so").read_bytes()[:-1]), "bytes, the manifest says"),
+        (
+            lambda d: (d / "libtvm_runtime.so").write_bytes(_flipped((d / "libtvm_runtime.so").read_bytes())),
+            "libtvm_runtime.so does not have",
+        ),
+        (lambda d: (d / "manifest.json").unlink(), "holds no manifest.json"),
+        (lambda d: (d / "manifest.json").write_text("{"), "is not JSON"),
+        (lambda d: (d / "manifest.json").write_bytes(b"\xff\xfe"), "is not JSON"),
+    ],
+)
+def test_a_damaged_bundle_is_refused(doctored, damage, message):
+    bundle = doctored(lambda manifest: None)
+    damage(bundle)
+    with pytest.raises(BundleError, match=message):
+        relaxd.load(bundle)
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(schema_version=2), "schema version 2"),
+        (lambda m: m.pop("inputs"), "malformed"),
+        (lambda m: m.update(dims={"n": {"min": 5, "max": 1}}), "malformed"),
+        (lambda m: m["inputs"][0].update(dtype="float33"), "malformed"),
+        (lambda m: m["load"].update(surprise=1), "malformed"),
+        (lambda m: m.update(files={}), "libtvm_runtime.so"),
+        (lambda m: m["files"].update({"../evil.so": {"sha256": "0", "size": 0}}), "outside the bundle"),
+        (lambda m: m["files"].update({"/etc/passwd": {"sha256": "0", "size": 0}}), "outside the bundle"),
+        (lambda m: m.update(entry="nothing"), "cannot be opened"),
+    ],
+)
+def test_a_bad_manifest_is_refused(doctored, change, message):
+    with pytest.raises(BundleError, match=message):
+        relaxd.load(doctored(change))
+
+
+def test_no_bundle_there(tmp_path):
+    with pytest.raises(BundleError, match="no bundle at"):
+        relaxd.load(tmp_path / "nothing")
+
+
+def test_a_file_that_is_no_tar(tmp_path):
+    file = tmp_path / "bundle.tar"
+    file.write_bytes(b"not a tar at all")
+    with pytest.raises(BundleError, match="readable tar"):
+        relaxd.load(file)
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_a_tar_loads_like_its_directory(bundles: Path, tmp_path, mode, prefix):
+    tar = tmp_path / "dims.tar"
+    with tarfile.open(tar, mode) as file:
+        for path in sorted((bundles / "dims").iterdir()):
+            file.add(path, prefix + path.name)
+    assert read_manifest(tar) == read_manifest(bundles / "dims")
+    model = relaxd.load(tar)
+    ones = model.run({"x": np.ones((1, 2), "float32"), "wide": np.ones((1, 4), "float32"), "scale": np.float32(3)})
+    assert ones["y"].tolist() == [[6, 6]]
+
+
+def test_a_tar_cannot_write_outside(bundles: Path, tmp_path):
+    manifest = json.loads((bundles / "dims" / "manifest.json").read_text())
+    manifest["files"] = {"../escaped": {"sha256": "0", "size": 1}}
+    tar = tmp_path / "evil.tar"
+    with tarfile.open(tar, "w") as file:
+        for name, data in (("manifest.json", json.dumps(manifest).encode()), ("../escaped", b"x")):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    with pytest.raises(BundleError, match="outside the bundle"), opened(tar):
+        pass
+
+
+def test_a_truncated_tar(bundles: Path, tmp_path):
+    tar = tmp_path / "dims.tar"
+    with tarfile.open(tar, "w") as file:
+        for name in ("manifest.json", "model.so"):
+            file.add(bundles / "dims" / name, name)
+    with pytest.raises(BundleError, match="holds no libtvm_runtime"), opened(tar):
+        pass
+    tar.write_bytes(tar.read_bytes()[: tar.stat().st_size // 2])
+    with pytest.raises(BundleError), opened(tar):
+        pass

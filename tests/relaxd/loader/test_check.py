@@ -1,0 +1,103 @@
+from dataclasses import replace
+from importlib import metadata
+
+import pytest
+
+import relaxd
+from relaxd.contract.manifest import LoadContract, Manifest
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import LoadContractError
+from relaxd.loader.check import check_contract, numbers
+from relaxd.loader.host import Host
+
+HOST = Host("x86_64", "linux", frozenset({"avx2", "fma"}), "2.36")
+NEED = LoadContract("x86_64", "linux", ("avx2",), "2.28", runtime={"apache-tvm-ffi": "0.1.15.post2"})
+
+
+def check(need: LoadContract, host: Host = HOST, *, ffi: str = "0.1.15.post2", capabilities=None, inputs=()) -> None:
+    manifest = Manifest("m", inputs, (), (), {}, need, {}, {})
+
+    def installed(package: str) -> str:
+        if package != "apache-tvm-ffi" or not ffi:
+            raise metadata.PackageNotFoundError(package)
+        return ffi
+
+    check_contract(manifest, host, installed=installed, capabilities=lambda: capabilities)
+
+
+@pytest.mark.parametrize("ffi", ["0.1.15.post2", "0.1.15", "0.1.16"])
+def test_what_meets_the_contract_passes(ffi):
+    check(NEED, ffi=ffi)
+    check(replace(NEED, libc=None), replace(HOST, libc=None))
+    check(replace(NEED, libc="2.36"))
+
+
+@pytest.mark.parametrize(
+    ("need", "host", "what", "needs", "has"),
+    [
+        (replace(NEED, arch="aarch64"), HOST, "architecture", "aarch64", "x86_64"),
+        (replace(NEED, os="darwin"), HOST, "operating system", "darwin", "linux"),
+        (replace(NEED, isa=("avx2", "avx512f")), HOST, "instruction set", "avx2, avx512f", "a CPU without avx512f"),
+        (replace(NEED, libc="2.100"), HOST, "C library", "glibc 2.100 or later", "glibc 2.36"),
+        (NEED, replace(HOST, libc="2.4"), "C library", "glibc 2.28 or later", "glibc 2.4"),
+        (NEED, replace(HOST, libc=None), "C library", "glibc 2.28 or later", "no glibc"),
+        (replace(NEED, device="vulkan"), HOST, "device", "vulkan", "cpu and cuda"),
+        (replace(NEED, device="cuda", sm="sm_90"), HOST, "device", "an NVIDIA driver and a GPU", "no CUDA driver"),
+    ],
+)
+def test_the_error_names_need_and_have(need, host, what, needs, has):
+    with pytest.raises(LoadContractError) as caught:
+        check(need, host)
+    assert (caught.value.what, caught.value.need, caught.value.have) == (what, needs, has)
+    assert caught.value.hint
+    assert needs in str(caught.value)
+    assert has in str(caught.value)
+
+
+@pytest.mark.parametrize(("ffi", "has"), [("0.1.14", "0.1.14"), ("0.2.0", "0.2.0"), ("1.1.15", "1.1.15"), ("", "no apache-tvm-ffi")])
+def test_ffi_of_another_abi(ffi, has):
+    with pytest.raises(LoadContractError) as caught:
+        check(NEED, ffi=ffi)
+    assert caught.value.have == has
+
+
+def test_bfloat16_needs_ml_dtypes():
+    with pytest.raises(LoadContractError, match="ml_dtypes"):
+        check(NEED, inputs=(TensorSpec.of("x", "bfloat16[n]"),))
+
+
+@pytest.mark.parametrize(
+    ("sm", "device", "fits"), [("sm_80", (8, 6), True), ("sm_86", (8, 0), False), ("sm_80", (9, 0), False), ("sm_90a", (9, 0), True)]
+)
+def test_compute_capability(sm, device, fits):
+    need = replace(NEED, device="cuda", sm=sm)
+    if fits:
+        check(need, capabilities=(device,))
+    else:
+        with pytest.raises(LoadContractError, match="compute capability"):
+            check(need, capabilities=(device,))
+
+
+def test_a_driver_without_a_device():
+    with pytest.raises(LoadContractError, match="no CUDA device"):
+        check(replace(NEED, device="cuda"), capabilities=())
+
+
+def test_numbers_compare_as_versions():
+    assert numbers("0.1.15.post2") == (0, 1, 15)
+    assert numbers("2.9") < numbers("2.28")
+    assert numbers("unknown") == ()
+
+
+def test_a_real_bundle_is_checked_before_anything_is_opened(doctored, python):
+    bundle = doctored(lambda manifest: manifest["load"].update(isa=["avx1024"]))
+    (bundle / "model.so").write_bytes(b"")
+    with pytest.raises(LoadContractError, match="avx1024"):
+        relaxd.load(bundle)
+    code = """
+try:
+    relaxd.load(sys.argv[1])
+except relaxd.errors.LoadContractError:
+    print(json.dumps({"opened": "tvm" in open("/proc/self/maps").read()}))
+"""
+    assert python("import relaxd.errors\n" + code, bundle) == {"opened": False}
