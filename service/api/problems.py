@@ -89,13 +89,15 @@ def problem_of(error: Exception) -> Problem:
         return _of_http(error)
     kind = next((kind for known, kind in KINDS if isinstance(error, known)), None)
     if kind is None or not isinstance(error, RelaxdError):
-        return Problem(INTERNAL.status, "internal", INTERNAL.title, "an unexpected error; the server's log has it under this request's id")
+        return Problem(
+            int(INTERNAL.status), "internal", INTERNAL.title, "an unexpected error; the server's log has it under this request's id"
+        )
     failure = getattr(error, "failure", None)
     extra = {"hint": error.hint, "field": getattr(error, "field", None)}
     if isinstance(failure, Failure):
         extra |= {"stage": failure.stage, "pass": failure.pass_name, "node": failure.node, "op": failure.op, "field": failure.field}
         extra["details"] = failure.details or None
-    return Problem(kind.status, error.code, kind.title, error.message, kind.retryable or getattr(failure, "retryable", False), extra)
+    return Problem(int(kind.status), error.code, kind.title, error.message, kind.retryable or getattr(failure, "retryable", False), extra)
 
 
 def _of_http(error: HTTPException) -> Problem:
@@ -105,7 +107,7 @@ def _of_http(error: HTTPException) -> Problem:
         HTTPStatus.METHOD_NOT_ALLOWED: "the Allow header names the methods",
     }.get(status)
     code = f"http.{status.name.lower()}"
-    return Problem(status, code, status.phrase, str(error.detail), extra={"hint": hint}, headers=dict(error.headers or {}))
+    return Problem(int(status), code, status.phrase, str(error.detail), extra={"hint": hint}, headers=dict(error.headers or {}))
 
 
 def _of_validation(errors: list[Any]) -> Problem:
@@ -114,7 +116,7 @@ def _of_validation(errors: list[Any]) -> Problem:
     detail = "; ".join(f"{field}: {detail}" if field else detail for field, detail in zip(fields[:5], details, strict=False))
     mistakes = [{"field": field, "detail": detail} for field, detail in zip(fields, details, strict=True)]
     status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return Problem(status, "request.invalid", "The request is not valid", detail, extra={"field": fields[0], "errors": mistakes})
+    return Problem(int(status), "request.invalid", "The request is not valid", detail, extra={"field": fields[0], "errors": mistakes})
 
 
 def _field(location: tuple[int | str, ...]) -> str | None:

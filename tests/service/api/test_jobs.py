@@ -1,0 +1,95 @@
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from compiler.errors import CompileCancelled, ImportFailed
+from tests.service.live import Live
+
+ABSENT = "sha256:" + "0" * 64
+
+
+@pytest.fixture
+def blocked(api: Live) -> Iterator[threading.Event]:
+    """While the test runs, builds wait until the event is set or they are cancelled."""
+    release = threading.Event()
+
+    def wait(cancelled: object) -> None:
+        while not release.wait(0.02):
+            if cancelled():  # type: ignore[operator]
+                raise CompileCancelled("cancelled", reason="cancelled")
+
+    usual, api.compiler.behaviour = api.compiler.behaviour, wait
+    yield release
+    release.set()
+    api.compiler.behaviour = usual
+
+
+def test_submitting_by_digest(api: Live) -> None:
+    answer = api.http.post("/v1/jobs", json={"model": api.upload(b"by digest"), "targets": ["native", "x86-64-v2"]}, params={"name": "m"})
+    assert answer.status_code == 202
+    job = api.http.get(answer.headers["Location"], params={"wait": 20}).json()
+    assert (job["state"], job["name"]) == ("succeeded", "m")
+    assert [build["target"] for build in job["builds"]] == ["native", "x86-64-v2"]
+
+
+def test_a_model_that_the_store_lacks(api: Live) -> None:
+    problem = api.http.post("/v1/jobs", json={"model": ABSENT}).json()
+    assert (problem["status"], problem["code"], problem["field"]) == (422, "model.unknown", "model")
+    assert "upload" in problem["hint"]
+
+
+def test_one_key_makes_one_job(api: Live) -> None:
+    headers, body = {"Idempotency-Key": "k-1"}, {"model": api.upload(b"keyed")}
+    first, second = (api.http.post("/v1/jobs", json=body, headers=headers) for _ in range(2))
+    assert first.json()["id"] == second.json()["id"]
+    other = api.http.post("/v1/jobs", json=body | {"targets": ["x86-64-v2"]}, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:relaxd:problem:idempotency.conflict")
+
+
+def test_the_list_is_newest_first_and_can_be_of_one_state(api: Live, blocked: threading.Event) -> None:
+    job = api.http.post("/v1/jobs", json={"model": api.upload(b"listed")}).json()
+    assert api.http.get("/v1/jobs", params={"limit": 1}).json()["jobs"][0]["id"] == job["id"]
+    assert job["id"] not in [found["id"] for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]]
+    blocked.set()
+    api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 20})
+    assert job["id"] in [found["id"] for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]]
+
+
+@pytest.mark.parametrize("params", [{"limit": 0}, {"limit": 1001}, {"state": "happy"}])
+def test_a_list_that_makes_no_sense(api: Live, params: dict[str, str]) -> None:
+    problem = api.http.get("/v1/jobs", params=params).json()
+    assert (problem["status"], problem["field"]) == (422, next(iter(params)))
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", ":cancel"), ("GET", "/events"), ("GET", "/logs")])
+def test_an_unknown_job(api: Live, method: str, path: str) -> None:
+    answer = api.http.request(method, f"/v1/jobs/nonesuch{path}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "job.unknown")
+
+
+def test_cancelling_ends_the_build_and_is_idempotent(api: Live, blocked: threading.Event) -> None:
+    job = api.http.post("/v1/jobs", json={"model": api.upload(b"cancelled")}).json()
+    assert api.http.post(f"/v1/jobs/{job['id']}:cancel").status_code == 200
+    job = api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 20}).json()
+    assert job["state"] == "cancelled"
+    assert api.http.post(f"/v1/jobs/{job['id']}:cancel").json() == job
+
+
+def test_a_wait_that_is_up_answers_with_the_job_as_it_stands(api: Live, blocked: threading.Event) -> None:
+    job = api.http.post("/v1/jobs", json={"model": api.upload(b"waited for")}).json()
+    assert api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 0.1}).json()["state"] in ("queued", "running")
+
+
+def test_a_failed_build_says_where(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(cancelled: object) -> None:
+        raise ImportFailed("no such operator", reason="unsupported_op", node="/a/b", op="Oddity", hint="replace it", nodes=["/a/b"])
+
+    monkeypatch.setattr(api.compiler, "behaviour", fail)
+    job = api.compile(b"faulty", wait=20).json()
+    assert job["state"] == "failed"
+    error = job["builds"][0]["error"]
+    assert (error["code"], error["stage"], error["node"], error["op"]) == ("import.unsupported_op", "import", "/a/b", "Oddity")
+    problem = api.http.post("/v1/inspect", json={"model": api.upload(b"faulty too")}).json()
+    assert (problem["status"], problem["code"], problem["stage"], problem["op"]) == (422, "import.unsupported_op", "import", "Oddity")
+    assert problem["details"] == {"nodes": ["/a/b"]}
