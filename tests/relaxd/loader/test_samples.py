@@ -1,0 +1,51 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import DeclarationError
+from relaxd.loader.samples import dim_values, draw
+
+DIMS = (Dim("batch", 0, 8), Dim("seq", 1, 512, 8, opt=128), Dim("w", 20, None, 16))
+
+
+def test_dims_default_to_the_favoured_or_the_least_value():
+    assert dim_values(DIMS, {}) == {"batch": 1, "seq": 128, "w": 32}
+    assert dim_values(DIMS, {"batch": 0, "seq": 8}) == {"batch": 0, "seq": 8, "w": 32}
+    assert dim_values((Dim("empty", 0, 0),), {}) == {"empty": 0}
+
+
+@pytest.mark.parametrize(("chosen", "field"), [({"batch": 9}, "dims.batch"), ({"seq": 12}, "dims.seq"), ({"height": 1}, "dims.height")])
+def test_a_value_out_of_range(chosen, field):
+    with pytest.raises(DeclarationError) as caught:
+        dim_values(DIMS, chosen)
+    assert caught.value.field == field
+    assert caught.value.hint
+
+
+def test_drawn_inputs_fit_their_specs():
+    specs = tuple(TensorSpec.parse(text) for text in ("a=float32[n,2*n]", "b=int64[n]", "c=bool[]", "d=bfloat16[3]", "e=uint8[100]"))
+    arrays = draw(specs, {"n": 5}, seed=1)
+    assert {name: (str(array.dtype), array.shape) for name, array in arrays.items()} == {
+        "a": ("float32", (5, 10)),
+        "b": ("int64", (5,)),
+        "c": ("bool", ()),
+        "d": ("bfloat16", (3,)),
+        "e": ("uint8", (100,)),
+    }
+    assert arrays["d"].dtype == ml_dtypes.bfloat16
+    assert set(arrays["e"].tolist()) == {0, 1}
+
+
+def test_a_draw_depends_on_seed_and_name_alone():
+    one, two = TensorSpec.of("one", "float32[4]"), TensorSpec.of("two", "float32[4]")
+    both = draw((one, two), {}, seed=7)
+    np.testing.assert_array_equal(draw((two,), {}, seed=7)["two"], both["two"])
+    assert (both["one"] != both["two"]).all()
+    assert (draw((one,), {}, seed=8)["one"] != both["one"]).all()
+
+
+def test_an_axis_that_would_be_negative():
+    with pytest.raises(DeclarationError, match="would have shape"):
+        draw((TensorSpec.of("a", "float32[n-3]"),), {"n": 1}, seed=0)

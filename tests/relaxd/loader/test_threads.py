@@ -1,0 +1,167 @@
+import pytest
+
+from relaxd.errors import DeclarationError
+from relaxd.loader.threads import core_groups, thread_count
+
+SMT = ((0, 4), (1, 5), (2, 6), (3, 7))
+
+RUN = """
+def tasks():
+    found = {}
+    for task in os.listdir("/proc/self/task"):
+        status = dict(line.split(":\\t", 1) for line in open(f"/proc/self/task/{task}/status").read().splitlines() if ":\\t" in line)
+        found[status["Name"]] = found.get(status["Name"], []) + [status["Cpus_allowed_list"]]
+    return found
+
+def workers():
+    return sorted(cpus for name, all_cpus in tasks().items() if name.startswith("relaxd ") for cpus in all_cpus)
+
+def load(threads=None):
+    return relaxd.load(sys.argv[1], threads=threads)
+
+def infer(model):
+    y = model(x=np.full((32, 64), 3, "float32"), work=np.array(1))["y"]
+    assert (y == 3 * 4096 * 1.5).all(), y
+    return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "groups"),
+    [
+        (1, [{0, 1, 2, 3, 4, 5, 6, 7}]),
+        (2, [{0, 4, 2, 6}, {1, 5, 3, 7}]),
+        (3, [{0, 4, 3, 7}, {1, 5}, {2, 6}]),
+        (4, [{0, 4}, {1, 5}, {2, 6}, {3, 7}]),
+        (6, [{0}, {1}, {2}, {3}, {4}, {5}]),
+        (9, [{0, 1, 2, 3, 4, 5, 6, 7}] * 9),
+    ],
+)
+def test_workers_share_no_core_while_there_are_cores(threads, groups):
+    assert core_groups(threads, SMT) == tuple(map(frozenset, groups))
+
+
+def test_uneven_cores():
+    assert core_groups(3, ((0, 2), (1,))) == ({0}, {1}, {2})
+
+
+def test_thread_count(monkeypatch):
+    monkeypatch.delenv("RELAXD_NUM_THREADS", raising=False)
+    assert thread_count(3, SMT) == 3
+    monkeypatch.setenv("RELAXD_NUM_THREADS", "7")
+    assert thread_count(None, SMT) == 7
+    assert thread_count(3, SMT) == 3
+
+
+@pytest.mark.parametrize(
+    ("requested", "variable", "field"), [(0, "", "threads"), (None, "0", "RELAXD_NUM_THREADS"), (None, "many", "RELAXD_NUM_THREADS")]
+)
+def test_a_bad_count(monkeypatch, requested, variable, field):
+    monkeypatch.setenv("RELAXD_NUM_THREADS", variable)
+    with pytest.raises(DeclarationError) as caught:
+        thread_count(requested, SMT)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("bind", ["1", "0"])
+def test_the_team_has_a_core_each_and_the_caller_gets_its_affinity_back(python, bundles, bind):
+    """Whatever TVM's own binding is set to: worker 1 on the second core only, so worker 0, the caller, on the first."""
+    code = """
+before = os.sched_getaffinity(0)
+cpus = sorted(before)[:2]
+os.sched_setaffinity(0, cpus)
+model = load(threads=2)
+started = workers()
+infer(model)
+seen = []
+function = model._function
+model._function = lambda *tensors: (seen.append(sorted(os.sched_getaffinity(0))), function(*tensors))[1]
+infer(model)
+print(json.dumps({"cpus": cpus, "started": started, "workers": workers(), "during": seen, "after": sorted(os.sched_getaffinity(0))}))
+"""
+    report = python(RUN + code, bundles / "vector", TVM_BIND_THREADS=bind)
+    cpus = report["cpus"]
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    assert report == {"cpus": cpus, "started": [], "workers": [str(cpus[1])], "during": [[cpus[0]]], "after": cpus}
+
+
+def test_the_default_stays_within_the_affinity_of_the_process(python, bundles):
+    code = """
+os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+model = load()
+print(json.dumps({"ran": infer(model), "threads": model.threads, "workers": workers(), "after": len(os.sched_getaffinity(0))}))
+"""
+    assert python(RUN + code, bundles / "vector") == {"ran": True, "threads": 1, "workers": [], "after": 1}
+
+
+def test_the_environment_and_the_argument_set_the_count(python, bundles):
+    code = """
+models = [load(), load(threads=1), load(threads=4)]
+print(json.dumps([[model.threads for model in models], all(map(infer, models))]))
+"""
+    assert python(RUN + code, bundles / "vector", RELAXD_NUM_THREADS="3") == [[3, 1, 4], True]
+
+
+def test_further_threads_share_one_further_team(python, bundles):
+    """The first caller leads in place; all others go through one thread, so two pools exist, not one for each caller."""
+    code = """
+model = load(threads=2)
+infer(model)
+first = len(workers())
+callers = [threading.Thread(target=infer, args=(model,)) for _ in range(5)]
+for caller in callers: caller.start()
+for caller in callers: caller.join()
+print(json.dumps({"first": first, "all": len(workers()), "again": infer(model)}))
+"""
+    assert python(RUN + code, bundles / "vector") == {"first": 1, "all": 2, "again": True}
+
+
+def test_a_forked_child_computes(python, bundles):
+    code = """
+model = load(threads=2)
+infer(model)
+child = os.fork()
+if child == 0:
+    os._exit(0 if infer(model) and infer(load(threads=1)) else 1)
+print(json.dumps({"child": os.waitpid(child, 0)[1], "parent": infer(model)}))
+"""
+    assert python(RUN + code, bundles / "vector") == {"child": 0, "parent": True}
+
+
+def test_a_child_forked_before_the_first_call_exits_too(python, bundles):
+    code = """
+model = load(threads=2)
+child = os.fork()
+infer(model)
+if child == 0:
+    sys.exit(0)
+print(json.dumps({"child": os.waitpid(child, 0)[1]}))
+"""
+    assert python(RUN + code, bundles / "vector") == {"child": 0}
+
+
+def test_an_error_in_either_leader_leaves_the_team_working(python, bundles):
+    code = """
+import relaxd.errors
+model = load(threads=2)
+infer(model)
+function, caught = model._function, []
+
+def fail(*tensors):
+    raise ValueError("boom")
+
+def attempt():
+    try:
+        infer(model)
+    except relaxd.errors.ExecutionError as error:
+        caught.append(error.message)
+
+model._function = fail
+attempt()
+other = threading.Thread(target=attempt)
+other.start(); other.join()
+model._function = function
+print(json.dumps({"caught": caught, "next": infer(model)}))
+"""
+    assert python(RUN + code, bundles / "vector") == {"caught": ["vector failed: boom"] * 2, "next": True}
