@@ -89,7 +89,7 @@ class Builder:
         cached = self._constants.get(id(value.data))
         if cached is None:
             data = np.ascontiguousarray(value.data).reshape(value.shape)
-            constant = relax.Constant(tvm.runtime.tensor(data), relax.TensorType(list(data.shape), value.dtype))
+            constant = relax.const(tvm.runtime.tensor(data), value.dtype)
             cached = (value.data, Tensor(constant, value.shape, value.dtype))
             self._constants[id(value.data)] = cached
         return cached[1]

@@ -52,7 +52,7 @@ class Facts:
         while name in self.variables:
             stem, _, count = name.rpartition("_")
             name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
-        dim = Dim(name, low, high)
+        dim = Dim(name, max(low, 0), high)
         self.dims[name] = dim
         self.derived.add(name)
         variable = tirx.Var(name, "int64")
