@@ -13,6 +13,7 @@ from compiler.errors import LinkError
 from relaxd.contract.manifest import FILENAME, FileEntry, Manifest
 
 LIBRARY = "model.so"
+WEIGHTS = "weights.bin"
 _CORE_RUNTIME = "libtvm_runtime.so"
 _EXTRA_RUNTIME = "libtvm_runtime_extra.so"
 _EXTRA_FUNCTIONS = b"tvm.contrib."

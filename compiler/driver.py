@@ -44,16 +44,16 @@ class _Build:
 
 def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
     """Build the bundle into `job.output`, which appears complete or not at all; raises CompileError."""
-    with entered(Stage.LOAD, on_event):
-        request = CompileRequest.from_json(job.request)
-        target = targets.resolve(job.target)
-        partial = _clear(job)
     try:
         with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
-            manifest = _build(_Build(job, request, target, partial, Path(scratch), on_event))
-        partial.rename(job.output)
+            with entered(Stage.LOAD, on_event):
+                request = CompileRequest.from_json(job.request)
+                this = _Build(job, request, targets.resolve(job.target), _clear(job), Path(scratch), on_event)
+                model = read_model(Path(job.model))
+            manifest = _build(this, model)
+        partial_of(job).rename(job.output)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial_of(job), ignore_errors=True)
     return manifest
 
 
@@ -79,12 +79,9 @@ def _clear(job: CompileJob) -> Path:
     return partial
 
 
-def _build(this: _Build) -> Manifest:
-    with entered(Stage.LOAD, this.on_event):
-        model = read_model(Path(this.job.model))
-        original = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+def _build(this: _Build, model: LoadedModel) -> Manifest:
+    original = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
     manifest, signature = _compile(this, model)
-    del model
     bundle.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         samples = Path(this.job.samples) if this.job.samples else None
@@ -102,22 +99,27 @@ def _build(this: _Build) -> Manifest:
 def _compile(this: _Build, model: LoadedModel) -> tuple[Manifest, Signature]:
     """Everything up to the library and its runtime in the partial bundle."""
     # TVM takes a second to import: a model that cannot even be read fails before that.
-    from compiler import codegen, link, lower
+    from compiler import codegen, link, lower, weights
 
     with entered(Stage.IMPORT, this.on_event):
         imported = import_model(model.proto, this.request)
+        # The module holds its own copy of the weights.
+        model.proto.Clear()
         signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds)
     with entered(Stage.PASS, this.on_event):
         lowered = lower.lower(imported.module, this.target, imported.dims)
-        del imported
+        separated = weights.separate(lowered)
+        table = weights.write(separated.constants, this.partial / bundle.WEIGHTS)
+        del imported, lowered
     with entered(Stage.CODEGEN, this.on_event):
-        executable = codegen.generate(lowered, this.target)
-        del lowered
+        executable = codegen.generate(separated.module, this.target)
+        del separated
     with entered(Stage.LINK, this.on_event):
         link.warm_up(this.target)
         link.link_library(executable, this.partial / bundle.LIBRARY, this.target)
         bundle.add_runtime(this.partial)
-    return _manifest(this, model.digest, signature, codegen.llvm_version()), signature
+    manifest = _manifest(this, model.digest, signature, codegen.llvm_version())
+    return dataclasses.replace(manifest, weights=table), signature
 
 
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:

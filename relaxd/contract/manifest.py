@@ -20,6 +20,15 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
+class Weight:
+    """One constant of the library: raw little-endian values in C order at `offset` bytes of the weights file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
 class LoadContract:
     """What the machine must have; empty or None where nothing is needed.
 
@@ -38,7 +47,10 @@ class LoadContract:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has `digest` and `parts`."""
+    """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has `digest` and `parts`.
+
+    weights: the entry function's last arguments, in order, from the file `weights_file`; empty when the library holds all.
+    """
 
     name: str
     inputs: tuple[TensorSpec, ...]
@@ -51,6 +63,8 @@ class Manifest:
     files: dict[str, FileEntry] = field(default_factory=dict)
     library: str = "model.so"
     entry: str = "main"
+    weights: tuple[Weight, ...] = ()
+    weights_file: str = "weights.bin"
     memory: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
@@ -77,6 +91,7 @@ class Manifest:
                     "outputs": tuple(TensorSpec.from_json(spec) for spec in document["outputs"]),
                     "dims": tuple(Dim.of(name, dim) for name, dim in document["dims"].items()),
                     "load": LoadContract(**{**document["load"], "isa": tuple(document["load"]["isa"])}),
+                    "weights": tuple(Weight(**{**weight, "shape": tuple(weight["shape"])}) for weight in document.get("weights", ())),
                     "files": {name: FileEntry(**entry) for name, entry in document["files"].items()},
                 }
             )

@@ -10,6 +10,7 @@ from typing import Any
 from relaxd.contract.manifest import Manifest
 from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.bundle import Bundle, sha256_of
+from relaxd.loader.weights import tensors_of
 
 CORE = "libtvm_runtime.so"
 PACKAGE = "apache-tvm"
@@ -66,7 +67,7 @@ def open_model(bundle: Bundle) -> Any:
 
 
 def open_machine(bundle: Bundle) -> tuple[Any, Any]:
-    """A virtual machine of the bundle's library, its device set up, and its entry function; raises BundleError."""
+    """A virtual machine of the bundle's library, its device set up, and its entry function, weights bound; raises BundleError."""
     import tvm_ffi
 
     manifest = bundle.manifest
@@ -75,9 +76,18 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
         device = _DEVICES[manifest.load.device]
         host = () if manifest.load.device == "cpu" else (_DEVICES["cpu"], 0, _POOLED_ALLOCATOR)
         machine["vm_initialization"](device, 0, _POOLED_ALLOCATOR, *host)
-        return machine, machine[manifest.entry]
+        return machine, _entry_of(machine, bundle)
     except (RuntimeError, AttributeError, ValueError) as error:
         raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
+
+
+def _entry_of(machine: Any, bundle: Bundle) -> Any:
+    entry = bundle.manifest.entry
+    if not bundle.manifest.weights:
+        return machine[entry]
+    bound = f"{entry} with weights"
+    machine["save_function"](entry, bound, 1, *tensors_of(bundle))
+    return machine[bound]
 
 
 def _open(path: Path) -> None:
