@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -95,24 +96,27 @@ def _size(name: str, text: str) -> int:
 
 
 def _read(path: Path) -> np.ndarray:
-    loaded = _numpy_file(path)
-    if not isinstance(loaded, np.ndarray):
-        raise DeclarationError(f"{path} holds several arrays", field="inputs", hint="give an .npz with --inputs")
-    return loaded
+    content = _numpy_file(path)
+    if isinstance(content, np.ndarray):
+        return content
+    raise DeclarationError(f"{path} holds several arrays", field="inputs", hint="give an .npz with --inputs")
 
 
 def _read_all(path: Path) -> dict[str, np.ndarray]:
-    loaded = _numpy_file(path)
-    if isinstance(loaded, np.ndarray):
-        raise DeclarationError(f"{path} holds one array without a name", field="inputs", hint=f"give it with --input NAME={path}")
-    with loaded:
-        return dict(loaded)
+    content = _numpy_file(path)
+    if isinstance(content, dict):
+        return content
+    raise DeclarationError(f"{path} holds one array without a name", field="inputs", hint=f"give it with --input NAME={path}")
 
 
-def _numpy_file(path: Path) -> Any:
+def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return content
+        with content:
+            return dict(content)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DeclarationError(
             f"cannot read {path}: {error}", field="inputs", hint="give a file that numpy.save or numpy.savez wrote"
         ) from error
