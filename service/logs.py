@@ -29,3 +29,4 @@ def configure(level: str = "INFO") -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -24,9 +24,8 @@ class JobCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read the database; raises DatabaseUnavailable."""
         with self._core.reading() as tx:
-            states: dict[str, int] = dict(
-                tx.connection.execute(select(builds.c.state, func.count()).group_by(builds.c.state)).tuples().all()
-            )
+            counts = tx.connection.execute(select(builds.c.state, func.count().label("builds")).group_by(builds.c.state))
+            states = {row.state: row.builds for row in counts}
             cached = tx.connection.execute(select(func.count()).where(builds.c.cached)).scalar_one()
             oldest = tx.connection.execute(select(func.min(builds.c.created_at)).where(builds.c.state == State.QUEUED)).scalar_one()
             age = 0.0 if oldest is None else tx.now - oldest

@@ -9,7 +9,7 @@ import time
 import uuid
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import Any, ClassVar
 
 from kombu.transport import virtual
 from kombu.utils.json import dumps, loads
@@ -58,6 +58,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     Channel = Channel
     default_port = 0
+    default_connection_params: ClassVar[dict[str, Any]] = {}
     driver_type = "spool"
     driver_name = "spool"
 

@@ -3,9 +3,11 @@
 import os
 import signal
 import threading
+import warnings
 from typing import Any
 
 from celery import Celery, signals
+from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
 from service import logs
@@ -55,6 +57,8 @@ def register(app: Celery, worker: Worker) -> None:
 
 
 def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
+    # Celery warns root of pickled messages, which it takes none of here.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     celery = app.Worker(
         hostname=f"relaxd@{worker.name}",
         pool="threads",

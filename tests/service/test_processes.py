@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from relaxd.contract.request import CompileRequest
@@ -141,11 +142,11 @@ def test_cancelling_kills_the_compile_process_and_its_folder(services, start, le
     job = services.jobs.submit(model_of(services, ledger, PATIENCE_S), CompileRequest())
     worker = start()
     until(lambda: compiles(ledger) == 1)
+    assert psutil.Process(worker.pid).children()
     assert services.jobs.cancel(job.id).state is State.RUNNING
     assert services.jobs.wait(job.id, PATIENCE_S).state is State.CANCELLED
-    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
-    until(lambda: children.read_text() == "")
-    until(lambda: not [path for path in settings.work_dir.glob("*/*")])
+    until(lambda: not psutil.Process(worker.pid).children())
+    until(lambda: not list(settings.work_dir.glob("*/*")))
 
 
 def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(services, start, ledger, settings):

@@ -1,0 +1,72 @@
+import threading
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from service.db.engine import Database
+from service.db.schema import workers
+from service.db.upgrade import upgrade
+from service.errors import DatabaseUnavailable
+from tests.service.servers import free_port
+
+
+@pytest.fixture
+def db(database_url):
+    db = Database(database_url)
+    upgrade(db)
+    yield db
+    db.close()
+
+
+def add(connection, name):
+    connection.execute(insert(workers).values(name=name, hostname="h", capabilities=[], slots=1, seen_at=0))
+
+
+def count(db):
+    with db.read() as connection:
+        return len(connection.execute(select(workers)).all())
+
+
+def test_a_block_that_raises_leaves_nothing(db):
+    with pytest.raises(ZeroDivisionError), db.write() as connection:
+        add(connection, "a")
+        raise ZeroDivisionError
+    assert count(db) == 0
+
+
+def test_many_writers_at_once_all_get_through(db):
+    def write(start):
+        for number in range(10):
+            with db.write() as connection:
+                connection.execute(select(workers)).all()
+                add(connection, f"{start}-{number}")
+
+    threads = [threading.Thread(target=write, args=(start,)) for start in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count(db) == 60
+
+
+def test_readers_do_not_wait_for_a_writer(db):
+    with db.write() as connection:
+        add(connection, "a")
+        assert count(db) == 0
+    assert count(db) == 1
+
+
+def test_sqlite_is_durable_and_in_wal_mode(tmp_path):
+    db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
+    with db.read() as connection:
+        pragmas = [connection.execute(text(f"PRAGMA {name}")).scalar_one() for name in ("journal_mode", "synchronous", "busy_timeout")]
+    db.close()
+    assert pragmas == ["wal", 2, 30000]
+
+
+@pytest.mark.parametrize("url", ["postgresql://127.0.0.1:{port}/none", "sqlite:////nonexistent/jobs.sqlite"])
+def test_a_database_that_is_away_is_told_by_name(url):
+    db = Database(url.format(port=free_port()))
+    with pytest.raises(DatabaseUnavailable) as away:
+        db.ping()
+    assert "RELAXD_DATABASE_URL" in away.value.hint

@@ -1,0 +1,33 @@
+import threading
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from service.db.engine import Database
+from service.db.schema import metadata
+from service.db.upgrade import upgrade
+
+
+def test_the_migrations_make_the_tables_that_the_code_expects(database_url):
+    db = Database(database_url)
+    upgrade(db)
+    upgrade(db)
+    with db.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+        (index,) = [index for index in inspect(connection).get_indexes("builds") if index["name"] == "uq_builds_running_key"]
+        assert index["unique"]
+    db.close()
+
+
+def test_processes_that_start_at_once_do_not_collide(database_url):
+    databases = [Database(database_url) for _ in range(6)]
+    threads = [threading.Thread(target=upgrade, args=(db,)) for db in databases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with databases[0].read() as connection:
+        assert set(metadata.tables) <= set(inspect(connection).get_table_names())
+    for db in databases:
+        db.close()

@@ -1,0 +1,13 @@
+import structlog
+
+from service.broker import CeleryDoorbell, celery_app
+from service.settings import Settings
+from tests.service.servers import free_port
+
+
+def test_a_broker_that_is_away_costs_a_warning_and_nothing_else(tmp_path):
+    app = celery_app(Settings(data_dir=tmp_path, broker_url=f"redis://127.0.0.1:{free_port()}/0"))
+    with structlog.testing.capture_logs() as logs:
+        CeleryDoorbell(app).ring("build", "native")
+    app.close()
+    assert [(entry["log_level"], entry["build_id"]) for entry in logs] == [("warning", "build")]
