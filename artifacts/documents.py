@@ -45,7 +45,7 @@ class Descriptor:
     def to_json(self) -> dict[str, Any]:
         """The document, without empty annotations."""
         document: dict[str, Any] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
-        return document | ({"annotations": self.annotations} if self.annotations else {})
+        return document | ({"annotations": dict(sorted(self.annotations.items()))} if self.annotations else {})
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,14 @@ def manifest_bytes(artifact_type: str, config: Descriptor, layers: list[Descript
     return canonical_bytes(document | ({"annotations": annotations} if annotations else {}))
 
 
-def index_bytes(artifact_type: str, manifests: list[dict[str, Any]]) -> bytes:
-    """An image index in canonical bytes; `manifests` are descriptors with artifactType and platform."""
-    return canonical_bytes({"schemaVersion": 2, "mediaType": INDEX, "artifactType": artifact_type, "manifests": manifests})
+def index_bytes(manifests: list[dict[str, Any]]) -> bytes:
+    """An image index in deterministic bytes; `manifests` are descriptors with a platform.
+
+    Fields stand in the order in which Go writes them, and only OCI 1.0 has them: tools that write an index anew when
+    they copy it, as skopeo before 1.10 does, then keep its digest.
+    """
+    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def is_complete(blobs: BlobStore, digest: str) -> bool:

@@ -82,16 +82,16 @@ def _publish_file(blobs: BlobStore, directory: Path, path: Path) -> Descriptor:
 def publish_index(blobs: BlobStore, entries: Iterable[IndexEntry]) -> str:
     """Store the index over the bundles of one job, ordered by target; its digest. Raises BlobNotFound for an absent bundle."""
     manifests = [_index_entry(blobs, entry) for entry in sorted(entries, key=lambda entry: entry.target)]
-    return blobs.put(index_bytes(BUNDLE, manifests)).digest
+    return blobs.put(index_bytes(manifests)).digest
 
 
 def _index_entry(blobs: BlobStore, entry: IndexEntry) -> dict[str, Any]:
     document = read_document(blobs, entry.digest)
     annotations = {TARGET: entry.target} | ({FEATURES: ",".join(entry.features)} if entry.features else {})
     descriptor = Descriptor(document.media_type, entry.digest, blobs.size(entry.digest), annotations)
-    platform = {"os": entry.os, "architecture": ARCHITECTURES.get(entry.architecture, entry.architecture)}
+    platform = {"architecture": ARCHITECTURES.get(entry.architecture, entry.architecture), "os": entry.os}
     platform |= {"variant": entry.variant} if entry.variant else {}
-    return descriptor.to_json() | {"artifactType": BUNDLE, "platform": platform}
+    return descriptor.to_json() | {"platform": platform}
 
 
 def bundle_files(document: Document) -> dict[str, Descriptor]:

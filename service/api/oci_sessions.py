@@ -92,7 +92,7 @@ class Sessions:
                     pending.clear()
         except ClientDisconnect:
             await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
-            raise
+            raise RegistryError(Code.BLOB_UPLOAD_INVALID, f"the connection broke after {size - start} bytes") from None
         if length is not None and size - start != length:
             await anyio.to_thread.run_sync(file.truncate, start)
             raise RegistryError(Code.SIZE_INVALID, f"Content-Range announces {length} bytes, the body has {size - start}")

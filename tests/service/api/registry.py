@@ -1,0 +1,72 @@
+"""A registry to test against: the router in an app of its own, over a store in a folder."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.exceptions import HTTPException
+
+from artifacts import open_store
+from artifacts.documents import BUNDLE, EMPTY, MANIFEST, TITLE
+from relaxd.errors import RelaxdError
+from service.api.oci import router
+from service.api.respond import respond
+
+
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def create_app(folder: Path, max_bytes: int = 1 << 30) -> FastAPI:
+    app = FastAPI()
+    app.state.store = open_store(folder / "store")
+    app.include_router(router(app.state.store, folder / "uploads", max_bytes=max_bytes))
+    for kind in (RelaxdError, HTTPException):
+        app.add_exception_handler(kind, respond)
+    return app
+
+
+@contextmanager
+def serving(folder: Path, max_bytes: int = 1 << 30) -> Iterator[TestClient]:
+    with TestClient(create_app(folder, max_bytes)) as client:
+        yield client
+
+
+def push_blob(client: TestClient, data: bytes, name: str = "relaxd/test") -> str:
+    answer = client.post(f"/v2/{name}/blobs/uploads/", params={"digest": sha256(data)}, content=data)
+    assert answer.status_code == 201, answer.text
+    return sha256(data)
+
+
+def manifest_of(layers: dict[str, bytes], **more) -> bytes:
+    entries = [
+        {"mediaType": "application/octet-stream", "digest": sha256(data), "size": len(data), "annotations": {TITLE: name}}
+        for name, data in layers.items()
+    ]
+    config = {"mediaType": EMPTY, "digest": sha256(b"{}"), "size": 2}
+    document = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE, "config": config, "layers": entries}
+    return json.dumps(document | more).encode()
+
+
+def push_manifest(client: TestClient, data: bytes, reference: str | None = None, name: str = "relaxd/test"):
+    return client.put(
+        f"/v2/{name}/manifests/{reference or sha256(data)}", content=data, headers={"Content-Type": json.loads(data)["mediaType"]}
+    )
+
+
+def push_bundle(client: TestClient, layers: dict[str, bytes], reference: str | None = None, name: str = "relaxd/test", **more) -> str:
+    for data in (b"{}", *layers.values()):
+        push_blob(client, data, name)
+    manifest = manifest_of(layers, **more)
+    assert push_manifest(client, manifest, reference, name).status_code == 201
+    return sha256(manifest)
+
+
+def error_code(answer) -> str:
+    (error,) = answer.json()["errors"]
+    assert error["message"]
+    return error["code"]
