@@ -5,6 +5,8 @@ from tvm import relax
 
 from compiler.errors import CodegenError
 from compiler.lower import tvm_target
+from compiler.passes.noalias import no_alias
+from compiler.passes.pipeline import CODEGEN_CONFIG
 from compiler.stages import summary
 from compiler.targets import Target
 
@@ -12,7 +14,8 @@ from compiler.targets import Target
 def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
     try:
-        return relax.build(module, tvm.target.Target(tvm_target(target)), relax_pipeline=None)
+        with tvm.transform.PassContext(opt_level=3, config=CODEGEN_CONFIG):
+            return relax.build(no_alias(module), tvm.target.Target(tvm_target(target)), relax_pipeline=None)
     except MemoryError:
         raise
     except Exception as error:

@@ -6,11 +6,15 @@ import tvm
 from tvm import relax
 
 from compiler.passes.machine import Machine
+from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.schedule import ScheduleKernels
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
+
+CODEGEN_CONFIG = {"tirx.disable_storage_rewrite": True}
+"""What code generation must run with: TVM's storage rewrite moves the accumulators of kernels from the stack to the heap."""
 
 
 def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
@@ -22,6 +26,8 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         transform.EliminateCommonSubexpr(),
         transform.DecomposeOpsForInference(),
         transform.FoldConstant(),
+        # constants laid out for the kernels
+        PackMatmul(machine),
         # tensor programs
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),

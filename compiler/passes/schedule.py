@@ -6,9 +6,11 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
+from compiler.passes.kernels.contract import read_contraction
+from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
 from compiler.passes.machine import Machine
-from compiler.passes.tir.stages import inline_stages, read_program
+from compiler.passes.tir.stages import Program, inline_stages, read_program
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,13 @@ class ScheduleKernels:
         program = read_program(func)
         if program is None:
             return func
-        body = emit_program(inline_stages(program), self.machine)
+        body = self._emit(inline_stages(program))
         return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+
+    def _emit(self, program: Program) -> Any:
+        contraction = read_contraction(program)
+        body = None if contraction is None else emit_contraction(contraction, self.machine)
+        return emit_program(program, self.machine) if body is None else body
 
 
 def _root(body: Any) -> Any:

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from compiler.passes.kernels.nest import emit_stage, spatial_vector_axis
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, children, const, loads, substitute
+from compiler.passes.tir.exprs import Expr, as_int, children, const, load, loads, rewrite, substitute
 from compiler.passes.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.passes.tir.loops import Stmt, bind, parallel, product, seq, serial, unfuse, when
 from compiler.passes.tir.stages import Axis, Program, Stage
@@ -85,8 +85,6 @@ def _scope(buffer: Any) -> str:
 
 
 def _at_row(stage: Stage, rows: int, here: list[Expr], local: dict[Any, Any]) -> Stage:
-    from compiler.passes.tir.exprs import load, rewrite
-
     table = dict(zip([axis.var for axis in stage.axes[:rows]], here, strict=True))
     own = local.get(stage.buffer)
 

@@ -1,5 +1,6 @@
 """Buffers seen as flat memory: every access is one offset, so strides can be read and loops merged."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,46 +86,48 @@ def stride(offset: Expr, var: Any) -> Expr | None:
     return found[0] if len(found) == 2 else None
 
 
-def strides(stage: Stage, var: Any) -> list[Expr | None]:
-    """The stride of every access of the stage in `var`, the store first."""
-    return [stride(stage.indices[0], var), *(stride(one.indices[0], var) for one in loads(stage.value))]
-
-
-def _mergeable(stage: Stage, outer: Axis, inner: Axis, analyzer: Any) -> bool:
-    for high, low in zip(strides(stage, outer.var), strides(stage, inner.var), strict=True):
-        if high is None or low is None or not analyzer.can_prove_equal(high, low * inner.extent):
+def mergeable(outer: Axis, inner: Axis, exprs: Sequence[Expr]) -> bool:
+    """Whether every access in `exprs` walks the two axes as if they were one, and nothing else depends on them."""
+    analyzer = tvm.sym.Analyzer()
+    for expr in exprs:
+        for one in loads(expr):
+            high, low = stride(one.indices[0], outer.var), stride(one.indices[0], inner.var)
+            if high is None or low is None or not analyzer.can_prove_equal(high, low * inner.extent):
+                return False
+        if any(node.same_as(outer.var) or node.same_as(inner.var) for node in nodes(expr, into_loads=False)):
             return False
-    return not _used_outside_offsets(stage.value, (outer.var, inner.var))
+    return True
 
 
-def _used_outside_offsets(value: Expr, variables: tuple[Any, ...]) -> bool:
-    return any(var.same_as(node) for var in variables for node in nodes(value, into_loads=False))
-
-
-def merge_axes(stage: Stage) -> Stage:
-    """Neighbouring axes that every access walks as one become one."""
-    position = len(stage.axes) - 2
+def merge(axes: tuple[Axis, ...], exprs: Sequence[Expr]) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
+    """Neighbouring axes of one kind that every access walks as one become one; `exprs` follow. Accesses are flat."""
+    exprs = tuple(exprs)
+    position = len(axes) - 2
     while position >= 0:
-        outer, inner = stage.axes[position : position + 2]
-        analyzer = analyzer_for(())
-        if outer.reduce == inner.reduce and _mergeable(stage, outer, inner, analyzer):
-            stage = _merge(stage, position)
-        position = min(position - 1, len(stage.axes) - 2)
-    return stage
+        outer, inner = axes[position : position + 2]
+        if outer.reduce == inner.reduce and mergeable(outer, inner, exprs):
+            merged = Axis(tirx.Var(inner.var.name, "int64"), product([outer.extent, inner.extent]), inner.reduce)
+            axes = (*axes[:position], merged, *axes[position + 2 :])
+            table = {outer.var: const(0), inner.var: merged.var}
+            exprs = tuple(substitute_accesses(expr, table, analyzer_for(axes)) for expr in exprs)
+        position -= 1
+    return axes, exprs
 
 
-def _merge(stage: Stage, position: int) -> Stage:
-    outer, inner = stage.axes[position : position + 2]
-    var = tirx.Var(f"{inner.var.name}", "int64")
-    merged = Axis(var, product([outer.extent, inner.extent]), inner.reduce)
-    axes = (*stage.axes[:position], merged, *stage.axes[position + 2 :])
-    analyzer = analyzer_for(axes)
-    table = {outer.var: const(0), inner.var: var}
+def substitute_accesses(expr: Expr, table: Mapping[Any, Expr], analyzer: Any) -> Expr:
+    """`expr` with variables replaced and the offsets of its loads simplified."""
 
     def visit(node: Expr) -> Expr | None:
         if isinstance(node, tvm.ir.TensorLoad):
             return load(node.source, [analyzer.simplify(substitute(node.indices[0], table))])
-        return None
+        return table.get(node) if isinstance(node, tvm.ir.Var) else None
 
-    offset = analyzer.simplify(substitute(stage.indices[0], table))
-    return replace(stage, axes=axes, indices=(offset,), value=rewrite(stage.value, visit))
+    return rewrite(expr, visit)
+
+
+def merge_axes(stage: Stage) -> Stage:
+    """The flat stage with neighbouring axes merged where it can be."""
+    target = load(stage.buffer, [stage.indices[0]])
+    init = () if stage.init is None else (stage.init,)
+    axes, (target, value, *rest) = merge(stage.axes, (target, stage.value, *init))
+    return replace(stage, axes=axes, indices=tuple(target.indices), value=value, init=rest[0] if rest else None)

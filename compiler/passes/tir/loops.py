@@ -86,7 +86,9 @@ def when(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
 def allocate(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "local") -> tuple[Any, Stmt]:
     """A buffer and the statement that allocates it: `local` is on the stack, `global` from the thread's workspace pool."""
     buffer = tirx.decl_buffer([const(d) if isinstance(d, int) else d for d in shape], dtype, name=name, scope=scope)
-    return buffer, tirx.AllocBuffer(buffer)
+    # Without this TVM takes small buffers from the heap as well, and LLVM then cannot keep them in registers.
+    annotations = {"disable_lower_builtin": tirx.IntImm("bool", 1)} if scope == "local" else None
+    return buffer, tirx.AllocBuffer(buffer, annotations)
 
 
 def store(buffer: Any, value: Expr, *indices: Expr) -> Stmt:

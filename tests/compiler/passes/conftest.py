@@ -11,6 +11,8 @@ import tvm
 from tvm import relax
 
 from compiler import targets
+from compiler.codegen import generate
+from compiler.lower import lower
 from compiler.passes.pipeline import optimise
 
 HOST = targets.resolve("native")
@@ -39,8 +41,7 @@ class Compiled:
     """A module compiled for this machine; calling it takes and gives numpy arrays."""
 
     def __init__(self, module: tvm.IRModule) -> None:
-        self.module = optimise(module, HOST, ())
-        self.machine = relax.VirtualMachine(tvm.compile(self.module, machine_target()), tvm.cpu())
+        self.machine = relax.VirtualMachine(generate(lower(module, HOST, ()), HOST), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         return self.machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)).numpy()

@@ -1,0 +1,252 @@
+"""The contraction kernel: MR x NR sums in registers, panels of the right side, blocks of rows, extents symbolic.
+
+Rows past the end are clamped, never predicated, so the innermost loop has no branch. Each task computes a block of rows by a
+group of panels into scratch memory, then applies the epilogue to it in one pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from compiler.passes.kernels.contract import Contraction, packed_width
+from compiler.passes.kernels.generic import operations
+from compiler.passes.kernels.nest import vectorizable
+from compiler.passes.machine import Machine
+from compiler.passes.tir.exprs import Expr, as_int, const, load, loads, rewrite, substitute
+from compiler.passes.tir.flat import stride, substitute_accesses
+from compiler.passes.tir.loops import Stmt, allocate, bind, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
+from compiler.passes.tir.stages import Axis
+
+PARALLEL_FLOPS = 1 << 19
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """mr x nr is the register tile; a task takes up to `tiles` of them in rows and `panels` in columns; kc is the depth of one pass."""
+
+    mr: int
+    nr: int
+    tiles: int
+    panels: int
+    kc: int
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a task."""
+        return self.mr * self.tiles
+
+
+def register_tile(machine: Machine) -> tuple[int, int]:
+    """(MR, NR): sums fill the registers but for one row of the right side and two to spare: 6x16 on AVX2, 14x32 on AVX-512."""
+    lanes = machine.lanes(32)
+    vectors = 2
+    return max((machine.registers - vectors - 1) // vectors - (1 if machine.registers >= 32 else 0), 2), lanes * vectors
+
+
+def tiling_for(machine: Machine, depth: int, gathered: bool) -> Tiling:
+    """A tiling whose block of rows stays in L2 and whose panel stays near L1."""
+    mr, nr = register_tile(machine)
+    passes = -(-depth // 2048)
+    kc = -(-depth // passes)
+    rows = machine.l2 // 2 // (4 * kc)
+    tiles = min(max(rows // mr, 2), 16 if not gathered else 8)
+    return Tiling(mr, nr, tiles, 4 if not gathered else 8, kc)
+
+
+def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
+    """The kernel, None where the contraction has a form that this family does not take."""
+    width, depth = packed_width(contraction), contraction.depth
+    columns = as_int(contraction.column.extent)
+    mr, nr = register_tile(machine)
+    if width != nr or depth is None or columns is None or contraction.batch:
+        return None
+    if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:
+        return None
+    direct = _is_direct(contraction)
+    return _Kernel(contraction, tiling_for(machine, depth, not direct), machine, direct, depth, columns).emit()
+
+
+def _is_direct(contraction: Contraction) -> bool:
+    if not isinstance(contraction.left, tvm.ir.TensorLoad) or len(contraction.reduce) != 1:
+        return False
+    step = stride(contraction.left.indices[0], contraction.reduce[0].var)
+    return step is not None and as_int(step) == 1
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    contraction: Contraction
+    tiling: Tiling
+    machine: Machine
+    direct: bool
+    depth: int
+    columns: int
+
+    @property
+    def row_count(self) -> Expr:
+        return product([axis.extent for axis in self.contraction.rows])
+
+    @property
+    def panel_count(self) -> int:
+        return -(-self.columns // self.tiling.nr)
+
+    def emit(self) -> Stmt:
+        """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
+        body = bind("m", self.row_count, self._tasks)
+        return seq(*self.contraction.prelude, body)
+
+    def _tasks(self, m: Expr) -> Stmt:
+        tiling = self.tiling
+        tiles = tirx.ceildiv(m, const(tiling.mr))
+        blocks = tirx.ceildiv(tiles, const(tiling.tiles))
+        groups = -(-self.panel_count // tiling.panels)
+
+        def with_blocks(blocks: Expr, each: Expr) -> Stmt:
+            def task(t: Expr) -> Stmt:
+                return self._task(m, t // const(groups), t % const(groups), each)
+
+            total = blocks * const(groups)
+            always = as_int(m) is None and self.depth * self.columns >= 1 << 16
+            work = m * const(2 * self.depth * self.columns)
+            if always or (as_int(work) or 0) >= PARALLEL_FLOPS:
+                return parallel(total, task)
+            if as_int(work) is not None:
+                return serial(total, task)
+            return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
+
+        return bind("blocks", blocks, lambda b: bind("each", tirx.ceildiv(tiles, tirx.max(b, const(1))) * const(tiling.mr), lambda each: with_blocks(b, each)))
+
+    def _task(self, m: Expr, block: Expr, group: Expr, each: Expr) -> Stmt:
+        def rows(first: Expr) -> Stmt:
+            return bind("rows", tirx.min(each, m - first), lambda count: when(count > 0, self._block(m, first, count, group)))
+
+        return bind("first", block * each, rows)
+
+    def _block(self, m: Expr, first: Expr, count: Expr, group: Expr) -> Stmt:
+        tiling = self.tiling
+        sums, allocation = allocate([tiling.panels * tiling.block_rows * tiling.nr], "float32", "sums", "global")
+        left, more = (None, None) if self.direct else allocate([tiling.block_rows * tiling.kc], "float32", "left", "global")
+        last = group * const(tiling.panels)
+        panels: Expr = const(tiling.panels)
+        if self.panel_count % tiling.panels:
+            panels = tirx.min(panels, const(self.panel_count) - last)
+        passes = -(-self.depth // tiling.kc)
+
+        def one_pass(index: Expr) -> Stmt:
+            start = index * const(tiling.kc)
+            length: Expr = const(tiling.kc) if self.depth % tiling.kc == 0 else tirx.min(const(tiling.kc), const(self.depth) - start)
+            gather = None if left is None else self._gather(left, first, count, start, length)
+            products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, passes > 1), "panel")
+            return seq(gather, products)
+
+        clear = strips(panels * const(tiling.block_rows * tiling.nr), tiling.nr, lambda i: store(sums, tirx.const(0, "float32"), i)) if passes > 1 else None
+        return seq(allocation, more, clear, serial(passes, one_pass, "pass"), self._epilogue(sums, first, count, last, panels))
+
+    def _at_row(self, row: Expr) -> dict[Any, Expr]:
+        axes = self.contraction.rows
+        return dict(zip([axis.var for axis in axes], unfuse(row, [axis.extent for axis in axes]), strict=True))
+
+    def _gather(self, left: Any, first: Expr, count: Expr, start: Expr, length: Expr) -> Stmt:
+        from compiler.passes.kernels.gather import gather_rows
+
+        return gather_rows(self.contraction, self.machine, left, self.tiling.kc, self.depth, first, count, start, length)
+
+    def _panel(
+        self, sums: Any, left: Any, m: Expr, first: Expr, count: Expr, base: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
+    ) -> Stmt:
+        tiling = self.tiling
+
+        def tile(index: Expr) -> Stmt:
+            row = index * const(tiling.mr)
+
+            def sized(rows: int) -> Stmt:
+                return self._tile(rows, sums, left, m, first, row, base + p, p, start, length, accumulate)
+
+            rest = count - row
+            sizes = [size for size in (1, 2, 4, 8) if size < tiling.mr]
+            body = sized(tiling.mr)
+            for size in reversed(sizes):
+                body = when(rest <= const(size), sized(size), body)
+            return body if sizes else sized(tiling.mr)
+
+        return serial(tirx.ceildiv(count, const(tiling.mr)), tile, "tile")
+
+    def _tile(
+        self, rows: int, sums: Any, left: Any, m: Expr, first: Expr, row: Expr, panel: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
+    ) -> Stmt:
+        """The innermost loops: `rows` x NR sums over one pass of the depth."""
+        tiling, nr = self.tiling, self.tiling.nr
+        acc, allocation = allocate([rows, nr], "float32", "acc")
+        place = (p * const(tiling.block_rows) + row) * const(nr)
+
+        def each(body: Callable[[int, Expr], Stmt]) -> Stmt:
+            return seq(*(vectorized(nr, lambda lane, i=i: body(i, lane)) for i in range(rows)))  # type: ignore[misc]
+
+        zero = tirx.const(0, "float32")
+        begin = each(lambda i, lane: store(acc, load(sums, [place + const(i * nr) + lane]) if accumulate else zero, const(i), lane))
+        bases, binds = [], []
+        for i in range(rows):
+            var = tirx.Var(f"a{i}", "int64")
+            if left is None:
+                at = {**self._at_row(tirx.min(first + row + const(i), m - const(1))), self.contraction.reduce[0].var: const(0)}
+                value = substitute(self.contraction.left.indices[0], at) + start
+            else:
+                value = (row + const(i)) * const(tiling.kc)
+            bases.append(var)
+            binds.append(tirx.Bind(var, value))
+        source = left if left is not None else self.contraction.left.source
+        weights = self.contraction.right.source
+
+        def step(k: Expr) -> Stmt:
+            return each(
+                lambda i, lane: store(
+                    acc,
+                    load(acc, [const(i), lane]) + load(source, [bases[i] + k]) * load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
+                    const(i),
+                    lane,
+                )
+            )
+
+        finish = each(lambda i, lane: store(sums, load(acc, [const(i), lane]), place + const(i * nr) + lane))
+        return seq(allocation, begin, *binds, serial(length, step, "k"), finish)
+
+    def _epilogue(self, sums: Any, first: Expr, count: Expr, base: Expr, panels: Expr) -> Stmt:
+        """Every output from the sums, row by row."""
+        tiling, nr = self.tiling, self.tiling.nr
+        lanes = nr if all(vectorizable(out.value, self.contraction.column.var) for out in self.contraction.outputs) else 1
+
+        def panel(p: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
+            place = (p * const(tiling.block_rows) + row) * const(nr)
+
+            def point(lane: Expr) -> Stmt:
+                return seq(*(self._write(out, load(sums, [place + lane]), {**at, self.contraction.column.var: (base + p) * const(nr) + lane}) for out in self.contraction.outputs))
+
+            full = strips(const(nr), lanes, point, "lane")
+            rest = self.columns % nr
+            if not rest:
+                return full
+            return when(base + p < const(self.panel_count - 1), full, strips(const(rest), lanes, point, "lane"))
+
+        def one_row(row: Expr) -> Stmt:
+            at = self._at_row(first + row)
+            return self._bound(at, lambda bound: serial(panels, lambda p: panel(p, row, bound), "panel"))
+
+        return serial(count, one_row, "row")
+
+    def _bound(self, at: dict[Any, Expr], body: Callable[[dict[Any, Expr]], Stmt]) -> Stmt:
+        names, values = {}, []
+        for var, value in at.items():
+            names[var] = tirx.Var(var.name, "int64")
+            values.append(tirx.Bind(names[var], value))
+        return seq(*values, body(names))
+
+    def _write(self, out: Any, total: Expr, at: dict[Any, Expr]) -> Stmt:
+        def visit(node: Expr) -> Expr | None:
+            if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(self.contraction.total):
+                return total
+            return at.get(node) if isinstance(node, tvm.ir.Var) else None
+
+        return store(out.target.source, rewrite(out.value, visit), substitute(out.target.indices[0], at))

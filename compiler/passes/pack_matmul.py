@@ -1,0 +1,75 @@
+"""Matrix products with constant weights: the weights are laid out in panels at compile time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+
+from compiler.passes.kernels.gemm import register_tile
+from compiler.passes.machine import Machine
+
+OUT_ELEMENTWISE_FUSABLE = 4
+
+
+def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
+    """[K, N] as [ceil(N/width), K, width], the last panel filled with zeros."""
+    depth, columns = weight.shape
+    padded = np.zeros((depth, -(-columns // width) * width), weight.dtype)
+    padded[:, :columns] = weight
+    return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))
+
+
+@dataclass(frozen=True)
+class PackMatmul:
+    """Rewrites float32 `matmul(x, constant [K, N])` into a product with packed panels."""
+
+    machine: Machine
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with such products replaced."""
+        rewriter = _Rewriter(module, register_tile(self.machine)[1])
+        for gvar, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+        return rewriter.builder_.get()
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, width: int) -> None:
+        super().__init__(module)
+        self.width = width
+        self.packed: dict[Any, Any] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if call.op != tvm.ir.Op.get("relax.matmul"):
+            return call
+        left, right = call.args
+        if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
+            return call
+        weight = right.value.numpy()
+        columns = weight.shape[1]
+        key = right.__hash__()
+        if key not in self.packed:
+            self.packed[key] = (right, relax.const(pack_panels(weight, self.width)))
+        return self.builder_.call_te(
+            _panel_matmul, left, self.packed[key][1], columns, self.width, primfunc_name_hint="panel_matmul", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+        )
+
+
+def is_weight(expr: Any) -> bool:
+    """Whether `expr` is a constant float32 matrix with something in it."""
+    return isinstance(expr, tvm.ir.GenericConst) and str(expr.ty.dtype) == "float32" and len(expr.value.shape) == 2 and all(expr.value.shape)
+
+
+def _panel_matmul(left: Any, panels: Any, columns: int, width: int) -> Any:
+    *lead, depth = left.shape
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*lead, tvm.tirx.IntImm("int64", columns)),
+        lambda *at: te.sum(left(*at[:-1], k) * panels[at[-1] // width, k, at[-1] % width], axis=k),
+        name="matmul",
+    )
