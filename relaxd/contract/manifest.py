@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import DTYPES, TensorSpec
 from relaxd.errors import BundleError, DeclarationError
 
 SCHEMA_VERSION = 1
@@ -26,6 +26,10 @@ class Weight:
     dtype: str
     shape: tuple[int, ...]
     offset: int
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise BundleError(f"the manifest is malformed: a weight has the unknown dtype {self.dtype!r}")
 
 
 @dataclass(frozen=True)

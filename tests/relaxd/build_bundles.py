@@ -16,6 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from compiler import weights
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
 from relaxd.contract.tensors import TensorSpec
@@ -43,9 +44,10 @@ def link(output, objects, options=None, **_):
     subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-o", output, "-target", target, *objects], check=True)
 
 
-def write(directory, name, mod, inputs, outputs, dims, entry="main"):
+def write(directory, name, mod, inputs, outputs, dims, constants=()):
     bundle = Path(directory, name)
     bundle.mkdir()
+    table = weights.write(constants, bundle / "weights.bin")
     relax.build(mod, tvm.target.Target({"kind": "llvm"})).export_library(str(bundle / "model.so"), fcompile=link)
     for library in ("libtvm_runtime.so", "libtvm_runtime_extra.so"):
         shutil.copy(RUNTIME / library, bundle)
@@ -61,7 +63,7 @@ def write(directory, name, mod, inputs, outputs, dims, entry="main"):
         action_key={},
         toolchain={},
         files=files,
-        entry=entry,
+        weights=table,
     )
     (bundle / FILENAME).write_text(json.dumps(manifest.to_json()))
 
@@ -97,6 +99,20 @@ def constant(directory):
     value = relax.const(np.arange(4, dtype="float32"))
     mod = module([tensor("x", [N])], lambda builder, x: [value])
     write(directory, "constant", mod, ["x=float32[n]"], ["y=float32[4]"], ["n=0:"])
+
+
+def weighty(directory):
+    """Constants in a file of their own: one used, one used and returned, and a bfloat16 one returned."""
+    x = tensor("x", [N, 512])
+    used, kept = (relax.const(np.arange(512, dtype="float32") + start) for start in (0, 1))
+    half = relax.const(tvm.runtime.tensor(np.ones(1024, "uint16"))._create_view((1024,), "bfloat16"), "bfloat16")
+
+    def body(builder, x):
+        return [relax.op.add(relax.op.add(x, used), kept), kept, half]
+
+    separated = weights.separate(module([x], body))
+    outputs = ["sum=float32[n,512]", "kept=float32[512]", "half=bfloat16[1024]"]
+    write(directory, "weighty", separated.module, ["x=float32[n,512]"], outputs, ["n=1:"], separated.constants)
 
 
 def dtypes(directory):
@@ -138,5 +154,5 @@ def vector(directory):
 
 
 if __name__ == "__main__":
-    for build in (dims, ownership, constant, dtypes, vector):
+    for build in (dims, ownership, constant, weighty, dtypes, vector):
         build(sys.argv[1])
