@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
+from tvm.ir import Call
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
@@ -164,6 +165,13 @@ class Builder:
         self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable]))
         return variable
 
+    def extents(self, shape: Sequence[Extent], hint: str = "dim") -> tuple[Extent, ...]:
+        """The shape simplified, every extent that holds a choice (Select, a comparison, a cast) named by `symbol`.
+
+        Call it on any shape worked out from run-time values: TVM's passes handle arithmetic on dims, not choices.
+        """
+        return tuple(self.symbol(extent, hint) if _chooses(extent) else extent for extent in map(self.facts.simplify, shape))
+
     # -- conditions ---------------------------------------------------------------------------------------------------
 
     def require(self, condition: Scalar, message: str) -> None:
@@ -194,6 +202,16 @@ class Builder:
         finally:
             inner.block = self.bb._end_block()
             self._symbols, self._constants = outer_symbols, outer_constants
+
+
+def _chooses(extent: Extent) -> bool:
+    """Whether an extent holds anything but arithmetic on dims."""
+    if not isinstance(extent, PrimExpr):
+        return False
+    found: list[PrimExpr] = []
+    for kind in (tirx.Select, tirx.Cast, Call):
+        tvm_ffi.structural_walk(extent, (kind, found.append), order="post")
+    return bool(found)
 
 
 def _identical(have: Sequence[PrimExpr], want: Sequence[Extent]) -> bool:

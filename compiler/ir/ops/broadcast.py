@@ -44,7 +44,7 @@ def joined_shape(b: Builder, *shapes: Sequence[Extent], what: str = "operands") 
 
 def expand(b: Builder, value: Value, shape: Sequence[Extent], name: str = "expand") -> Value:
     """The value repeated to exactly `shape`, which must be one that it broadcasts to."""
-    shape = tuple(b.facts.simplify(extent) for extent in shape)
+    shape = b.extents(shape, "expand")
     if len(shape) == len(value.shape) and all(b.facts.same(a, e) is True for a, e in zip(value.shape, shape, strict=True)):
         return value
     if isinstance(value, Known) and all(isinstance(extent, int) for extent in shape) and ex.product(shape) <= 4096:

@@ -31,7 +31,7 @@ def shape_of(value: Value) -> Known:
 
 def reshape(b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
     """The same elements in another shape, all of whose extents are given."""
-    wanted = tuple(b.facts.simplify(extent) for extent in shape)
+    wanted = b.extents(shape, "reshape")
     if isinstance(x, Known) and all(isinstance(extent, int) for extent in wanted):
         if int(np.prod(wanted)) != x.data.size:
             raise ImportFailed(f"{list(x.shape)} cannot be reshaped to {list(wanted)}", reason="shape")
@@ -130,6 +130,7 @@ def strided_slice(b: Builder, x: Value, axis: int, start: Extent, stop: Extent, 
         place = (slice(None),) * axis + (slice(*_python_slice(int(start), int(stop), int(step))),)  # type: ignore[arg-type]
         return Known.of(x.data[place], x.dtype)
     first, count = slice_bounds(b, extent, start, stop, step)
+    (count,) = b.extents([count], "slice")
     if b.facts.same(count, extent) is True and b.facts.same(first, 0) is True:
         return x
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]

@@ -106,10 +106,11 @@ def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], al
 
 
 def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
+    """whole // rest; both sides of a Select are evaluated, so the divisor is kept from being zero."""
     if b.facts.same(rest, 0) is True:
         return 0
-    quotient = b.facts.simplify(ex.floordiv(whole, rest))
-    return quotient
+    divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
+    return b.facts.simplify(ex.floordiv(whole, divisor))  # type: ignore[no-any-return]
 
 
 def _maybe(b: Builder, condition: ex.Scalar) -> ex.Scalar:
