@@ -50,7 +50,7 @@ class Access:
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
                 MutableHeaders(scope=message)[HEADER] = state["request_id"]
             await send(message)
 
