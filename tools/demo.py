@@ -31,7 +31,8 @@ def served(folder: Path) -> Iterator[str]:
     port, log = folder / "port", folder / "serve.log"
     command = [sys.executable, "-m", "relaxd", "serve", "--port", "0", "--port-file", str(port), "--data-dir", str(folder / "data")]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "TMPDIR": str(folder)})
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")}
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=plain | {"TMPDIR": str(folder)})
     try:
         deadline = time.monotonic() + START_S
         while not port.exists():
@@ -41,7 +42,10 @@ def served(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port.read_text().strip()}"
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
 
 
 def finished(job: JobHandle) -> dict[str, Any]:

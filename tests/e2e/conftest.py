@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -18,9 +19,9 @@ FORMS = ["embedded", pytest.param("scaled", marks=pytest.mark.scaled)]
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """URL of a PostgreSQL cluster for all scaled services."""
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+    with postgres_server() as url:
         yield url
 
 
@@ -32,7 +33,7 @@ def deployed(request: pytest.FixtureRequest, folder: Path, workers: int) -> Iter
             yield deployment
         return
     cluster = request.getfixturevalue("postgres")
-    with redis_server(folder) as broker, fresh_database(cluster, f"relaxd_{folder.name}") as database:
+    with redis_server() as broker, fresh_database(cluster, f"test_{uuid4().hex}") as database:
         settings = {"RELAXD_BROKER_URL": broker, "RELAXD_DATABASE_URL": database}
         with Deployment.scaled(folder, workers, **settings) as deployment:
             yield deployment

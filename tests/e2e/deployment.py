@@ -37,7 +37,8 @@ class Deployment:
     def __init__(self, folder: Path, commands: list[list[str]], settings: Mapping[str, str]) -> None:
         self.folder = folder
         self.commands = commands
-        self.settings = {**os.environ, **RECOVERY, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")}
+        self.settings = {**plain, **RECOVERY, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
