@@ -26,9 +26,8 @@ def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") ->
     """Dotted names of the parts in which two keys differ, sorted."""
     found = []
     for key in sorted(have.keys() | want.keys()):
-        one, other = have.get(key), want.get(key)
-        if isinstance(one, dict) and isinstance(other, dict):
+        if isinstance(one := have.get(key), dict) and isinstance(other := want.get(key), dict):
             found += differences(one, other, f"{prefix}{key}.")
-        elif one != other:
+        elif not (key in have and key in want and canonical_bytes(one) == canonical_bytes(want[key])):
             found.append(f"{prefix}{key}")
     return found

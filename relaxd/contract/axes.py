@@ -3,7 +3,7 @@
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -21,28 +21,51 @@ _OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
 _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
+_LONGEST_TEXT = 2000
+
+
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> ast.expr:
     try:
+        if len(text) > _LONGEST_TEXT:
+            raise _malformed(text[:40] + "...")
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise _malformed(text) from error
-    for node in ast.walk(tree):
-        known = (
-            isinstance(node, (ast.BinOp, ast.operator, ast.UnaryOp, ast.USub, ast.Name, ast.Load))
-            or (isinstance(node, ast.Constant) and type(node.value) is int)
-            or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and len(node.args) >= 2 and not node.keywords)
-        )
-        if not known or (isinstance(node, ast.operator) and type(node) not in _OPERATORS):
+        if not all(_is_known(node) for node in ast.walk(tree)) or _is_constant_nonsense(tree):
             raise _malformed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError) as error:
+        raise _malformed(text) from error
     return tree
+
+
+def _is_known(node: ast.AST) -> bool:
+    match node:
+        case ast.BinOp(op=op, right=right):
+            divides = isinstance(op, (ast.FloorDiv, ast.Mod))
+            return type(op) in _OPERATORS and not (divides and not _names(right) and _evaluate(right, {}) == 0)
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.Name(id=name):
+            return IDENTIFIER.fullmatch(name) is not None
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return name in _FUNCTIONS and len(args) >= 2 and not keywords
+    return isinstance(node, (ast.operator, ast.UnaryOp, ast.USub, ast.Load))
+
+
+def _is_constant_nonsense(tree: ast.expr) -> bool:
+    return not _names(tree) and _evaluate(tree, {}) < 0
+
+
+def _names(tree: ast.expr) -> frozenset[str]:
+    """Names of dims: those that are not called."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
 
 
 def _malformed(text: str) -> DeclarationError:
     return DeclarationError(
         f"axis {text!r} is not an integer expression of dims",
         field="axis",
-        hint="use integers, dim names, + - * // % and min/max, as in 2*seq or past+seq",
+        hint="use whole numbers, dim names, + - * // % and min/max, as in 2*seq or past+seq",
     )
 
 
@@ -61,6 +84,31 @@ def _evaluate(node: ast.expr, bindings: Mapping[str, int]) -> int:
     raise AssertionError(ast.dump(node))
 
 
+def _line(node: ast.expr, name: str, bindings: Mapping[str, int]) -> tuple[int, int] | None:
+    """(value at 0, slope) of the expression as a function of the one unbound dim, None where it is no straight line."""
+    match node:
+        case ast.Name(id=found) if found == name:
+            return 0, 1
+        case ast.UnaryOp(operand=operand):
+            line = _line(operand, name, bindings)
+            return None if line is None else (-line[0], -line[1])
+        case ast.BinOp(left=left, op=op, right=right) if name in _names(node):
+            one, other = _line(left, name, bindings), _line(right, name, bindings)
+            return None if one is None or other is None else _combine(op, one, other)
+    return None if name in _names(node) else (_evaluate(node, bindings), 0)
+
+
+def _combine(op: ast.operator, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
+    match op:
+        case ast.Add():
+            return one[0] + other[0], one[1] + other[1]
+        case ast.Sub():
+            return one[0] - other[0], one[1] - other[1]
+        case ast.Mult() if not (one[1] and other[1]):
+            return one[0] * other[0], one[0] * other[1] + one[1] * other[0]
+    return None
+
+
 @dataclass(frozen=True)
 class Axis:
     """One axis of a tensor: a fixed size or an expression of dims, e.g. `Axis("2*seq")`; raises DeclarationError."""
@@ -68,13 +116,15 @@ class Axis:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", ast.unparse(_parse(str(self.text))))
+        try:
+            object.__setattr__(self, "text", ast.unparse(_parse(str(self.text))))
+        except RecursionError as error:
+            raise _malformed(self.text) from error
 
     @cached_property
     def dims(self) -> frozenset[str]:
         """The names of the dims that the axis depends on."""
-        tree = _parse(self.text)
-        return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)) - _FUNCTIONS.keys()
+        return _names(_parse(self.text))
 
     @property
     def size(self) -> int | None:
@@ -87,7 +137,7 @@ class Axis:
         return self.text if IDENTIFIER.fullmatch(self.text) else None
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The size once every dim is bound; KeyError names a dim that is not."""
+        """The size once every dim is bound; KeyError names a dim that is not, ZeroDivisionError where a divisor becomes 0."""
         return _evaluate(_parse(self.text), bindings)
 
     def solve(self, size: int, bindings: Mapping[str, int]) -> tuple[str, int] | None:
@@ -97,14 +147,21 @@ class Axis:
             return None
         (name,) = unknown
         try:
-            at = [self.evaluate({**bindings, name: value}) for value in (0, 1, 2, 1009)]
+            line = _line(_parse(self.text), name, bindings)
         except ZeroDivisionError:
             return None
-        slope = at[1] - at[0]
-        if slope == 0 or at[2] != at[0] + 2 * slope or at[3] != at[0] + 1009 * slope:
+        if line is None or line[1] == 0:
             return None
-        value, rest = divmod(size - at[0], slope)
+        value, rest = divmod(size - line[0], line[1])
         return None if rest else (name, value)
 
     def __str__(self) -> str:
         return self.text
+
+
+def axes_of(texts: Iterable[object], field: str) -> tuple[Axis, ...]:
+    """The axes that the texts spell; raises DeclarationError with the field at fault."""
+    try:
+        return tuple(Axis(str(text)) for text in texts)
+    except DeclarationError as error:
+        raise DeclarationError(error.message, field=field, hint=error.hint) from error

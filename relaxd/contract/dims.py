@@ -1,5 +1,6 @@
 """Dims: named symbols with a range, a multiple and a favoured value."""
 
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,7 +9,7 @@ from typing import Any
 from relaxd.contract.axes import IDENTIFIER
 from relaxd.errors import DeclarationError
 
-_RANGE = re.compile(r"(?P<min>\d+)(?P<colon>:(?P<max>\d+)?)?(%(?P<multiple>\d+))?(@(?P<opt>\d+))?")
+_RANGE = re.compile(r"(?P<min>\d+)\s*(?P<colon>:\s*(?P<max>\d+)?)?\s*(%\s*(?P<multiple>\d+))?\s*(@\s*(?P<opt>\d+))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -28,8 +29,8 @@ class Dim:
                 continue
             if type(value) is not int:
                 raise self._wrong(f"{field} must be an integer, not {value!r}")
-        if not IDENTIFIER.fullmatch(self.name):
-            raise self._wrong("a dim's name is an identifier")
+        if not IDENTIFIER.fullmatch(self.name) or keyword.iskeyword(self.name):
+            raise self._wrong("a dim's name is an identifier, and no keyword of Python")
         if self.min < 0:
             raise self._wrong(f"min {self.min} is negative")
         if self.multiple < 1:
@@ -90,15 +91,21 @@ class Dim:
             case Mapping():
                 unknown = value.keys() - {"min", "max", "multiple", "opt"}
                 if unknown:
-                    raise DeclarationError(f"dim {name!r}: unknown key {sorted(unknown)[0]!r}", field=f"dims.{name}", hint="known keys: min, max, multiple, opt")
+                    raise DeclarationError(
+                        f"dim {name!r}: unknown key {sorted(unknown)[0]!r}",
+                        field=f"dims.{name}",
+                        hint="known keys: min, max, multiple, opt",
+                    )
                 return cls(name, **value)
         raise DeclarationError(f"dim {name!r}: cannot read {value!r}", field=f"dims.{name}", hint="as in 4, (1, 64) or '1:512%8'")
 
     @classmethod
     def _parse(cls, name: str, text: str) -> "Dim":
-        found = _RANGE.fullmatch(text.replace(" ", ""))
+        found = _RANGE.fullmatch(text.strip())
         if not found:
-            raise DeclarationError(f"dim {name!r}: cannot read {text!r}", field=f"dims.{name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4")
+            raise DeclarationError(
+                f"dim {name!r}: cannot read {text!r}", field=f"dims.{name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4"
+            )
         low = int(found["min"])
         high = (int(found["max"]) if found["max"] else None) if found["colon"] else low
         return cls(name, low, high, int(found["multiple"] or 1), int(found["opt"]) if found["opt"] else None)

@@ -86,7 +86,10 @@ class Manifest:
         """Inverse of `to_json`; raises BundleError for another schema or a malformed document."""
         version = document.get("schema_version") if isinstance(document, dict) else None
         if version != SCHEMA_VERSION:
-            raise BundleError(f"the manifest has schema version {version!r}, this relaxd reads {SCHEMA_VERSION}", hint="install the relaxd release that built the bundle, or rebuild it")
+            raise BundleError(
+                f"the manifest has schema version {version!r}, this relaxd reads {SCHEMA_VERSION}",
+                hint="install the relaxd release that built the bundle, or rebuild it",
+            )
         try:
             return cls(
                 **{

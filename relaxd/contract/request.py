@@ -1,14 +1,15 @@
 """The compile request: what a caller declares about a model, in canonical form."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxd.contract.axes import Axis, axes_of
 from relaxd.contract.canonical import is_digest
 from relaxd.contract.dims import Dim
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.tensors import TensorSpec, split_axes
-from relaxd.contract.axes import Axis
 from relaxd.errors import DeclarationError
 
 FIELDS = frozenset({"model", "inputs", "dims", "consts", "shapes", "samples", "targets", "options"})
@@ -85,13 +86,19 @@ class CompileRequest:
     ) -> "CompileRequest":
         """From plain Python values, as `compile_model` and `Client.compile` take them; raises DeclarationError."""
         if samples is not None and not (isinstance(samples, str) and is_digest(samples)):
-            raise DeclarationError(f"samples must be a digest, not {samples!r}", field="samples", hint="upload the .npz and give its sha256:... digest")
+            raise DeclarationError(
+                f"samples must be a digest, not {samples!r}", field="samples", hint="upload the .npz and give its sha256:... digest"
+            )
         for name, text in (inputs or {}).items():
             if not isinstance(text, str):
-                raise DeclarationError(f"input {name!r} must be a string, not {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq]")
+                raise DeclarationError(
+                    f"input {name!r} must be a string, not {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq]"
+                )
         for name, value in (consts or {}).items():
-            if not isinstance(value, (bool, int, float, str)):
-                raise DeclarationError(f"const {name!r} must be a scalar, not {value!r}", field=f"consts.{name}", hint="as in sr=16000")
+            if not isinstance(value, (bool, int, float, str)) or (isinstance(value, float) and not math.isfinite(value)):
+                raise DeclarationError(
+                    f"const {name!r} must be a finite scalar, not {value!r}", field=f"consts.{name}", hint="as in sr=16000"
+                )
         return cls(
             inputs=tuple(TensorSpec.of(name, text) for name, text in sorted((inputs or {}).items())),
             dims=tuple(Dim.of(name, value) for name, value in sorted((dims or {}).items())),
@@ -126,4 +133,4 @@ def _axes(name: str, value: Any) -> tuple[Axis, ...]:
         value = split_axes(value.strip().removeprefix("[").removesuffix("]"))
     if not isinstance(value, (list, tuple)):
         raise DeclarationError(f"shape of {name!r}: cannot read {value!r}", field=f"shapes.{name}", hint="as in boxes=[n,4]")
-    return tuple(Axis(str(axis)) for axis in value)
+    return axes_of(value, f"shapes.{name}")

@@ -4,14 +4,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.axes import Axis
+from relaxd.contract.axes import Axis, axes_of
 from relaxd.errors import DeclarationError
 
 DTYPES = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"}
 )
 
-_SPEC = re.compile(r"(?P<dtype>[a-z0-9]+)\[(?P<axes>[^\[\]]*)\]")
+_SPEC = re.compile(r"\s*(?P<dtype>[a-z0-9]+)\s*\[(?P<axes>[^\[\]]*)\]\s*")
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,14 @@ class TensorSpec:
     shape: tuple[Axis, ...]
 
     def __post_init__(self) -> None:
+        if not self.name:
+            raise DeclarationError("an input has an empty name", field="inputs", hint="as in ids=int64[batch,seq]")
         if self.dtype not in DTYPES:
-            raise DeclarationError(f"input {self.name!r}: unknown dtype {self.dtype!r}", field=f"inputs.{self.name}", hint=f"one of {', '.join(sorted(DTYPES))}")
+            raise DeclarationError(
+                f"input {self.name!r}: unknown dtype {self.dtype!r}",
+                field=f"inputs.{self.name}",
+                hint=f"one of {', '.join(sorted(DTYPES))}",
+            )
 
     @property
     def text(self) -> str:
@@ -43,10 +49,12 @@ class TensorSpec:
     @classmethod
     def of(cls, name: str, text: str) -> "TensorSpec":
         """From `float32[n,3,48,w]`; `float32[]` is a scalar."""
-        found = _SPEC.fullmatch(text.replace(" ", ""))
+        found = _SPEC.fullmatch(text)
         if not found:
-            raise DeclarationError(f"input {name!r}: cannot read {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq] or float32[n,3,2*h]")
-        return cls(name, found["dtype"], tuple(Axis(axis) for axis in split_axes(found["axes"])))
+            raise DeclarationError(
+                f"input {name!r}: cannot read {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq] or float32[n,3,2*h]"
+            )
+        return cls(name, found["dtype"], axes_of(split_axes(found["axes"]), f"inputs.{name}"))
 
     @classmethod
     def parse(cls, declaration: str) -> "TensorSpec":
@@ -69,4 +77,4 @@ def split_axes(axes: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += char
-    return [] if parts == [""] else parts
+    return [] if len(parts) == 1 and not parts[0].strip() else parts

@@ -75,7 +75,10 @@ class _AxisValue:
         """Check the axis, binding its one unknown dim; False while more than one is unknown; raises InputError."""
         unknown = self.axis.dims - values.keys()
         if not unknown:
-            self._compare(self.axis.evaluate(values), values)
+            try:
+                self._compare(self.axis.evaluate(values), values)
+            except ZeroDivisionError as error:
+                raise self._wrong(f"has no size: it divides by 0 where {_listed(self.axis, values)}", dim=None) from error
             return True
         if len(unknown) > 1:
             return False
@@ -96,7 +99,7 @@ class _AxisValue:
     def _compare(self, expected: int, values: dict[str, int]) -> None:
         if self.size == expected:
             return
-        known = ", ".join(f"{name} = {values[name]}" for name in sorted(self.axis.dims))
+        known = _listed(self.axis, values)
         reason = f"it must be {expected}" + (f": {self.axis} with {known} from the other axes" if known else "")
         raise self._wrong(f"has size {self.size}, {reason}", dim=self.axis.symbol, value=self.size, allowed=str(expected))
 
@@ -122,6 +125,10 @@ def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarra
             expected=spec.dtype,
         )
     return array
+
+
+def _listed(axis: Axis, values: dict[str, int]) -> str:
+    return ", ".join(f"{name} = {values[name]}" for name in sorted(axis.dims))
 
 
 def _linear(axis: Axis, name: str, values: dict[str, int]) -> bool:

@@ -75,6 +75,13 @@ def test_an_axis_that_decides_no_dim_is_checked_once_its_dims_are_known():
     assert binding("a=float32[n+m]").solve(((3,),)) == {}
 
 
+def test_an_axis_without_a_size():
+    divided = binding("a=float32[n,m]", "b=float32[n//m]", dims=("m=0:",))
+    assert divided.solve(((6, 2), (3,))) == {"n": 6, "m": 2}
+    with pytest.raises(InputError, match=r"input 'b': axis 0 .* divides by 0 where m = 0, n = 6"):
+        divided.solve(((6, 0), (3,)))
+
+
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 9), st.integers(0, 9))
 def test_what_an_expression_evaluates_to_solves_to_the_same_dims(n, m, factor, offset):
     dims = ("n=0:", "m=0:")

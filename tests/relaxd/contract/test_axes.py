@@ -1,0 +1,158 @@
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaxd.contract.axes import Axis, axes_of
+from relaxd.errors import DeclarationError
+
+NAMES = st.sampled_from(["n", "m", "batch", "min", "max"])
+LEAVES = st.integers(0, 50).map(str) | NAMES
+
+
+def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    infix = st.tuples(parts, st.sampled_from("+-*"), parts).map(lambda t: f"({t[0]}{t[1]}{t[2]})")
+    divided = st.tuples(parts, st.sampled_from(["//", "%"]), st.integers(1, 9)).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
+    called = st.tuples(st.sampled_from(["min", "max"]), parts, parts).map(lambda t: f"{t[0]}({t[1]}, {t[2]})")
+    return infix | divided | called
+
+
+EXPRESSIONS = st.recursive(LEAVES, combined, max_leaves=6)
+VALUES = st.fixed_dictionaries({name: st.integers(0, 100) for name in ("n", "m", "batch", "min", "max")})
+
+
+def meaning(text: str, values: dict[str, int]) -> int:
+    """What Python says, with the functions out of the way of dims called min and max."""
+    renamed = text.replace("min(", "least(").replace("max(", "most(")
+    return eval(renamed, {"__builtins__": {}, "least": min, "most": max}, dict(values))
+
+
+def axis_or_none(text: str) -> Axis | None:
+    try:
+        return Axis(text)
+    except DeclarationError:
+        return None
+
+
+@given(EXPRESSIONS, VALUES)
+def test_an_axis_means_what_it_says(text, values):
+    axis = axis_or_none(text)
+    if axis is None:
+        assert meaning(text, values) < 0
+        return
+    assert axis.evaluate(values) == meaning(text, values)
+    assert axis.dims <= values.keys()
+    assert (axis.size is None) == bool(axis.dims)
+
+
+@given(EXPRESSIONS)
+def test_text_is_canonical(text):
+    axis = axis_or_none(text)
+    if axis is not None:
+        assert Axis(axis.text) == axis
+        assert Axis(f" {axis.text} ") == axis
+        assert pickle.loads(pickle.dumps(axis)) == axis
+
+
+@given(EXPRESSIONS, VALUES, st.sampled_from(["n", "m", "batch", "max"]))
+def test_a_solution_is_exact_and_the_only_one(text, values, unknown):
+    axis = axis_or_none(text)
+    if axis is None:
+        return
+    bindings = {name: value for name, value in values.items() if name != unknown}
+    size = axis.evaluate(values)
+    solved = axis.solve(size, bindings)
+    if unknown not in axis.dims:
+        assert solved is None
+    elif solved is not None:
+        assert solved == (unknown, values[unknown])
+        assert all(axis.evaluate({**values, unknown: other}) != size for other in range(120) if other != values[unknown])
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "bindings", "solution"),
+    [
+        ("n", 5, {}, ("n", 5)),
+        ("2*n", 6, {}, ("n", 3)),
+        ("2*n", 7, {}, None),
+        ("10-n", 7, {}, ("n", 3)),
+        ("n+m", 7, {"m": 3}, ("n", 4)),
+        ("n+m", 7, {}, None),
+        ("n*m", 8, {"m": 4}, ("n", 2)),
+        ("n*m", 0, {"m": 0}, None),
+        ("n*n", 4, {}, None),
+        ("n-n+3", 3, {}, None),
+        ("min(n,2000)", 5000, {}, None),
+        ("n%2000", 5, {}, None),
+        ("n+m%3", 5, {"m": 4}, ("n", 4)),
+        ("n*(6//m)", 6, {"m": 0}, None),
+        ("4", 4, {}, None),
+        ("max", 4, {}, ("max", 4)),
+        ("2*max(m,3)+n", 10, {"m": 4}, ("n", 2)),
+    ],
+)
+def test_solve(text, size, bindings, solution):
+    assert Axis(text).solve(size, bindings) == solution
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "?",
+        "a b",
+        "n/2",
+        "n**2",
+        "n if m else 1",
+        "f(n)",
+        "n.real",
+        "n[0]",
+        "'n'",
+        "1.5",
+        "True",
+        "None",
+        "lambda",
+        "min(n)",
+        "max(*n, m)",
+        "min(n, m, key=n)",
+        "é",
+        "-1",
+        "3-5",
+        "n//0",
+        "n%(2-2)",
+        "4//0",
+        "~n",
+        "not n",
+        "n<m",
+        "n\x00",
+        "n,m",
+        "(n",
+        "+" * 5000 + "n",
+        "-" * 900 + "n",
+        "9" * 5000,
+        "(" * 300,
+    ],
+)
+def test_what_is_no_axis(text):
+    with pytest.raises(DeclarationError) as caught:
+        Axis(text)
+    assert caught.value.field == "axis"
+    assert caught.value.hint
+
+
+def test_symbol_and_size():
+    assert [Axis(text).symbol for text in ("seq", "2*seq", "4", "max")] == ["seq", None, None, "max"]
+    assert [Axis(text).size for text in ("seq", "2*3", "0")] == [None, 6, 0]
+
+
+def test_an_unbound_dim_is_named():
+    with pytest.raises(KeyError, match="m"):
+        Axis("n+m").evaluate({"n": 1})
+
+
+def test_axes_of_names_the_field():
+    assert axes_of(["n", 4], "shapes.boxes") == (Axis("n"), Axis("4"))
+    with pytest.raises(DeclarationError) as caught:
+        axes_of(["n", "n/2"], "shapes.boxes")
+    assert caught.value.field == "shapes.boxes"

@@ -1,0 +1,93 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.failures import Failure
+from relaxd.contract.manifest import FileEntry, LoadContract, Manifest, Weight
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import BundleError
+
+SPECS = st.lists(
+    st.sampled_from([TensorSpec.parse(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]), max_size=2
+).map(tuple)
+MANIFESTS = st.builds(
+    Manifest,
+    name=st.text(),
+    inputs=SPECS,
+    outputs=SPECS,
+    dims=st.sampled_from([(), (Dim("batch", 1, 8), Dim("seq", 8, None, 8, 128))]),
+    target=st.just({"name": "native"}),
+    load=st.builds(
+        LoadContract,
+        st.text(),
+        isa=st.lists(st.text()).map(tuple),
+        libc=st.none() | st.text(),
+        runtime=st.dictionaries(st.text(), st.text()),
+    ),
+    action_key=st.just({"digest": "sha256:0", "parts": {}}),
+    toolchain=st.dictionaries(st.text(), st.text()),
+    files=st.dictionaries(st.text(), st.builds(FileEntry, st.text(), st.integers(0))),
+    weights=st.lists(st.builds(Weight, st.sampled_from(["float32", "int8"]), st.lists(st.integers(0)).map(tuple), st.integers(0))).map(
+        tuple
+    ),
+)
+
+
+@given(MANIFESTS)
+def test_round_trips_through_json(manifest):
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+
+
+def document() -> dict:
+    return Manifest("m", (TensorSpec.parse("x=float32[n]"),), (), (Dim("n"),), {}, LoadContract("x86_64"), {}, {}).to_json()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.pop("name"),
+        lambda d: d.pop("inputs"),
+        lambda d: d.update(inputs=None),
+        lambda d: d.update(inputs=[{"name": "x"}]),
+        lambda d: d.update(inputs=[{"name": "x", "dtype": "float32", "shape": ["n/2"]}]),
+        lambda d: d.update(dims=[]),
+        lambda d: d.update(dims={"n": "1:"[::-1]}),
+        lambda d: d.update(load={}),
+        lambda d: d.update(load="x86_64"),
+        lambda d: d.update(files={"model.so": {}}),
+        lambda d: d.update(weights=[{"dtype": "object", "shape": [1], "offset": 0}]),
+        lambda d: d.update(surprise=1),
+    ],
+)
+def test_what_is_malformed_is_a_bundle_error(change):
+    changed = document()
+    change(changed)
+    with pytest.raises(BundleError, match="malformed"):
+        Manifest.from_json(changed)
+
+
+@pytest.mark.parametrize("other", [None, [], {}, {"schema_version": 2}, {"schema_version": "1"}])
+def test_another_schema(other):
+    with pytest.raises(BundleError, match="schema version") as caught:
+        Manifest.from_json(other)
+    assert "rebuild" in str(caught.value)
+
+
+@given(
+    st.builds(
+        Failure,
+        code=st.text(),
+        stage=st.text(),
+        message=st.text(),
+        node=st.none() | st.text(),
+        hint=st.none() | st.text(),
+        retryable=st.booleans(),
+        details=st.dictionaries(st.text(), st.integers() | st.lists(st.text())),
+    )
+)
+def test_failures_round_trip(failure):
+    assert Failure.from_json(json.loads(json.dumps(failure.to_json()))) == failure
+    assert None not in failure.to_json().values()
