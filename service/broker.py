@@ -30,6 +30,7 @@ def celery_app(settings: Settings) -> Celery:
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
         **_embedded(settings) if settings.broker_url is None else _server(settings.broker_url),
     )
     return app
@@ -43,7 +44,8 @@ def _embedded(settings: Settings) -> dict[str, object]:
 
 
 def _server(url: str) -> dict[str, object]:
-    timeouts = {"socket_connect_timeout": 5, "socket_timeout": 30, "retry_on_timeout": True}
+    # Whoever submits a job must not wait for a broker that is away: the job is safe without it.
+    timeouts = {"socket_connect_timeout": 2, "socket_timeout": 30, "max_retries": 1, "interval_start": 0, "interval_step": 0.1}
     # Other workers may be idle while this one holds a message it cannot begin with.
     return {"broker_url": url, "broker_transport_options": timeouts, "worker_disable_prefetch": url.startswith("redis")}
 

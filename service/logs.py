@@ -29,4 +29,5 @@ def configure(level: str = "INFO") -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for talkative in ("alembic", "celery", "kombu"):
+        logging.getLogger(talkative).setLevel(logging.WARNING)

@@ -39,6 +39,7 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
         worker.shutdown.set()
 
     signals.worker_shutting_down.connect(shut_down)
+    signals.setup_logging.connect(_keep_logging)
     sweeper.start()
     try:
         return _listen(services.celery, worker, concurrency)
@@ -71,6 +72,10 @@ def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
     )
     celery.start()
     return int(celery.exitcode or 0)
+
+
+def _keep_logging(**_: Any) -> None:
+    """A listener to this signal keeps Celery from setting up logging its own way."""
 
 
 def _sweep(worker: Worker, parent: int | None) -> None:

@@ -1,5 +1,8 @@
 """The service's parts over fakes, on every kind of database."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from artifacts import open_store
+from service.bootstrap import Services, build
 from service.core import Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
@@ -19,6 +23,8 @@ from service.workers.runner import Runner
 from service.workers.workshop import Workshop
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 from tests.service.servers import fresh_database, postgres_server, redis_server
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -109,3 +115,43 @@ def answer(core: Core, runner: Runner) -> Callable[[str], Claim | None]:
         return claim
 
     return answer
+
+
+@pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    """Settings of a service that real worker processes join, quick to notice what is lost."""
+    quick = {"data_dir": tmp_path, "lease_s": 2, "sweep_s": 0.3, "ring_after_s": 0.5, "max_attempts": 5}
+    if request.param == "embedded":
+        yield Settings(**quick)
+    else:
+        broker = request.getfixturevalue("redis_url")
+        with fresh_database(request.getfixturevalue("postgres"), f"test_{uuid4().hex}") as url:
+            yield Settings(**quick, database_url=url, broker_url=broker)
+
+
+@pytest.fixture
+def services(deployment: Settings) -> Iterator[Services]:
+    services = build(deployment)
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def start(deployment: Settings, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start a worker process, given its module and settings other than the deployment's; all are killed at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(module: str, settings: Settings = deployment) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
+        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
+            started.append(
+                subprocess.Popen([sys.executable, "-m", module], env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+    for log in sorted(tmp_path.glob("worker*.log")):
+        print(log.name, log.read_text()[-4000:])

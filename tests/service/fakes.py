@@ -1,4 +1,4 @@
-"""Stand-ins for the parts of the service that tests want to steer: a compiler without processes, a doorbell that lists, a clock that waits."""
+"""Stand-ins that tests steer: a compiler without processes, a doorbell that lists, a clock that waits."""
 
 import json
 from collections.abc import Callable

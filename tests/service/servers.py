@@ -36,10 +36,10 @@ def missing(what: str) -> NoReturn:
 
 
 @contextmanager
-def redis_server() -> Iterator[str]:
-    """URL of a fresh Redis that keeps nothing."""
+def redis_server(port: int | None = None) -> Iterator[str]:
+    """URL of a fresh Redis that keeps nothing, at any port if none is given."""
     program = shutil.which("redis-server") or missing("Redis")
-    port = free_port()
+    port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="relaxd-redis-") as folder:
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
         with _running([*TIED, *command], Path(folder) / "log"):

@@ -109,7 +109,9 @@ class JobStates(RuleBasedStateMachine):
             if before.state.terminal:
                 assert build == before
             # One step of this test may be two of the build's: back into the queue and to another's end.
-            reachable = {before.state} | TRANSITIONS[before.state] | {last for state in TRANSITIONS[before.state] for last in TRANSITIONS[state]}
+            reachable = (
+                {before.state} | TRANSITIONS[before.state] | {last for state in TRANSITIONS[before.state] for last in TRANSITIONS[state]}
+            )
             assert build.state in reachable
             assert build.fence >= before.fence
             assert build.attempts <= 2

@@ -1,15 +1,11 @@
 """Worker processes over a real broker and database, killed in all the ways a machine kills them."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from uuid import uuid4
 
 import psutil
 import pytest
@@ -18,48 +14,10 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.bootstrap import Services, build
 from service.settings import Settings
-from tests.service.servers import fresh_database
+from tests.service.servers import free_port, redis_server
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
-
-
-@pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    quick = {"data_dir": tmp_path, "lease_s": 2, "sweep_s": 0.3, "ring_after_s": 0.5, "max_attempts": 5}
-    if request.param == "embedded":
-        yield Settings(**quick)
-    else:
-        broker = request.getfixturevalue("redis_url")
-        with fresh_database(request.getfixturevalue("postgres"), f"test_{uuid4().hex}") as url:
-            yield Settings(**quick, database_url=url, broker_url=broker)
-
-
-@pytest.fixture
-def services(settings: Settings) -> Iterator[Services]:
-    services = build(settings)
-    yield services
-    services.close()
-
-
-@pytest.fixture
-def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Start a worker; all are killed at the end."""
-    started = []
-
-    def start() -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
-        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
-            command = [sys.executable, "-m", "tests.service.worker_process"]
-            started.append(subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-    for log in sorted(tmp_path.glob("worker*.log")):
-        print(log.name, log.read_text()[-4000:])
+FAKE = "tests.service.worker_process"
 
 
 @pytest.fixture
@@ -86,7 +44,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_fifty_equal_submissions_compile_once(services, start, ledger):
     model = model_of(services, ledger, 0.5)
-    start(), start()
+    start(FAKE), start(FAKE)
     with ThreadPoolExecutor(16) as pool:
         jobs = list(pool.map(lambda _: services.jobs.submit(model, CompileRequest()), range(50)))
     ended = [services.jobs.wait(job.id, PATIENCE_S) for job in jobs]
@@ -100,64 +58,86 @@ def test_fifty_equal_submissions_compile_once(services, start, ledger):
 
 def test_a_job_outlives_its_killed_worker(services, start, ledger):
     job = services.jobs.submit(model_of(services, ledger, 1.5), CompileRequest())
-    first = start()
+    first = start(FAKE)
     until(lambda: compiles(ledger) == 1)
-    start()
+    start(FAKE)
     first.kill()
     ended = services.jobs.wait(job.id, PATIENCE_S)
     assert (ended.state, ended.builds[0].attempts, compiles(ledger)) == (State.SUCCEEDED, 2, 2)
 
 
-def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, settings):
+def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, deployment):
     running = services.jobs.submit(model_of(services, ledger, 1), CompileRequest())
-    worker = start()
+    worker = start(FAKE)
     until(lambda: compiles(ledger) == 1)
     waiting = services.jobs.submit(model_of(services, ledger, 1), CompileRequest())
     other = services.jobs.submit(model_of(services, ledger, 0), CompileRequest(targets=("x86-64-v2", "x86-64-v3")))
     worker.kill()
     worker.wait()
     services.close()
-    _lose_doorbells(settings)
-    start()
-    reopened = build(settings)
+    _lose_doorbells(deployment)
+    start(FAKE)
+    reopened = build(deployment)
     for job in (running, waiting, other):
         assert reopened.jobs.wait(job.id, PATIENCE_S).state is State.SUCCEEDED
     reopened.close()
     assert compiles(ledger) == 4, "one lost, one repeated, and one each for the two targets"
 
 
-def _lose_doorbells(settings: Settings) -> None:
-    if settings.broker_url is None:
-        for message in settings.spool_dir.rglob("*"):
+def _lose_doorbells(deployment: Settings) -> None:
+    if deployment.broker_url is None:
+        for message in deployment.spool_dir.rglob("*"):
             if message.is_file():
                 message.unlink()
     else:
         import redis
 
-        with redis.Redis.from_url(settings.broker_url) as client:
+        with redis.Redis.from_url(deployment.broker_url) as client:
             client.flushall()
 
 
-def test_cancelling_kills_the_compile_process_and_its_folder(services, start, ledger, settings):
+def test_cancelling_kills_the_compile_process_and_its_folder(services, start, ledger, deployment):
     job = services.jobs.submit(model_of(services, ledger, PATIENCE_S), CompileRequest())
-    worker = start()
+    worker = start(FAKE)
     until(lambda: compiles(ledger) == 1)
     assert psutil.Process(worker.pid).children()
     assert services.jobs.cancel(job.id).state is State.RUNNING
     assert services.jobs.wait(job.id, PATIENCE_S).state is State.CANCELLED
     until(lambda: not psutil.Process(worker.pid).children())
-    until(lambda: not list(settings.work_dir.glob("*/*")))
+    until(lambda: not list(deployment.work_dir.glob("*/*")))
 
 
-def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(services, start, ledger, settings):
+def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(services, start, ledger, deployment):
     job = services.jobs.submit(model_of(services, ledger, 1.5), CompileRequest())
-    worker = start()
+    worker = start(FAKE)
     until(lambda: compiles(ledger) == 1)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE_S) == 0
     assert services.jobs.get(job.id).state is State.QUEUED
     assert services.jobs.get(job.id).builds[0].note == "no worker is running; start one with `relaxd worker`"
-    assert [path.name for path in settings.work_dir.iterdir()] == [".lock"]
-    start()
+    assert [path.name for path in deployment.work_dir.iterdir()] == [".lock"]
+    start(FAKE)
     ended = services.jobs.wait(job.id, PATIENCE_S)
     assert (ended.state, ended.builds[0].attempts) == (State.SUCCEEDED, 1)
+
+
+@pytest.mark.scaled
+@pytest.mark.parametrize("deployment", ["embedded"], indirect=True)
+def test_jobs_sent_while_the_broker_is_away_are_done_once_it_is_back(deployment, start, ledger):
+    port = free_port()
+    with redis_server(port) as url:
+        settings = deployment.model_copy(update={"broker_url": url})
+        services = build(settings)
+        start(FAKE, settings)
+        assert (
+            services.jobs.wait(services.jobs.submit(model_of(services, ledger, 0), CompileRequest()).id, PATIENCE_S).state
+            is State.SUCCEEDED
+        )
+        running = services.jobs.submit(model_of(services, ledger, 1), CompileRequest())
+        until(lambda: compiles(ledger) == 2)
+    unheard = services.jobs.submit(model_of(services, ledger, 0.1), CompileRequest())
+    assert services.jobs.wait(running.id, PATIENCE_S).state is State.SUCCEEDED
+    assert services.jobs.get(unheard.id).state is State.QUEUED
+    with redis_server(port):
+        assert services.jobs.wait(unheard.id, PATIENCE_S).state is State.SUCCEEDED
+    services.close()
