@@ -35,7 +35,7 @@ class BundleError(RelaxdError):
 
 
 class LoadContractError(RelaxdError):
-    """This machine does not meet the bundle's load contract; `need` and `have` say how."""
+    """The machine does not meet the bundle's load contract; `need` and `have` say how."""
 
     code = "bundle.load_contract"
 
