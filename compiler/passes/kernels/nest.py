@@ -82,8 +82,6 @@ def vectorizable(value: Expr, var: Any) -> bool:
             and _varies(node, var)
         ):
             return False
-        if isinstance(node, prim.Let):
-            return False
     return True
 
 

@@ -8,6 +8,7 @@ from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
 from compiler.passes.tir.exprs import Expr, as_int, const
+from compiler.passes.tir.vecmath import vectorize_calls
 
 Stmt = Any
 Body = Callable[[Any], Stmt]
@@ -93,7 +94,7 @@ def allocate(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "l
 
 def store(buffer: Any, value: Expr, *indices: Expr) -> Stmt:
     """buffer[indices] = value."""
-    return tirx.BufferStore(buffer, value, list(indices))
+    return tirx.BufferStore(buffer, vectorize_calls(value), list(indices))
 
 
 def bind(name: str, value: Expr, body: Body) -> Stmt:
