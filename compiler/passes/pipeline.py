@@ -6,6 +6,8 @@ import tvm
 from tvm import relax
 
 from compiler.passes.machine import Machine
+from compiler.passes.fold_layout import fold_layout
+from compiler.passes.pack_conv import PackConv
 from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.schedule import ScheduleKernels
 from compiler.targets import Target
@@ -25,8 +27,13 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         transform.CanonicalizeBindings(),
         transform.EliminateCommonSubexpr(),
         transform.DecomposeOpsForInference(),
+        fold_layout,
         transform.FoldConstant(),
+        # channels last
+        transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]}),
+        fold_layout,
         # constants laid out for the kernels
+        PackConv(machine),
         PackMatmul(machine),
         # tensor programs
         relax.backend.DispatchSampling(),

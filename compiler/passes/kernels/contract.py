@@ -155,5 +155,10 @@ def packed_width(contraction: Contraction) -> int | None:
     if len(widths) != 1:
         return None
     width = widths.pop()
-    position = stride(substitute(offset, {column: const(0)}), contraction.reduce[-1].var) if contraction.reduce else None
-    return width if width is not None and position is not None and as_int(position) == width else None
+    expected, first = width, substitute(offset, {column: const(0)})
+    for axis in reversed(contraction.reduce):
+        step, extent = stride(first, axis.var), as_int(axis.extent)
+        if step is None or extent is None or expected is None or as_int(step) != expected:
+            return None
+        expected *= extent
+    return width

@@ -9,4 +9,46 @@ from compiler.passes.kernels.contract import Contraction
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, substitute, uses
-from compiler.passes.tir.loops import Stmt, product, seq, serial, store, strips, unfuse, when
+from compiler.passes.tir.loops import Stmt, bind_all, serial, store, strips, unfuse, when
+from compiler.passes.tir.stages import Axis
+
+
+def inner_run(contraction: Contraction) -> int:
+    """The extent of the innermost axis of the depth: passes over the depth start at multiples of it."""
+    return as_int(contraction.reduce[-1].extent) or 1
+
+
+def gather_rows(contraction: Contraction, machine: Machine, left: Any, kc: int, first: Expr, count: Expr, start: Expr, length: Expr) -> Stmt:
+    """left[row * kc + k] = the left side at row `first + row` and depth `start + k`, for `count` rows and `length` of the depth."""
+    rows, run = contraction.rows, inner_run(contraction)
+    outer, inner = contraction.reduce[:-1], contraction.reduce[-1]
+
+    def position(index: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
+        where = dict(zip([axis.var for axis in outer], unfuse(tirx.floordiv(start, const(run)) + index, [axis.extent for axis in outer]), strict=True))
+        return _copy(contraction.left, inner, machine, left, row * const(kc) + index * const(run), {**at, **where})
+
+    def one_row(row: Expr) -> Stmt:
+        values = unfuse(first + row, [axis.extent for axis in rows])
+        positions = tirx.floordiv(length, const(run))
+        return bind_all([axis.var for axis in rows], values, lambda at: serial(positions, lambda q: position(q, row, at), "position"))
+
+    return serial(count, one_row, "row")
+
+
+def _copy(value: Expr, inner: Axis, machine: Machine, left: Any, base: Expr, at: dict[Any, Expr]) -> Stmt:
+    lanes = machine.lanes(32) if vectorizable(value, inner.var) or _guarded(value, inner) else 1
+
+    def run(source: Expr) -> Stmt:
+        return strips(inner.extent, lanes, lambda j: store(left, substitute(source, {**at, inner.var: j}), base + j), inner.var.name)
+
+    if _guarded(value, inner):
+        condition, inside, outside = value.args
+        return when(substitute(condition, at), run(inside), run(outside))
+    return run(value)
+
+
+def _guarded(value: Expr, inner: Axis) -> bool:
+    """Whether `value` is a load or a constant by a condition that does not change along the run: padding."""
+    if not isinstance(value, tvm.ir.Call) or getattr(value.op, "name", "") != "tirx.if_then_else":
+        return False
+    return not uses(value.args[0], inner.var) and all(vectorizable(side, inner.var) for side in value.args[1:])

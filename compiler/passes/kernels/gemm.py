@@ -12,13 +12,12 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
-from compiler.passes.kernels.generic import operations
+from compiler.passes.kernels.gather import gather_rows, inner_run
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, loads, rewrite, substitute
-from compiler.passes.tir.flat import stride, substitute_accesses
-from compiler.passes.tir.loops import Stmt, allocate, bind, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
-from compiler.passes.tir.stages import Axis
+from compiler.passes.tir.flat import stride
+from compiler.passes.tir.loops import Stmt, allocate, bind, bind_all, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
 
 PARALLEL_FLOPS = 1 << 19
 
@@ -46,14 +45,14 @@ def register_tile(machine: Machine) -> tuple[int, int]:
     return max((machine.registers - vectors - 1) // vectors - (1 if machine.registers >= 32 else 0), 2), lanes * vectors
 
 
-def tiling_for(machine: Machine, depth: int, gathered: bool) -> Tiling:
-    """A tiling whose block of rows stays in L2 and whose panel stays near L1."""
+def tiling_for(machine: Machine, depth: int, run: int | None = None) -> Tiling:
+    """A tiling whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it."""
     mr, nr = register_tile(machine)
-    passes = -(-depth // 2048)
-    kc = -(-depth // passes)
-    rows = machine.l2 // 2 // (4 * kc)
-    tiles = min(max(rows // mr, 2), 16 if not gathered else 8)
-    return Tiling(mr, nr, tiles, 4 if not gathered else 8, kc)
+    unit = run or 1
+    passes = max(-(-depth // 2048), 1)
+    kc = -(-depth // unit // passes) * unit
+    tiles = min(max(machine.l2 // 2 // (4 * kc) // mr, 2), 8 if run else 16)
+    return Tiling(mr, nr, tiles, 8 if run else 4, kc)
 
 
 def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
@@ -66,7 +65,7 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:
         return None
     direct = _is_direct(contraction)
-    return _Kernel(contraction, tiling_for(machine, depth, not direct), machine, direct, depth, columns).emit()
+    return _Kernel(contraction, tiling_for(machine, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns).emit()
 
 
 def _is_direct(contraction: Contraction) -> bool:
@@ -138,7 +137,7 @@ class _Kernel:
         def one_pass(index: Expr) -> Stmt:
             start = index * const(tiling.kc)
             length: Expr = const(tiling.kc) if self.depth % tiling.kc == 0 else tirx.min(const(tiling.kc), const(self.depth) - start)
-            gather = None if left is None else self._gather(left, first, count, start, length)
+            gather = None if left is None else gather_rows(self.contraction, self.machine, left, tiling.kc, first, count, start, length)
             products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, passes > 1), "panel")
             return seq(gather, products)
 
@@ -148,11 +147,6 @@ class _Kernel:
     def _at_row(self, row: Expr) -> dict[Any, Expr]:
         axes = self.contraction.rows
         return dict(zip([axis.var for axis in axes], unfuse(row, [axis.extent for axis in axes]), strict=True))
-
-    def _gather(self, left: Any, first: Expr, count: Expr, start: Expr, length: Expr) -> Stmt:
-        from compiler.passes.kernels.gather import gather_rows
-
-        return gather_rows(self.contraction, self.machine, left, self.tiling.kc, self.depth, first, count, start, length)
 
     def _panel(
         self, sums: Any, left: Any, m: Expr, first: Expr, count: Expr, base: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
@@ -231,17 +225,11 @@ class _Kernel:
             return when(base + p < const(self.panel_count - 1), full, strips(const(rest), lanes, point, "lane"))
 
         def one_row(row: Expr) -> Stmt:
-            at = self._at_row(first + row)
-            return self._bound(at, lambda bound: serial(panels, lambda p: panel(p, row, bound), "panel"))
+            axes = self.contraction.rows
+            values = unfuse(first + row, [axis.extent for axis in axes])
+            return bind_all([axis.var for axis in axes], values, lambda at: serial(panels, lambda p: panel(p, row, at), "panel"))
 
         return serial(count, one_row, "row")
-
-    def _bound(self, at: dict[Any, Expr], body: Callable[[dict[Any, Expr]], Stmt]) -> Stmt:
-        names, values = {}, []
-        for var, value in at.items():
-            names[var] = tirx.Var(var.name, "int64")
-            values.append(tirx.Bind(names[var], value))
-        return seq(*values, body(names))
 
     def _write(self, out: Any, total: Expr, at: dict[Any, Expr]) -> Stmt:
         def visit(node: Expr) -> Expr | None:

@@ -105,6 +105,12 @@ def bind(name: str, value: Expr, body: Body) -> Stmt:
     return seq(tirx.Bind(var, value), body(var))
 
 
+def bind_all(variables: Sequence[Any], values: Sequence[Expr], body: Callable[[dict[Any, Expr]], Stmt]) -> Stmt:
+    """`body` with a table from each of `variables` to a fresh variable that holds its value."""
+    table = {var: tirx.Var(var.name, "int64") for var in variables}
+    return seq(*(tirx.Bind(table[var], value) for var, value in zip(variables, values, strict=True)), body(table))
+
+
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """The indices of each loop, given that of their fusion, outermost first."""
     found: list[Expr] = []

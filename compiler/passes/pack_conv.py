@@ -1,0 +1,137 @@
+"""Convolutions with constant weights in NHWC: the weights are laid out in panels, the sum runs over window and channels."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.kernels.gemm import register_tile
+from compiler.passes.machine import Machine
+from compiler.passes.pack_matmul import OUT_ELEMENTWISE_FUSABLE, pack_panels
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry of a two-dimensional convolution: pairs of (height, width); `pads` are top, left, bottom, right."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    pads: tuple[int, int, int, int]
+
+    @classmethod
+    def of(cls, attrs: Any, kernel: tuple[int, int]) -> "Window":
+        """From a convolution's attributes."""
+        pads = [int(p) for p in attrs.padding]
+        return cls(kernel, _pair(attrs.strides), _pair(attrs.dilation), (pads[0], pads[1], pads[2], pads[3]))
+
+    def size(self, height: Any, width: Any) -> tuple[Any, Any]:
+        """The extents of the result."""
+        top, left, bottom, right = self.pads
+        reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+        return (height + top + bottom - reach[0]) // self.strides[0] + 1, (width + left + right - reach[1]) // self.strides[1] + 1
+
+    def read(self, data: Any, n: Any, y: Any, x: Any, kh: Any, kw: Any, c: Any) -> Any:
+        """The padded input [N, H, W, C] under result (y, x) and window place (kh, kw)."""
+        row = y * self.strides[0] + kh * self.dilation[0] - self.pads[0]
+        column = x * self.strides[1] + kw * self.dilation[1] - self.pads[1]
+        value = data[n, row, column, c]
+        if not any(self.pads):
+            return value
+        inside = tirx.all(row >= 0, row < data.shape[1], column >= 0, column < data.shape[2])
+        return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    first, second = (int(value) for value in values)
+    return first, second
+
+
+@dataclass(frozen=True)
+class PackConv:
+    """Rewrites float32 NHWC `conv2d(x, constant OHWI)`: dense ones into panels, depthwise ones into [window, channels]."""
+
+    machine: Machine
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with such convolutions replaced."""
+        rewriter = _Rewriter(module, self.machine)
+        for gvar, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+        return rewriter.builder_.get()
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, machine: Machine) -> None:
+        super().__init__(module)
+        self.machine = machine
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if call.op != tvm.ir.Op.get("relax.nn.conv2d") or not _takes(call):
+            return call
+        data, weight = call.args[0], call.args[1].value.numpy()
+        if call.attrs.groups == 1:
+            return self._dense(call, data, weight)
+        if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
+            return self._depthwise(call, data, weight)
+        return call
+
+    def _dense(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        columns, height, width, channels = weight.shape
+        window = Window.of(call.attrs, (height, width))
+        lanes = self.machine.lanes(32)
+        if channels < lanes and width > 1 and any(window.pads):
+            top, left, bottom, right = window.pads
+            data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0]))
+            window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        panel = register_tile(self.machine)[1]
+        packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
+        return self.builder_.call_te(
+            _panel_conv, data, packed, columns, panel, window, primfunc_name_hint="panel_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+        )
+
+    def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        window = Window.of(call.attrs, weight.shape[1:3])
+        packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
+        return self.builder_.call_te(
+            _depthwise, data, packed, window, primfunc_name_hint="depthwise_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+        )
+
+
+def _takes(call: Any) -> bool:
+    data, weight = call.args
+    attrs = call.attrs
+    return (
+        isinstance(weight, tvm.ir.GenericConst)
+        and str(weight.ty.dtype) == "float32" == str(data.ty.dtype)
+        and str(attrs.data_layout) == "NHWC" == str(attrs.out_layout)
+        and str(attrs.kernel_layout) == "OHWI"
+        and not str(attrs.out_dtype).replace("float32", "").replace("void", "")
+    )
+
+
+def _panel_conv(data: Any, panels: Any, columns: int, panel: int, window: Window) -> Any:
+    channels = int(data.shape[3])
+    kh, kw, c = (te.reduce_axis((0, extent), name=name) for extent, name in zip((*window.kernel, channels), ("kh", "kw", "c"), strict=True))
+    width = window.kernel[1]
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
+        lambda n, y, x, o: te.sum(
+            window.read(data, n, y, x, kh, kw, c) * panels[o // panel, (kh * width + kw) * channels + c, o % panel], axis=[kh, kw, c]
+        ),
+        name="conv",
+    )
+
+
+def _depthwise(data: Any, weight: Any, window: Window) -> Any:
+    kh, kw = (te.reduce_axis((0, extent), name=name) for extent, name in zip(window.kernel, ("kh", "kw"), strict=True))
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), data.shape[3]),
+        lambda n, y, x, c: te.sum(window.read(data, n, y, x, kh, kw, c) * weight[kh, kw, c], axis=[kh, kw]),
+        name="depthwise",
+    )

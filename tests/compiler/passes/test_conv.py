@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from tvm import relax
+
+op = relax.op
+
+
+def reference(x, w, strides, pads, dilation, groups):
+    """NCHW convolution by its definition, in float64."""
+    n, _, h, width = x.shape
+    out, depth, kh, kw = w.shape
+    x = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+    oh = (x.shape[2] - (kh - 1) * dilation[0] - 1) // strides[0] + 1
+    ow = (x.shape[3] - (kw - 1) * dilation[1] - 1) // strides[1] + 1
+    result = np.zeros((n, out, oh, ow))
+    for i in range(kh):
+        for j in range(kw):
+            part = x[:, :, i * dilation[0] :, j * dilation[1] :][:, :, : oh * strides[0] : strides[0], : ow * strides[1] : strides[1]]
+            grouped = part.reshape(n, groups, depth, oh, ow)
+            weights = w[:, :, i, j].reshape(groups, out // groups, depth)
+            result += np.einsum("ngdyx,god->ngoyx", grouped, weights).reshape(n, out, oh, ow)
+    return result
+
+
+CASES = {
+    "3x3 padded": (16, 32, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    "3x3 strided": (8, 20, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
+    "1x1": (24, 40, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    "1x1 strided": (24, 16, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
+    "few channels": (3, 32, (7, 7), (2, 2), (3, 3, 3, 3), (1, 1), 1),
+    "dilated and uneven": (8, 17, (3, 2), (1, 2), (2, 0, 1, 1), (2, 1), 1),
+    "deep": (300, 5, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    "depthwise": (24, 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24),
+    "depthwise 5x5 strided": (13, 13, (5, 5), (2, 1), (2, 2, 2, 2), (1, 1), 13),
+    "grouped": (16, 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 4),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_convolution_with_its_epilogue_for_every_extent(name, compile_graph, draw):
+    channels, out, kernel, strides, pads, dilation, groups = CASES[name]
+    w = draw.standard_normal((out, channels // groups, *kernel)).astype("float32")
+    bias = draw.standard_normal((1, out, 1, 1)).astype("float32")
+
+    def graph(builder, x):
+        y = op.nn.conv2d(x, relax.const(w), strides, pads, dilation, groups)
+        return op.nn.relu(op.add(y, relax.const(bias)))
+
+    model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "float32")})
+    for n, h, width in [(1, 7, 7), (2, 8, 13), (1, 14, 5), (3, 20, 23)]:
+        x = draw.standard_normal((n, channels, h, width)).astype("float32")
+        want = np.maximum(reference(x.astype("float64"), w.astype("float64"), strides, pads, dilation, groups) + bias, 0)
+        np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
