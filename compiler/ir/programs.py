@@ -12,6 +12,9 @@ from tvm.ir import Expr, GlobalVar
 from compiler.ir import extents as ex
 from compiler.ir.values import Tensor
 
+OPAQUE = 8
+"""TVM's OpPatternKind of a program that fusion leaves alone."""
+
 
 def call_program(
     bb: relax.BlockBuilder, compute: Callable[..., Any], inputs: Sequence[Tensor], name: str, dims: Collection[tirx.Var], attrs: dict[str, Any] | None = None
@@ -30,6 +33,9 @@ def call_program(
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
+    if extras:
+        # FuseTIR renews a variable twice that is both a scalar parameter here and an axis of a neighbour.
+        function = function.with_attr("op_pattern", OPAQUE)
     if attrs:
         function = function.with_attrs(attrs)
     program: GlobalVar = bb.add_func(function, name)

@@ -1,0 +1,88 @@
+"""ONNX reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import reduce as rd
+from compiler.ir.values import Known, Value
+
+
+def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
+    """Axes from the attribute, the known input or a run-time input; none means all, unless noop_with_empty_axes."""
+    keepdims = bool(node.attr("keepdims", 1))
+    given = node.optional(1)
+    if given is not None and not (isinstance(given, Known) and not given.symbolic):
+        return rd.reduce_at_run_time(b, x, kind, given, keepdims, bool(node.attr("noop_with_empty_axes", 0)))
+    axes: list[int]
+    if given is not None:
+        axes = [int(axis) for axis in given.data.reshape(-1).tolist()]  # type: ignore[union-attr]
+    else:
+        axes = [int(axis) for axis in node.attr("axes", [])]
+    if not axes:
+        axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(len(x.shape)))
+    return rd.reduce(b, x, kind, axes, keepdims)
+
+
+def _plain(name: str, kind: str) -> None:
+    @op(name)
+    def handler(b: Builder, node: Node) -> Value:
+        return _reduced(b, node, node.value(0), kind)
+
+    handler.__doc__ = f"The {kind} over axes."
+
+
+for _name, _kind in (("ReduceSum", "sum"), ("ReduceProd", "prod"), ("ReduceMax", "max"), ("ReduceMin", "min"), ("ReduceMean", "mean")):
+    _plain(_name, _kind)
+
+
+def _unary(b: Builder, x: Value, emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[np.ndarray], np.ndarray]) -> Value:
+    return ew.unary(b, x, emit, numpy=fold)
+
+
+@op("ReduceL1")
+def l1(b: Builder, node: Node) -> Value:
+    """Sum of absolute values."""
+    return _reduced(b, node, _unary(b, node.value(0), relax.op.abs, np.abs), "sum")
+
+
+@op("ReduceSumSquare")
+def sum_square(b: Builder, node: Node) -> Value:
+    """Sum of squares."""
+    x = node.value(0)
+    return _reduced(b, node, ew.multiply(b, x, x), "sum")
+
+
+@op("ReduceL2")
+def l2(b: Builder, node: Node) -> Value:
+    """Square root of the sum of squares, of integers by way of floats."""
+    x = node.value(0)
+    work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
+    total = _reduced(b, node, ew.multiply(b, work, work), "sum")
+    return ew.cast(b, _unary(b, total, relax.op.sqrt, np.sqrt), x.dtype)
+
+
+@op("ReduceLogSum")
+def log_sum(b: Builder, node: Node) -> Value:
+    """Logarithm of the sum."""
+    x = node.value(0)
+    work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
+    return ew.cast(b, _unary(b, _reduced(b, node, work, "sum"), relax.op.log, np.log), x.dtype)
+
+
+@op("ReduceLogSumExp")
+def log_sum_exp(b: Builder, node: Node) -> Value:
+    """Logarithm of the sum of exponentials, kept from overflow by subtracting the greatest element of all."""
+    x = node.value(0)
+    work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
+    top = rd.reduce(b, work, "max", list(range(len(work.shape))), False)
+    finite = ew.where(b, ew.compare(b, _unary(b, top, relax.op.abs, np.abs), Known(np.asarray(np.inf, np.dtype(work.dtype)), work.dtype), "less"), top, Known(np.zeros((), np.dtype(work.dtype)), work.dtype))
+    total = _reduced(b, node, _unary(b, ew.subtract(b, work, finite), relax.op.exp, np.exp), "sum")
+    return ew.cast(b, ew.add(b, _unary(b, total, relax.op.log, np.log), finite), x.dtype)

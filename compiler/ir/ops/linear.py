@@ -1,0 +1,51 @@
+"""Matrix products with symbolic extents."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from compiler.errors import ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import broadcast, layout
+from compiler.ir.ops.reduce import or_identity
+from compiler.ir.values import Known, Value
+
+
+def matmul(b: Builder, x: Value, y: Value) -> Value:
+    """numpy's matmul: the last two axes multiplied, those before broadcast; a vector is a row (left) or column (right)."""
+    if not x.shape or not y.shape:
+        raise ImportFailed("matmul takes no scalars", reason="shape")
+    if isinstance(x, Known) and isinstance(y, Known) and not x.symbolic and not y.symbolic and max(x.data.size, y.data.size) <= 4096:
+        return Known(np.matmul(x.data, y.data).astype(x.data.dtype), x.dtype)
+    left = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
+    right = layout.unsqueeze(b, y, [1]) if len(y.shape) == 1 else y
+    inner = b.same(left.shape[-1], right.shape[-2], f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ")
+    result = _product(b, left, right, inner)
+    if len(x.shape) == 1 or len(y.shape) == 1:
+        kept = [*result.shape[:-2], *([] if len(x.shape) == 1 else [result.shape[-2]]), *([] if len(y.shape) == 1 else [result.shape[-1]])]
+        return layout.reshape(b, result, kept)
+    return result
+
+
+def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
+    batch = broadcast.joined_shape(b, left.shape[:-2], right.shape[:-2], what="matmul's batch axes")
+    p = _batched(b, left, batch, (left.shape[-2], inner))
+    q = _batched(b, right, batch, (inner, right.shape[-1]))
+    tensors = [b.tensor(value) for value in (p, q)]
+    exact = [b.adopt(tensor.expr, value.shape).expr for tensor, value in zip(tensors, (p, q), strict=True)]
+    return or_identity(b, b.emit(relax.op.matmul(*exact), [*batch, left.shape[-2], right.shape[-1]]), "sum", inner)
+
+
+def _batched(b: Builder, value: Value, batch: tuple[Extent, ...], matrix: tuple[Extent, Extent]) -> Value:
+    """The operand with its matrix extents restated and its batch axes expanded where run time decides their broadcast."""
+    offset = len(batch) - (len(value.shape) - 2)
+    mine = value.shape[:-2]
+    settled = all(b.facts.same(e, 1) is True or b.facts.same(e, batch[axis + offset]) is True for axis, e in enumerate(mine))
+    if not settled:
+        return broadcast.expand(b, value, [*batch[offset:], *matrix], "broadcast")
+    if isinstance(value, Known):
+        return value
+    restated = [e if b.facts.same(e, 1) is True else batch[axis + offset] for axis, e in enumerate(mine)]
+    return b.adopt(value.expr, [*restated, *matrix])

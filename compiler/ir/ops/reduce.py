@@ -1,0 +1,175 @@
+"""Reductions over axes known at import or only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import layout
+from compiler.ir.values import Known, Value
+
+IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "mean": np.nan}
+"""What a reduction of no elements gives; infinities stand for the dtype's extremes."""
+FOLDS: dict[str, Callable[..., Any]] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
+
+
+def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool) -> Value:
+    """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their own dtype.
+
+    An extent of zero gives the reduction's identity.
+    """
+    places = sorted({layout.axis_of(axis, len(x.shape)) for axis in axes})
+    if not places:
+        return x
+    if isinstance(x, Known) and not x.symbolic and x.data.size and x.data.size <= ew.FOLD_LIMIT:
+        return Known(np.asarray(FOLDS[kind](x.data, axis=tuple(places), keepdims=keepdims)).astype(x.data.dtype), x.dtype)
+    if isinstance(x, Known) and x.symbolic and x.data.ndim == 1:
+        return _fold_symbols(b, x, kind, keepdims)
+    kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
+    shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
+    return _emit(b, x, kind, places, keepdims, shape)
+
+
+def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
+    step = {"sum": ex.add, "prod": ex.mul, "max": ex.maximum, "min": ex.minimum}.get(kind)
+    if step is None:
+        return _emit(b, x, kind, [0], keepdims, [1] if keepdims else [])
+    items = x.scalars()
+    total = items[0]
+    for item in items[1:]:
+        total = step(total, item)
+    total = b.facts.simplify(total)
+    return Known.of([total] if keepdims else total, x.dtype)
+
+
+def _emit(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+    tensor = b.tensor(x)
+    narrow = x.dtype in ("float16", "bfloat16") and kind in ("sum", "prod", "mean")
+    source = b.tensor(ew.cast(b, tensor, "float32")) if narrow else tensor
+    if kind in ("max", "min") and (x.dtype == "bool" or not ew.is_float(x.dtype)):
+        result = _extreme(b, source, kind, places, keepdims, shape)
+    elif kind == "mean" and ew.is_integer(x.dtype):
+        result = _integer_mean(b, source, places, keepdims, shape)
+    else:
+        result = b.emit(getattr(relax.op, kind)(source.expr, list(places), keepdims), shape)
+    return ew.cast(b, or_identity(b, result, kind, ex.product(x.shape[axis] for axis in places)), x.dtype)
+
+
+def _integer_mean(b: Builder, x: Value, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+    total = b.emit(relax.op.sum(b.tensor(x).expr, list(places), keepdims), shape)
+    count = Known.of(b.facts.simplify(ex.product(x.shape[axis] for axis in places)), "int64")
+    return ew.divide(b, total, ew.cast(b, count, x.dtype) if not count.symbolic else b.tensor(Known(count.data, x.dtype)))
+
+
+def _extreme(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+    """max and min of integers and bool, whose identity TVM's reducers spell wrongly for some dtypes."""
+    wide = "int8" if x.dtype == "bool" else x.dtype
+    info = np.iinfo(np.dtype(wide))
+    identity = int(info.min if kind == "max" else info.max) if x.dtype != "bool" else int(kind == "min")
+    combine = tirx.max if kind == "max" else tirx.min
+    reducer = te.comm_reducer(lambda p, q: combine(p, q), lambda dtype: tirx.const(identity, dtype), name=kind)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
+
+        def at(*index: Any) -> Any:
+            spatial = iter(index) if not keepdims else (i for axis, i in enumerate(index) if axis not in reduced)
+            position = [reduced[axis].var if axis in reduced else next(spatial) for axis in range(len(x.shape))]
+            return reducer(data(*position).astype(wide), axis=list(reduced.values()))
+
+        return te.compute([ex.prim(e) for e in shape], at, name=kind)
+
+    return ew.cast(b, b.te(compute, x, name=f"reduce_{kind}"), x.dtype)
+
+
+def reduce_at_run_time(b: Builder, x: Value, kind: str, axes: Value, keepdims: bool, noop: bool) -> Value:
+    """As `reduce`, with an int64 vector of axes that only run time knows; an empty one means all axes, or none with `noop`.
+
+    Every axis is walked by a loop of its extent where it is reduced and of 1 where it is not. Without keepdims the
+    number of axes must be known, since the rank follows from it.
+    """
+    rank = len(x.shape)
+    flags = [ex.not_equal(flag, 0) for flag in b.known(_flags(b, axes, rank, noop), "flag", low=0).scalars()]
+    kept = b.extents([ex.select(flag, 1, extent) for flag, extent in zip(flags, x.shape, strict=True)], "kept")
+    loops = b.extents([ex.select(flag, extent, 1) for flag, extent in zip(flags, x.shape, strict=True)], "reduced")
+    result = _walk(b, x, kind, kept, loops)
+    if keepdims:
+        return result
+    count = b.facts.simplify(axes.shape[0])
+    if not isinstance(count, int):
+        raise ImportFailed("the number of reduced axes is known only at run time, so the rank is not", reason="unknown_rank", hint="fix the axes with --const")
+    return layout.reshape(b, result, _squeezed(x.shape, flags, rank - (count or rank)))
+
+
+def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
+    """int64[rank], 1 where an axis is reduced."""
+    count = ex.prim(axes.shape[0])
+    all_axes = tirx.And(tirx.EQ(count, ex.prim(0)), tirx.const(not noop, "bool"))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def named(place: Any) -> Any:
+            r = te.reduce_axis((0, count), "r")
+            axis = data(r.var).astype("int64")
+            wrapped = tirx.Select(axis < ex.prim(0), axis + ex.prim(rank), axis)
+            return te.sum(tirx.Select(tirx.EQ(wrapped, place), ex.prim(1), ex.prim(0)), axis=[r])
+
+        found = te.compute([ex.prim(rank)], named, name="named")
+        return te.compute([ex.prim(rank)], lambda place: tirx.Select(all_axes, ex.prim(1), tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0)))), name="flags")
+
+    return b.te(compute, axes, name="reduced_axes")
+
+
+def _walk(b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequence[Extent]) -> Value:
+    work = "float32" if x.dtype in ("float16", "bfloat16") else "int8" if x.dtype == "bool" else x.dtype
+    base = "sum" if kind == "mean" else kind
+    reducer = {"sum": te.sum, "prod": _prod, "max": te.max, "min": te.min}[base]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        axes = [te.reduce_axis((0, ex.prim(extent)), f"r{place}") for place, extent in enumerate(loops)]
+        return te.compute([ex.prim(e) for e in kept], lambda *i: reducer(data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes), name=base)
+
+    total: Value = b.te(compute, x, name=f"reduce_{base}")
+    if x.dtype == "bool":
+        total = ew.cast(b, total, "bool")
+    if kind == "mean":
+        count = Known.of(b.facts.simplify(ex.product(loops)), "int64")
+        total = ew.divide(b, total, ew.cast(b, b.tensor(count), work))
+    return ew.cast(b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype)
+
+
+_prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
+
+
+def or_identity(b: Builder, result: Value, kind: str, extent: Extent) -> Value:
+    """The reduction's identity where the reduced extent is zero: TVM writes the initial value inside the loop, which then never runs."""
+    if b.facts.decide(ex.greater_equal(extent, 1)) is True:
+        return result
+    value = IDENTITY[kind]
+    if result.dtype == "bool":
+        value = int(value > 0)
+    elif value in (np.inf, -np.inf) and not ew.is_float(result.dtype):
+        info = np.iinfo(np.dtype(result.dtype))
+        value = info.min if value < 0 else info.max
+    empty = tirx.EQ(ex.prim(b.facts.simplify(extent)), ex.prim(0))
+    fill = tirx.const(value, result.dtype)
+    return b.te(lambda p: te.compute(p.shape, lambda *i: tirx.Select(empty, fill, p(*i)), name="or_identity"), result, name="or_identity")
+
+
+def _squeezed(shape: Sequence[Extent], flags: Sequence[Any], rank: int) -> list[Extent]:
+    """Extents of the axes that stay, in order, by selection on run-time flags."""
+    result: list[Extent] = []
+    for place in range(rank):
+        extent: Extent = 1
+        for axis in reversed(range(len(shape))):
+            before = ex.total(ex.select(flag, 0, 1) for flag in flags[:axis])
+            extent = ex.select(ex.both(ex.equal(before, place), ex.negate(flags[axis])), shape[axis], extent)
+        result.append(extent)
+    return result
