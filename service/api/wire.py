@@ -40,6 +40,8 @@ DimValue = Annotated[
     Annotated[DimIn, Tag("<range>")] | Annotated[DimText, Tag("<text>")] | Annotated[int, Tag("<size>")], Discriminator(_kind_of_dim)
 ]
 
+TargetName = Annotated[str, Field(min_length=1, max_length=4096, examples=["native", "x86-64-v3"])]
+
 
 class OptionsIn(Document):
     """Compile options: what to check and measure, and the tolerances."""
@@ -59,7 +61,7 @@ class RequestIn(Document):
     consts: dict[str, bool | int | float | str] = Field(default_factory=dict)
     shapes: dict[str, str | list[int | str]] = Field(default_factory=dict)
     samples: Digest | None = None
-    targets: list[str] = Field(default_factory=lambda: ["native"], min_length=1)
+    targets: list[TargetName] = Field(default_factory=lambda: ["native"], min_length=1, json_schema_extra={"uniqueItems": True})
     options: OptionsIn = OptionsIn()
 
     def request(self) -> CompileRequest:

@@ -1,0 +1,59 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from service.api.app import create_app
+from tests.service.fakes import FakeCompiler
+from tests.service.live import QueueDoorbell, services_over, working
+
+TAKING_NOTHING = ["GET /v1/targets", "GET /healthz", "GET /readyz", "GET /metrics", "GET /v1/artifacts/{digest}"]
+OPERATIONS = [
+    *TAKING_NOTHING,
+    "POST /v1/compile",
+    "POST /v1/jobs",
+    "GET /v1/jobs",
+    "GET /v1/jobs/{job_id}",
+    "POST /v1/jobs/{job_id}:cancel",
+    "GET /v1/jobs/{job_id}/events",
+    "GET /v1/jobs/{job_id}/logs",
+    "POST /v1/inspect",
+]
+BUDGET = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
+    doorbell = QueueDoorbell()
+    with services_over(tmp_path_factory.mktemp("openapi"), FakeCompiler(), doorbell) as services, working(services.core, doorbell):
+        yield schemathesis.openapi.from_asgi("/openapi.json", create_app(services))
+
+
+def test_every_endpoint_is_described(described: schemathesis.BaseSchema) -> None:
+    labels = {operation.ok().label for operation in described.get_all_operations()}
+    assert labels == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_what_fits_the_description_is_answered_as_described(described: schemathesis.BaseSchema, label: str) -> None:
+    # A schema cannot say everything: a well-formed request may still name a model that is not there.
+    _exercise(described, label, schemathesis.GenerationMode.POSITIVE, without=[positive_data_acceptance])
+
+
+@pytest.mark.parametrize("label", [label for label in OPERATIONS if label not in TAKING_NOTHING])
+def test_what_does_not_fit_is_refused_as_described(described: schemathesis.BaseSchema, label: str) -> None:
+    _exercise(described, label, schemathesis.GenerationMode.NEGATIVE, without=[])
+
+
+def _exercise(described: schemathesis.BaseSchema, label: str, mode: schemathesis.GenerationMode, without: list[Any]) -> None:
+    method, path = label.split()
+
+    @BUDGET
+    @given(described[path][method].as_strategy(generation_mode=mode))
+    def holds(case: schemathesis.Case) -> None:
+        case.call_and_validate(excluded_checks=without)
+
+    holds()

@@ -1,0 +1,35 @@
+import pytest
+
+from relaxd.errors import RelaxdError
+from service.api import errors as api_errors
+from service.api.problems import KINDS, problem_of
+from service.errors import UnknownJob
+
+
+def test_a_class_stands_before_its_bases() -> None:
+    seen: list[type[Exception]] = []
+    for kind, _ in KINDS:
+        assert not any(issubclass(kind, earlier) for earlier in seen), f"{kind.__name__} is never reached"
+        seen.append(kind)
+
+
+def _subclasses(base: type[Exception]) -> set[type[Exception]]:
+    return {base}.union(*(_subclasses(child) for child in base.__subclasses__()))
+
+
+@pytest.mark.parametrize("kind", sorted(_subclasses(api_errors.ApiError), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+def test_every_error_of_the_api_is_the_clients(kind: type[Exception]) -> None:
+    error = kind.__new__(kind)
+    RelaxdError.__init__(error, "m")  # type: ignore[arg-type]
+    assert 400 <= problem_of(error).status < 500
+
+
+def test_an_unknown_error_keeps_its_text() -> None:
+    document = problem_of(KeyError("a secret")).to_json()
+    assert (document["status"], document["code"], document["type"]) == (500, "internal", "urn:relaxd:problem:internal")
+    assert "secret" not in str(document)
+
+
+def test_members_that_do_not_apply_are_left_out() -> None:
+    document = problem_of(UnknownJob("j")).to_json()
+    assert document.keys() == {"type", "title", "status", "detail", "code", "retryable", "hint"}

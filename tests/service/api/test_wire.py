@@ -1,0 +1,44 @@
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaxd.contract.failures import Failure
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.request import FIELDS, CompileRequest
+from service.api.wire import FailureOut, JobIn, OptionsIn, RequestIn
+
+
+def test_the_wire_has_every_field_of_the_contract() -> None:
+    assert JobIn.model_fields.keys() == FIELDS
+    assert FailureOut.model_fields.keys() == {field.name for field in fields(Failure)}
+    assert {name: field.default for name, field in OptionsIn.model_fields.items()} == {
+        field.name: field.default for field in fields(CompileOptions)
+    }
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> CompileRequest:
+    low = draw(st.integers(0, 9))
+    dims = {name: (low, low + draw(st.integers(0, 9))) for name in draw(st.sets(NAMES, max_size=3))}
+    consts = draw(st.dictionaries(NAMES, st.booleans() | st.integers(-9, 9) | st.text(max_size=3), max_size=2))
+    options = {"verify": draw(st.booleans()), "rtol": draw(st.none() | st.floats(0, 1))}
+    return CompileRequest.of(dims=dims, consts=consts, shapes={"v": ["n", 4]}, inputs={"x": "float32[n,2*m]"}, options=options)
+
+
+@given(requests())
+def test_a_request_survives_the_wire(request: CompileRequest) -> None:
+    document = CompileRequest.to_json(request)
+    assert RequestIn.model_validate(document).request() == request
+    assert CompileRequest.from_json(document) == request
+
+
+@pytest.mark.parametrize(
+    "failure", [Failure("a.b", "import", "m"), Failure("a.b", "import", "m", node="n", retryable=True, details={"x": [1]})]
+)
+def test_a_failure_survives_the_wire(failure: Failure) -> None:
+    assert Failure(**FailureOut.of(failure).model_dump()) == failure
