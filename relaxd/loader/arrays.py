@@ -13,27 +13,22 @@ _OWNERS_OF_A_FRESH_RESULT = 2
 
 
 class Transport:
-    """Moves arrays in and out of one device's memory; needs the TVM runtime to be open.
+    """Moves arrays in and out of the virtual machine; needs the TVM runtime to be open.
 
     Compiled kernels use aligned vector moves on their arguments and crash on an address that is not a multiple of 64,
     and numpy promises 16: an array is passed as it is when its address happens to fit, and copied when not.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self) -> None:
         self._allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
         self._view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
-        self._copy = tvm_ffi.get_global_func("runtime.TVMTensorCopyFromTo")
-        self._device = _CPU if device == "cpu" else tvm_ffi.device(device, 0)
-        self._remote = device != "cpu"
 
     def to_tensor(self, array: np.ndarray, dtype: str) -> Any:
         """A tensor of the array's values: of any layout, byte order and alignment, read-only or empty."""
-        if dtype == "bfloat16":
-            tensor = self._host_tensor(array.view(np.uint16), "uint16")
-            tensor = self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0)
-        else:
-            tensor = self._host_tensor(array, dtype)
-        return self._moved(tensor, self._device) if self._remote else tensor
+        if dtype != "bfloat16":
+            return self._host_tensor(array, dtype)
+        tensor = self._host_tensor(array.view(np.uint16), "uint16")
+        return self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0)
 
     def _host_tensor(self, array: np.ndarray, dtype: str) -> Any:
         if array.flags.carray and array.dtype.isnative and array.size:
@@ -49,8 +44,6 @@ class Transport:
         """Arrays of a call's results; each keeps its memory alive and shares it with nothing else."""
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         del result
-        if self._remote:
-            return [self._array(self._moved(tensor, _CPU)) for tensor in tensors]
         shared = {tensor.data_ptr() for tensor in inputs}
         arrays = []
         for tensor in tensors:
@@ -67,11 +60,6 @@ class Transport:
         import ml_dtypes
 
         return np.from_dlpack(self._view(tensor, tensor.shape, tvm_ffi.dtype("uint16"), 0)).view(ml_dtypes.bfloat16)
-
-    def _moved(self, tensor: Any, device: Any) -> Any:
-        there = self._allocate(tensor.shape, tensor.dtype, device, None)
-        self._copy(tensor, there)
-        return there
 
 
 def _owners(tensor: Any) -> int:

@@ -14,7 +14,7 @@ from relaxd.loader.weights import tensors_of
 
 CORE = "libtvm_runtime.so"
 PACKAGE = "apache-tvm"
-_DEVICES = {"cpu": 1, "cuda": 2}
+_CPU = 1
 _POOLED_ALLOCATOR = 2
 
 
@@ -71,11 +71,12 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
     import tvm_ffi
 
     manifest = bundle.manifest
+    if manifest.load.device != "cpu":
+        have = "a relaxd that runs cpu bundles alone"
+        raise LoadContractError("device", need=manifest.load.device, have=have, hint="build for a CPU target")
     try:
         machine = tvm_ffi.load_module(str(bundle.path(manifest.library).resolve()))["vm_load_executable"]()
-        device = _DEVICES[manifest.load.device]
-        host = () if manifest.load.device == "cpu" else (_DEVICES["cpu"], 0, _POOLED_ALLOCATOR)
-        machine["vm_initialization"](device, 0, _POOLED_ALLOCATOR, *host)
+        machine["vm_initialization"](_CPU, 0, _POOLED_ALLOCATOR)
         return machine, _entry_of(machine, bundle)
     except (RuntimeError, AttributeError, ValueError) as error:
         raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error

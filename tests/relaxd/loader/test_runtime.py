@@ -1,7 +1,8 @@
 import pytest
 
+import relaxd
 from relaxd.contract.manifest import FileEntry, LoadContract, Manifest
-from relaxd.errors import BundleError
+from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.runtime import runtime_libraries
 
 INFER = """
@@ -79,3 +80,10 @@ tvm.get_global_func("runtime.NumThreads")()
 print(json.dumps([infer(sys.argv[1], threads=5), infer(sys.argv[1], threads=1)]))
 """
     assert python(INFER + code, bundles / "dims") == [[[4, 4]], [[4, 4]]]
+
+
+def test_a_bundle_for_a_gpu_is_refused_in_words(doctored, monkeypatch):
+    monkeypatch.setattr("relaxd.loader.model.check_contract", lambda manifest, host: None)
+    bundle = doctored(lambda manifest: manifest["load"].update(device="cuda", sm="sm_90"))
+    with pytest.raises(LoadContractError, match="cuda"):
+        relaxd.load(bundle)
