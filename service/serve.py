@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import runpy
 import signal
 import socket
 import sys
@@ -57,9 +56,10 @@ def serve(*, host: str, port: int, data_dir: Path | None, workers: int, port_fil
 
 
 def work() -> int:
-    """Run one worker in this process."""
-    runpy.run_module(WORKERS, run_name="__main__", alter_sys=True)
-    return 0
+    """Run one worker in this process; the exit status."""
+    from service.workers.main import run_worker
+
+    return run_worker(Settings())
 
 
 def _listen(host: str, port: int) -> socket.socket:

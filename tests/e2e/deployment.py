@@ -13,6 +13,7 @@ import httpx
 import psutil
 
 from relaxd.client import Client
+from tests.service.servers import TIED
 
 ROOT = Path(__file__).parent.parent.parent
 START_S = 60
@@ -53,7 +54,11 @@ class Deployment:
         return cls(folder, [["api"], *([["worker"]] * workers)], settings)
 
     def __enter__(self) -> "Deployment":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -72,7 +77,7 @@ class Deployment:
 
     def _spawn(self, command: list[str]) -> None:
         with self.log.open("ab") as log:
-            program = [sys.executable, "-m", "relaxd", *command]
+            program = [*TIED, sys.executable, "-m", "relaxd", *command]
             self.processes.append(subprocess.Popen(program, cwd=ROOT, env=self.settings, stdout=log, stderr=log, start_new_session=True))
 
     def _dead(self) -> bool:
@@ -132,7 +137,7 @@ class Deployment:
         """relaxd's own client."""
         return Client(self.url)
 
-    def post(self, model: Path | bytes, request: str, wait: float = 600) -> httpx.Response:
+    def post(self, model: Path | bytes, request: str, wait: float = 300) -> httpx.Response:
         """As `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
         content = model if isinstance(model, bytes) else model.read_bytes()
         files = {"model": ("model.onnx", content), "request": (None, request)}
