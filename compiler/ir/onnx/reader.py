@@ -13,7 +13,10 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
 from compiler.ir.imported import Imported
-from compiler.ir.onnx import operators  # noqa: F401  fills the registry
+from compiler.ir.onnx import (
+    operators,  # noqa: F401  fills the registry
+    support,
+)
 from compiler.ir.onnx.indices import index_bounds
 from compiler.ir.onnx.scope import DTYPES, Model, Scope
 from compiler.ir.output import close, finish
@@ -30,6 +33,8 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
     Raises ImportFailed naming the node or the declaration at fault.
     """
     graph = model.graph
+    if trace is None:
+        support.check(model)
     formal = _inputs(graph)
     check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))

@@ -1,0 +1,101 @@
+"""Which nodes of a model have no way in, found by walking it without importing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx
+from onnx import defs
+
+from compiler.errors import ImportFailed
+from compiler.ir.onnx import registry
+
+SHOWN = 20
+"""An error message names this many nodes; its details name all."""
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A node that cannot be imported, and why."""
+
+    node: str
+    op: str
+    why: str
+
+
+def label_of(proto: onnx.NodeProto) -> str:
+    """A node's name, or that of its first output."""
+    return proto.name or next((name for name in proto.output if name), proto.op_type)
+
+
+def op_of(proto: onnx.NodeProto) -> str:
+    """`Add`, or `com.microsoft.FusedMatMul` outside the standard domain."""
+    return proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
+
+
+def lacks(model: onnx.ModelProto) -> list[Lack]:
+    """Every node, in subgraphs and called functions too, that no handler, refusal aside, serves."""
+    functions = {(f.domain, f.name): f for f in model.functions}
+    opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    found: dict[Lack, None] = {}
+    for proto in _walk(model.graph.node):
+        why = _why(proto, opsets, functions, set())
+        if why is not None:
+            found[Lack(label_of(proto), op_of(proto), why)] = None
+    return list(found)
+
+
+def check(model: onnx.ModelProto) -> None:
+    """Raise ImportFailed naming every node that cannot be imported; it carries the first one's name and operator."""
+    missing = lacks(model)
+    if not missing:
+        return
+    shown = "; ".join(f"{lack.node} ({lack.op}): {lack.why}" for lack in missing[:SHOWN])
+    more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    count = "1 node is" if len(missing) == 1 else f"{len(missing)} nodes are"
+    raise ImportFailed(
+        f"{count} not supported: {shown}{more}",
+        reason="unsupported_op",
+        node=missing[0].node,
+        op=missing[0].op,
+        hint="`relaxd inspect` lists every node of the model",
+        unsupported=[{"node": lack.node, "op": lack.op, "why": lack.why} for lack in missing],
+    )
+
+
+def _walk(nodes: list[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for proto in nodes:
+        yield proto
+        for attribute in proto.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _walk(graph.node)
+
+
+def _why(proto: onnx.NodeProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]) -> str | None:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    version = opsets.get(domain, 1)
+    if registry.find(domain, proto.op_type, version) is not None:
+        return None
+    refused = registry.refusal(domain, proto.op_type)
+    if refused is not None:
+        return refused
+    body = functions.get((proto.domain, proto.op_type))
+    if body is not None and (proto.domain, proto.op_type) not in calls:
+        return _body(body, opsets, functions, calls | {(proto.domain, proto.op_type)})
+    if defs.has(proto.op_type, version, domain):
+        schema = defs.get_schema(proto.op_type, version, domain)
+        if schema.has_context_dependent_function:
+            return None
+        if schema.has_function:
+            return _body(schema.function_body, opsets, functions, calls)
+    return f"no importer for {op_of(proto)} at opset {version}"
+
+
+def _body(body: onnx.FunctionProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]) -> str | None:
+    inner = {**opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import}}
+    for proto in _walk(body.node):
+        why = _why(proto, inner, functions, calls)
+        if why is not None:
+            return f"its body needs {op_of(proto)}: {why}"
+    return None
