@@ -1,0 +1,42 @@
+"""Tiny ONNX models for the compiler's tests."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH = 16
+
+
+def model(nodes: list[onnx.NodeProto], *, initializers: list[onnx.TensorProto] | None = None, opset: int = 17) -> onnx.ModelProto:
+    """float32 `x[batch, 16]` to float32 `y[batch, 16]` through the nodes."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", WIDTH])],
+        initializers or [],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def add_and_divide(rows: int = 1) -> onnx.ModelProto:
+    """y = (x + w) / v."""
+    random = np.random.default_rng(0)
+    values = {name: random.random((rows, WIDTH), np.float32) + 1 for name in ("w", "v")}
+    nodes = [helper.make_node("Add", ["x", "w"], ["sum"]), helper.make_node("Div", ["sum", "v"], ["y"])]
+    return model(nodes, initializers=[numpy_helper.from_array(array, name) for name, array in values.items()])
+
+
+def power() -> onnx.ModelProto:
+    """y = |x| ** 1.37, which no two implementations round alike."""
+    exponent = numpy_helper.from_array(np.full((1, WIDTH), 1.37, np.float32), "p")
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"]),
+        helper.make_node("Pow", ["square", "p"], ["y"]),
+    ]
+    return model(nodes, initializers=[exponent])
+
+
+def unsupported() -> onnx.ModelProto:
+    """A random operator, which has no right answer to compare with."""
+    return model([helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noisy"), helper.make_node("Add", ["x", "noise"], ["y"])])

@@ -1,0 +1,43 @@
+import json
+
+import pytest
+
+from compiler.messages import (
+    CompileJob,
+    Failed,
+    InspectJob,
+    Log,
+    Message,
+    Progress,
+    StageStarted,
+    Succeeded,
+    job_from_json,
+    message_from_json,
+)
+from relaxd.contract.failures import Failure
+from relaxd.contract.states import Stage
+
+JOBS = [CompileJob("m.onnx", {"dims": {}}, "native", "out", "m", samples="s.npz"), InspectJob("m.onnx", {})]
+MESSAGES: list[Message] = [
+    StageStarted(Stage.LINK),
+    Log("a line"),
+    Progress(Stage.VERIFY, "halfway"),
+    Succeeded({"name": "m"}),
+    Failed(Failure("load.empty", Stage.LOAD, "empty", field="model")),
+]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
+def test_jobs_round_trip(job: CompileJob | InspectJob) -> None:
+    assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.kind)
+def test_messages_round_trip(message: Message) -> None:
+    assert message_from_json(json.loads(json.dumps(message.to_json()))) == message
+
+
+@pytest.mark.parametrize("document", [{}, {"kind": "stage"}, {"kind": "stage", "stage": "lunch"}, [], None])
+def test_anything_else_is_refused(document: object) -> None:
+    with pytest.raises(ValueError, match=r"not a message|not a valid Stage"):
+        message_from_json(document)  # type: ignore[arg-type]

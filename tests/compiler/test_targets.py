@@ -1,0 +1,92 @@
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from compiler import targets
+from compiler.errors import UnknownTarget
+from compiler.host import Caches, Host, host
+from compiler.targets import TargetStatus
+
+
+def machine(*isa: str, arch: str = "x86_64") -> Host:
+    return Host(arch, frozenset(isa), Caches(48 << 10, 1 << 20, 4 << 20))
+
+
+def with_host(monkeypatch: pytest.MonkeyPatch, value: Host) -> None:
+    monkeypatch.setattr(targets, "host", lambda: value)
+
+
+def isa_of(name: str) -> tuple[str, ...]:
+    return targets.resolve(name).isa
+
+
+def test_each_level_holds_the_one_below() -> None:
+    v2, v3, v4 = (set(isa_of(f"x86-64-v{level}")) for level in (2, 3, 4))
+    assert v2 < v3 < v4
+
+
+def test_native_is_what_this_machine_has() -> None:
+    native = targets.resolve("native")
+    assert set(native.isa) <= host().isa
+    assert native.missing_on(host()) == ()
+    assert native.load.isa == native.isa
+
+
+@pytest.mark.parametrize(("level", "bits", "registers"), [(2, 128, 16), (3, 256, 16), (4, 512, 32)])
+def test_native_takes_the_highest_level(monkeypatch: pytest.MonkeyPatch, level: int, bits: int, registers: int) -> None:
+    with_host(monkeypatch, machine(*isa_of(f"x86-64-v{level}")))
+    native = targets.resolve("native")
+    assert (native.cpu, native.vector_bits, native.vector_registers) == (f"x86-64-v{level}", bits, registers)
+    assert native.caches.l1 == 48 << 10
+
+
+def test_native_adds_what_lies_beyond_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_host(monkeypatch, machine(*isa_of("x86-64-v4"), "avx512_vnni", "hypervisor"))
+    native = targets.resolve("native")
+    assert "+avx512vnni" in native.features
+    assert "avx512_vnni" in native.isa
+    assert "hypervisor" not in native.isa
+
+
+def test_a_masked_avx512_leaves_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_host(monkeypatch, machine(*isa_of("x86-64-v3"), "avx512_vnni"))
+    assert "avx512_vnni" not in targets.resolve("native").isa
+
+
+def test_what_a_machine_lacks_is_named() -> None:
+    v3 = targets.resolve("x86-64-v3")
+    lacking = machine(*(feature for feature in v3.isa if feature != "fma"))
+    assert v3.missing_on(lacking) == ("fma",)
+    assert v3.missing_on(machine(*v3.isa, arch="aarch64")) == ("x86_64",)
+
+
+def test_an_unknown_target_names_the_known_ones() -> None:
+    with pytest.raises(UnknownTarget) as caught:
+        targets.resolve("x86-64-v9")
+    assert caught.value.code == "target.unknown"
+    assert caught.value.failure.field == "targets"
+    assert caught.value.failure.details["known"] == list(targets.names())
+
+
+def test_another_architecture_has_no_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_host(monkeypatch, machine("fp", arch="sparc64"))
+    with pytest.raises(UnknownTarget, match="sparc64"):
+        targets.resolve("native")
+    assert "native" not in [target.name for target in targets.registry()]
+
+
+def test_entries_are_frozen_and_labelled() -> None:
+    for target in targets.registry():
+        assert dataclasses.is_dataclass(target)
+        assert target.status in TargetStatus
+        assert target.to_json()["isa"] == list(target.isa)
+
+
+def test_resolving_takes_neither_tvm_nor_onnx() -> None:
+    script = (
+        "import sys; from compiler import targets, toolchain, process; targets.registry(); toolchain.versions();"
+        "print(sorted({'tvm', 'onnx', 'torch'} & sys.modules.keys()))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
