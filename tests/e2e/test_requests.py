@@ -30,8 +30,8 @@ def failure(answer: httpx.Response) -> dict[str, Any]:
     ("model", "request_text", "field", "says"),
     [
         (b"", "{}", "model", "empty"),
-        (b"not a protobuf at all", "{}", None, "ONNX"),
-        (GOOD[: len(GOOD) // 2], "{}", None, "ONNX"),
+        (b"not a protobuf at all", "{}", "model", "ONNX"),
+        (GOOD[: len(GOOD) // 2], "{}", "model", "truncated"),
         (GOOD, '{"dims": {"depth": "1:4"}}', "dims.depth", "depth"),
         (GOOD, '{"dims": {"n": {"min": 8, "max": 2}}}', "dims.n", "min 8 is greater than max 2"),
         (GOOD, '{"dims": {"n": "eight"}}', "dims.n", "eight"),
