@@ -1,0 +1,178 @@
+"""ONNX control flow: If, Loop and Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import control, layout
+from compiler.ir.values import Known, Value
+
+UNROLLED = 32
+"""A loop of at most this many iterations, all certain, is unrolled at import."""
+
+
+@op("If")
+def branch(b: Builder, node: Node) -> list[Value]:
+    """The outputs of the branch that the condition takes."""
+    then, other = node.attr("then_branch"), node.attr("else_branch")
+    return control.branch(b, node.value(0), lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other))
+
+
+@op("Loop")
+def loop(b: Builder, node: Node) -> list[Value]:
+    """body(iteration, condition, state) -> condition, state, scan outputs; scan outputs stack along a new first axis."""
+    body: onnx.GraphProto = node.attr("body")
+    state = [node.value(index) for index in range(2, len(node.inputs))]
+    trips = node.optional(0)
+    go = node.optional(1)
+    scans = len(body.output) - 1 - len(state)
+    count = _certain_trips(b, trips, go)
+    if count is not None and _goes_on(body) and count <= UNROLLED:
+        return _unrolled(b, node, body, state, count, scans)
+    stacks = _stacks(b, node, body, state)
+
+    def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+        outputs = node.scope.subgraph(body, [iteration, Known(np.asarray(True), "bool"), *current[: len(state)]])
+        grown = [control.push(b, stack, item) for stack, item in zip(current[len(state) :], outputs[1 + len(state) :], strict=True)]
+        return outputs[0], [*outputs[1 : 1 + len(state)], *grown]
+
+    return control.loop(b, trips, go, [*state, *stacks], step)
+
+
+def _certain_trips(b: Builder, trips: Value | None, go: Value | None) -> int | None:
+    """The trip count, where it and the first condition are known."""
+    if not isinstance(trips, Known) or trips.symbolic:
+        return None
+    if go is not None and control.decided(b, go) is not True:
+        return 0 if control.decided(b, go) is False else None
+    return int(trips.data.reshape(-1)[0])
+
+
+def _goes_on(body: onnx.GraphProto) -> bool:
+    """Whether the body's condition is always true: a constant, or the condition that came in."""
+    name = body.output[0].name
+    producers = {output: proto for proto in body.node for output in proto.output}
+    while name in producers and producers[name].op_type == "Identity":
+        name = producers[name].input[0]
+    if name == body.input[1].name:
+        return True
+    constants = {tensor.name: tensor for tensor in body.initializer}
+    if name in producers and producers[name].op_type == "Constant" and producers[name].attribute[0].name == "value":
+        constants[name] = producers[name].attribute[0].t
+    return name in constants and bool(onnx.numpy_helper.to_array(constants[name]).all())
+
+
+def _unrolled(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], count: int, scans: int) -> list[Value]:
+    collected: list[list[Value]] = [[] for _ in range(scans)]
+    for iteration in range(count):
+        outputs = node.scope.subgraph(body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state])
+        if control.decided(b, outputs[0]) is False:
+            node.fail("a loop's condition turned false while unrolling", reason="loop")
+        state = outputs[1 : 1 + len(state)]
+        for column, item in zip(collected, outputs[1 + len(state) :], strict=True):
+            column.append(layout.unsqueeze(b, item, [0]))
+    stacks = [layout.concat(b, column, 0) for column in collected] if count else _stacks(b, node, body, state)
+    return [*state, *stacks]
+
+
+def _stacks(b: Builder, node: Node, body: onnx.GraphProto, state: Sequence[Value]) -> list[Value]:
+    first = [Known.of(0), Known(np.asarray(True), "bool"), *state]
+    return control.empty_stacks(b, lambda: node.scope.subgraph(body, first)[1 + len(state) :])
+
+
+@op("Scan", since=9)
+def scan(b: Builder, node: Node) -> list[Value]:
+    """body(state, items) -> state, outputs, over slices of the scan inputs; outputs stack along their axes."""
+    body: onnx.GraphProto = node.attr("body")
+    inputs = node.attr("num_scan_inputs")
+    states = len(node.inputs) - inputs
+    outputs = len(body.output) - states
+    sequences = [
+        _oriented(b, node.value(states + i), _at(node, "scan_input_axes", i), _at(node, "scan_input_directions", i)) for i in range(inputs)
+    ]
+    results = scan_over(b, node, body, [node.value(i) for i in range(states)], sequences)
+    stacked = [
+        _restored(b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i)) for i, value in enumerate(results[states:])
+    ]
+    assert len(stacked) == outputs
+    return [*results[:states], *stacked]
+
+
+def scan_over(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], sequences: list[Value]) -> list[Value]:
+    """Scan along axis 0 of every sequence; outputs stack along axis 0."""
+    length = sequences[0].shape[0]
+    for other in sequences[1:]:
+        b.same(length, other.shape[0], "Scan's inputs differ in length")
+    if isinstance(length, int) and length <= UNROLLED and length > 0:
+        columns: list[list[Value]] = []
+        for position in range(length):
+            items = [layout.take(b, sequence, Known.of(position), 0) for sequence in sequences]
+            made = node.scope.subgraph(body, [*state, *items])
+            state = made[: len(state)]
+            columns.append([layout.unsqueeze(b, item, [0]) for item in made[len(state) :]])
+        return [*state, *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True))]
+    def first() -> list[Value]:
+        items = [layout.take(b, sequence, b.tensor(Known.of(0)), 0) for sequence in sequences]
+        return node.scope.subgraph(body, [*state, *items])[len(state) :]
+
+    stacks = control.empty_stacks(b, first)
+
+    def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+        items = [layout.take(b, sequence, iteration, 0) for sequence in sequences]
+        made = node.scope.subgraph(body, [*current[: len(state)], *items])
+        grown = [control.push(b, stack, item) for stack, item in zip(current[len(state) :], made[len(state) :], strict=True)]
+        return Known(np.asarray(True), "bool"), [*made[: len(state)], *grown]
+
+    results = control.loop(b, Known.of(length), None, [*state, *stacks], step)
+    restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in results[len(state) :]]
+    return [*results[: len(state)], *restated]
+
+
+def _at(node: Node, attribute: str, index: int) -> int:
+    values = node.attr(attribute, [])
+    return int(values[index]) if index < len(values) else 0
+
+
+def _oriented(b: Builder, value: Value, axis: int, backward: int) -> Value:
+    """The sequence with its scan axis first, reversed where it is scanned backward."""
+    axis = layout.axis_of(axis, len(value.shape))
+    moved = layout.transpose(b, value, [axis, *(i for i in range(len(value.shape)) if i != axis)])
+    return _reversed(b, moved) if backward else moved
+
+
+def _restored(b: Builder, value: Value, axis: int, backward: int) -> Value:
+    axis = layout.axis_of(axis, len(value.shape))
+    value = _reversed(b, value) if backward else value
+    order = list(range(1, len(value.shape)))
+    order.insert(axis, 0)
+    return layout.transpose(b, value, order)
+
+
+def _reversed(b: Builder, value: Value) -> Value:
+    return layout.strided_slice(b, value, 0, -1, -layout.INT64_MAX, -1)
+
+
+@op("Scan", since=8)
+def scan_batched(b: Builder, node: Node) -> list[Value]:
+    """Opset 8: every state and sequence has a batch axis first; sequence_lens are not supported."""
+    if node.has(0):
+        node.fail("Scan with sequence_lens is not supported", reason="unsupported_form")
+    body: onnx.GraphProto = node.attr("body")
+    inputs = node.attr("num_scan_inputs")
+    values = [node.value(index) for index in range(1, len(node.inputs))]
+    states = len(values) - inputs
+    batch = b.facts.simplify(values[0].shape[0])
+    if not isinstance(batch, int):
+        node.fail("Scan at opset 8 with a symbolic batch is not supported", reason="unsupported_form", hint="fix the batch dim, or export at opset 9 or later")
+    rows = []
+    for position in range(batch):
+        picked = [layout.take(b, value, Known.of(position), 0) for value in values]
+        sequences = [_reversed(b, v) if _at(node, "directions", i) else v for i, v in enumerate(picked[states:])]
+        rows.append(scan_over(b, node, body, picked[:states], sequences))
+    return [layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0) for column in zip(*rows, strict=True)]
