@@ -47,7 +47,7 @@ def points(inputs: Sequence[TensorSpec], dims: Iterable[Dim], seed: int) -> tupl
         Point("min", {dim.name: dim.lowest for dim in used}),
         Point("opt", {dim.name: dim.opt if dim.opt is not None else _between(dim, tops[dim.name], 0.5) for dim in used}),
         *(
-            Point(f"random-{index}", {dim.name: _between(dim, tops[dim.name], random.random()) for dim in used})
+            Point(f"random-{index}", {dim.name: _between(dim, tops[dim.name], random.uniform(0.1, 0.9)) for dim in used})
             for index in range(1, _INTERIOR_POINTS + 1)
         ),
         Point("max", tops),

@@ -1,6 +1,7 @@
 """Runs a step that may crash, hang or eat memory in a process of its own, which appends records to a file as it goes."""
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -33,9 +34,19 @@ def run_task(module: str, spec: Record, records: Path, *, seconds: float, memory
     memory_bytes: what its private memory may grow to before allocations fail.
     """
     command = [sys.executable, "-P", "-m", module, str(records), str(memory_bytes)]
+    # Where the packages are not installed but lie in a checkout, the task finds them there too.
+    paths = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(
-            command, input=json.dumps(spec), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False
+            command,
+            input=json.dumps(spec),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""

@@ -27,14 +27,9 @@ def add_and_divide(rows: int = 1) -> onnx.ModelProto:
     return model(nodes, initializers=[numpy_helper.from_array(array, name) for name, array in values.items()])
 
 
-def power() -> onnx.ModelProto:
-    """y = |x| ** 1.37, which no two implementations round alike."""
-    exponent = numpy_helper.from_array(np.full((1, WIDTH), 1.37, np.float32), "p")
-    nodes = [
-        helper.make_node("Mul", ["x", "x"], ["square"]),
-        helper.make_node("Pow", ["square", "p"], ["y"]),
-    ]
-    return model(nodes, initializers=[exponent])
+def sigmoid() -> onnx.ModelProto:
+    """y = sigmoid(x), which no two implementations round alike."""
+    return model([helper.make_node("Sigmoid", ["x"], ["y"])])
 
 
 def unsupported() -> onnx.ModelProto:

@@ -75,7 +75,7 @@ def test_what_the_child_prints_is_log() -> None:
     _, events = run(
         "print('out', flush=True); print('err', file=sys.stderr); sys.stdout.write('no newline'); sys.stdout.flush(); succeed()"
     )
-    assert events == [Log("out"), Log("err"), Log("bare")]
+    assert events == [Log("out"), Log("err"), Log("no newline")]
 
 
 def test_a_flood_of_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

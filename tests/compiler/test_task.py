@@ -22,7 +22,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "some_task.py").write_text(MODULE)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return "some_task"
 
 

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from compiler import arrays
+
+
+def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
+    given = {
+        "odd/name": np.arange(6, dtype=np.int8).reshape(2, 3),
+        "scalar": np.array(True),
+        "half": np.array([1.5, -2], ml_dtypes.bfloat16),
+        "none": np.zeros((0, 3), np.float64),
+    }
+    arrays.write(tmp_path / "a", given)
+    found = arrays.read(tmp_path / "a")
+    assert list(found) == list(given)
+    for name, array in given.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)

@@ -1,0 +1,76 @@
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from compiler.compare import Tolerance, compare, tolerance_of
+
+TOLERANCE = Tolerance(1e-4, 1e-3)
+EXACT = tolerance_of("int64", 1.0, 1.0)
+
+
+def floats(*values: float) -> np.ndarray[Any, Any]:
+    return np.array(values, np.float32)
+
+
+def test_equal_arrays_do_not_differ() -> None:
+    found = compare(floats(1, 2), floats(1, 2), TOLERANCE)
+    assert (found.max_abs, found.max_rel, found.problem) == (0, 0, None)
+
+
+def test_differences_are_measured() -> None:
+    found = compare(floats(1, 102), floats(1, 100), TOLERANCE)
+    assert found.max_abs == 2
+    assert found.max_rel == pytest.approx(0.02)
+    assert found.problem == "1 of 2 elements differ by more than the tolerance"
+
+
+def test_the_absolute_tolerance_grows_with_the_range() -> None:
+    assert compare(floats(0.05, 1000), floats(0, 1000), TOLERANCE).problem is None
+    assert compare(floats(0.05, 1), floats(0, 1), TOLERANCE).problem is not None
+
+
+def test_small_outputs_are_held_to_their_own_size() -> None:
+    assert compare(floats(3e-5, 1e-5), floats(1e-5, 1e-5), TOLERANCE).problem is not None
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "fine"),
+    [
+        (np.nan, np.nan, True),
+        (np.inf, np.inf, True),
+        (np.inf, -np.inf, False),
+        (np.nan, 1.0, False),
+        (1.0, np.nan, False),
+        (np.inf, 3e38, False),
+    ],
+)
+def test_odd_values_must_be_at_the_same_places(got: float, want: float, fine: bool) -> None:
+    assert (compare(floats(1, got), floats(1, want), TOLERANCE).problem is None) == fine
+
+
+def test_dtype_and_shape_must_match() -> None:
+    assert "dtype int32" in (compare(np.zeros(2, np.int32), np.zeros(2, np.int64), EXACT).problem or "")
+    assert "shape [2]" in (compare(floats(0, 0), floats(0), TOLERANCE).problem or "")
+
+
+def test_integers_are_exact_beyond_what_a_double_holds() -> None:
+    large = np.array([2**53 + 1], np.int64)
+    assert compare(large, large - 1, EXACT).problem == "1 of 1 elements differ"
+    assert compare(np.array([True]), np.array([False]), tolerance_of("bool", None, None)).problem is not None
+
+
+def test_empty_outputs_agree() -> None:
+    assert compare(floats(), floats(), TOLERANCE).problem is None
+
+
+def test_bfloat16_is_compared() -> None:
+    one = np.array([1.0, 2.0], ml_dtypes.bfloat16)
+    assert compare(one, one, tolerance_of("bfloat16", None, None)).problem is None
+    assert compare(one, one * 2, tolerance_of("bfloat16", None, None)).problem is not None
+
+
+def test_options_replace_a_dtypes_tolerance() -> None:
+    assert tolerance_of("float32", 0.5, None) == Tolerance(0.5, 1e-3)
+    assert tolerance_of("float32", None, 0.0) == Tolerance(1e-4, 0.0)

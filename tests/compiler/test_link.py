@@ -1,0 +1,62 @@
+import ctypes
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from compiler import cache, link, targets
+from compiler.errors import LinkError
+
+HOST = targets.resolve("native")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _warm() -> None:
+    link.warm_up(HOST)
+
+
+def compiled(folder: Path, source: str) -> Path:
+    (folder / "unit.c").write_text(source)
+    link._zig("-c", "-O1", "-o", str(folder / "unit.o"), str(folder / "unit.c"), target=HOST)
+    return folder / "unit.o"
+
+
+def test_objects_become_a_library_that_loads(tmp_path: Path) -> None:
+    link.link_objects([compiled(tmp_path, "int answer(void) { return 42; }")], tmp_path / "lib.so", HOST)
+    assert ctypes.CDLL(str(tmp_path / "lib.so")).answer() == 42
+
+
+def test_the_same_objects_give_the_same_bytes(tmp_path: Path) -> None:
+    unit = compiled(tmp_path, "int answer(void) { return 42; }")
+    for name in ("one.so", "two.so"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        link.link_objects([unit], tmp_path / name, HOST)
+    assert (tmp_path / "one.so").read_bytes() == (tmp_path / "two.so").read_bytes()
+    assert str(tmp_path).encode() not in (tmp_path / "one.so").read_bytes()
+
+
+def test_a_broken_object_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "bad.o").write_bytes(b"not an object")
+    with pytest.raises(LinkError) as caught:
+        link.link_objects([tmp_path / "bad.o"], tmp_path / "lib.so", HOST)
+    assert caught.value.code == "link.failed"
+    assert caught.value.failure.details["output"]
+
+
+def test_an_unknown_architecture_is_a_typed_error(tmp_path: Path) -> None:
+    unit = compiled(tmp_path, "int x;")
+    with pytest.raises(LinkError, match="status"):
+        link.link_objects([unit], tmp_path / "lib.so", dataclasses.replace(HOST, arch="vax"))
+
+
+def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "chosen"))
+    assert cache.directory() == tmp_path / "chosen"
+    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.directory() == tmp_path / "relaxd"
+
+
+def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_zig", lambda *arguments, target: pytest.fail("linked again"))
+    link.warm_up(HOST)
