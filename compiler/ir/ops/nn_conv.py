@@ -36,7 +36,7 @@ def conv(b: Builder, x: Value, weight: Value, bias: Value | None, window: Window
     channels = b.same(
         x.shape[1],
         b.facts.simplify(ex.mul(weight.shape[1], groups)),
-        f"the input has {x.shape[1]} channels, the weight wants another number",
+        "the input's channels are not what the weight wants",
     )
     b.require(ex.equal(ex.floormod(weight.shape[0], groups), 0), f"{weight.shape[0]} output channels do not divide into {groups} groups")
     out = [x.shape[0], weight.shape[0], *window.out(b, x.shape[2:])]
@@ -68,7 +68,7 @@ def _relax(b: Builder, x: Value, weight: Value, window: Window, groups: int, cha
         source.expr,
         b.tensor(weight).expr,
         strides=list(window.strides),
-        padding=[int(pad) for pad in (*window.before, *window.after)],  # type: ignore[arg-type]
+        padding=[int(pad) for pad in (*window.before, *window.after)],
         dilation=list(window.dilations),
         groups=groups,
         data_layout=data_layout,
@@ -119,7 +119,7 @@ def conv_transpose(b: Builder, x: Value, weight: Value, bias: Value | None, wind
 def _tiles(b: Builder, x: Value, weight: Known, window: Window, shape: Sequence[Extent]) -> Value:
     """Windows that do not overlap: a convolution of one tap with a channel for every tap, whose results are laid side by side."""
     rank, columns = window.rank, int(weight.shape[1])
-    taps = [int(k) for k in window.kernel]  # type: ignore[arg-type]
+    taps = [int(k) for k in window.kernel]
     flat = weight.data.reshape(weight.shape[0], -1).T.reshape(-1, weight.shape[0], *[1] * rank)
     pointwise = conv(b, x, Known(flat, weight.dtype), None, Window.of([1] * rank), 1)
     split = layout.reshape(b, pointwise, [x.shape[0], columns, *taps, *x.shape[2:]])

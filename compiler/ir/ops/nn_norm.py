@@ -62,13 +62,9 @@ def variance_of(b: Builder, centred: Value, axes: Sequence[int]) -> Value:
 def layer_norm(b: Builder, x: Value, scale: Value | None, bias: Value | None, axis: int, epsilon: float) -> Value:
     """X normalised over the axes from `axis` on, times scale plus bias, which broadcast to x."""
     axes = list(range(axis, len(x.shape)))
-    if (
-        scale is not None
-        and x.dtype in ("float32", "float64")
-        and scale.dtype == x.dtype
-        and _spans(b, scale, x, axes)
-        and (bias is None or _spans(b, bias, x, axes))
-    ):
+    given = [value for value in (scale, bias) if value is not None]
+    uniform = x.dtype in ("float32", "float64") and all(value.dtype == x.dtype and _spans(b, value, x, axes) for value in given)
+    if scale is not None and uniform:
         shift = bias if bias is not None else zeros_like(b, scale)
         operands = [b.adopt(b.tensor(value).expr, x.shape[axis:]).expr for value in (scale, shift)]
         return b.emit(relax.op.nn.layer_norm(b.tensor(x).expr, *operands, axes=axes, epsilon=epsilon), x.shape)

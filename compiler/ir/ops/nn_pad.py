@@ -58,7 +58,7 @@ def _demand_source(b: Builder, have: Extent, want: Extent) -> None:
 def _extent(b: Builder, extent: Extent, before: Extent, after: Extent) -> Extent:
     total = b.facts.simplify(ex.add(extent, ex.add(before, after)))
     b.require(ex.greater_equal(total, 0), f"padding crops more than the {extent} elements there are")
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _constant(b: Builder, x: Value, before: Sequence[Extent], shape: Sequence[Extent], touched: Sequence[int], fill: Value | None) -> Value:

@@ -24,7 +24,7 @@ def max_pool(b: Builder, x: Value, window: Window, ceil: bool) -> Value:
     if _plain(b, x, window, shape):
         return b.emit(relax.op.nn.max_pool2d(b.tensor(x).expr, list(window.kernel), **_geometry(window)), shape)
     lowest = _lowest(x.dtype)
-    reducer = te.comm_reducer(tirx.max, lambda dtype: tirx.const(lowest, dtype), name="max")
+    reducer = te.comm_reducer(lambda p, q: tirx.max(p, q), lambda dtype: tirx.const(lowest, dtype), name="max")
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
@@ -171,7 +171,7 @@ def _plain(b: Builder, x: Value, window: Window, shape: Sequence[Extent]) -> boo
 
 
 def _geometry(window: Window) -> dict[str, Any]:
-    return {"strides": list(window.strides), "padding": [int(pad) for pad in (*window.before, *window.after)]}  # type: ignore[arg-type]
+    return {"strides": list(window.strides), "padding": [int(pad) for pad in (*window.before, *window.after)]}
 
 
 def _lowest(dtype: str) -> float | int:

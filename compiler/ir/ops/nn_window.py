@@ -122,11 +122,5 @@ class Window:
 def guarded(read: Any, index: Sequence[Any], extents: Sequence[Extent], fill: Any) -> Any:
     """`read(*index)` inside the extents, `fill` elsewhere, where nothing is read."""
     zero = tirx.const(0, "int64")
-    return tirx.if_then_else(
-        tirx.all(*(c for i, n in zip(index, extents, strict=True) for c in (i >= zero, i < ex.prim(n)))), read(*index), fill
-    )
-
-
-def spatial(x_shape: Sequence[Extent]) -> tuple[Extent, ...]:
-    """The extents after batch and channels."""
-    return tuple(x_shape[2:])
+    inside = [condition for i, extent in zip(index, extents, strict=True) for condition in (i >= zero, i < ex.prim(extent))]
+    return tirx.if_then_else(tirx.all(*inside), read(*index), fill)

@@ -53,9 +53,7 @@ def _transposed(b: Builder, node: Node, window: Window, extents: Sequence[Extent
     stated = node.attr("output_shape", None)
     if not stated and mode in (AutoPad.NOTSET, AutoPad.VALID):
         return window, [nn_conv.transposed_extent(b, window, axis, extent, extra[axis]) for axis, extent in enumerate(extents)]
-    out = (
-        list(stated)[-window.rank :] if stated else [ex.mul(extent, stride) for extent, stride in zip(extents, window.strides, strict=True)]
-    )
+    out = list(stated)[-window.rank :] if stated else [ex.mul(e, s) for e, s in zip(extents, window.strides, strict=True)]
     before, after = [], []
     for axis, extent in enumerate(extents):
         free = ex.add(ex.mul(ex.sub(extent, 1), window.strides[axis]), ex.add(window.reach(axis), extra[axis]))
