@@ -75,6 +75,10 @@ class Node:
         except ImportFailed as error:
             self.fail(error.failure.message, reason="data_dependent", hint=error.failure.hint)
 
+    def declared_rank(self, index: int) -> int | None:
+        """The rank that the model declares for an output, None where it declares none."""
+        return self.scope.model.ranks.get(self.proto.output[index])
+
     def wants(self, index: int) -> bool:
         """Whether the node's output of that index is used at all."""
         return index < len(self.proto.output) and bool(self.proto.output[index])

@@ -48,6 +48,7 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
         {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
         {name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))) for axis in axes] for name, axes in request.shapes},
         trace=trace,
+        ranks={v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")},
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)

@@ -37,6 +37,7 @@ class Model:
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     indexed: list[tuple[Scope, str, int, int]] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def opset(self, domain: str) -> int:
         """The version of a domain's operators that the model imports, 1 where it does not say."""

@@ -16,6 +16,9 @@ from compiler.ir.extents import Extent
 from compiler.ir.programs import OPAQUE, call_program
 from compiler.ir.values import Tensor, Value
 
+PARALLEL_WORK = 1 << 15
+"""Operations below which starting other threads costs more than it saves."""
+
 Body = Callable[[list[Any], list[Any]], None]
 Form = tuple[Sequence[Extent], str]
 
@@ -23,7 +26,7 @@ Form = tuple[Sequence[Extent], str]
 def program(b: Builder, body: Body, outputs: Sequence[Form], *values: Value, name: str) -> tuple[Tensor, ...]:
     """One program of loops; `outputs` are shapes and dtypes, `body` takes the input and output buffers and emits statements.
 
-    Buffers are indexed by all their axes with int64 expressions; loops come from `serial`, `parallel` and `when`.
+    Buffers are indexed by all their axes with int64 expressions; loops come from `serial`, `spread` and `grid`.
     """
 
     def statement(inputs: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -46,9 +49,23 @@ def serial(extent: Extent, start: Extent = 0) -> Any:
     return T.serial(ex.prim(start), ex.prim(extent))
 
 
-def parallel(extent: Extent) -> Any:
-    """A loop over [0, extent) whose iterations are independent."""
-    return T.parallel(ex.prim(0), ex.prim(extent))
+def spread(extent: Extent, run: Callable[[Any], None], work: Extent = 1) -> None:
+    """A loop over [0, extent) whose iterations are independent, shared among threads where extent * work operations are worth it."""
+    enough = tirx.GT(ex.prim(ex.mul(extent, work)), ex.prim(PARALLEL_WORK))
+    with T.If(enough):
+        with T.Then(), T.parallel(ex.prim(0), ex.prim(extent)) as i:
+            run(i)
+        with T.Else(), T.serial(ex.prim(0), ex.prim(extent)) as i:
+            run(i)
+
+
+def copy(source: Any, target: Any, extent: Extent) -> None:
+    """The elements of one vector into another."""
+
+    def one(i: Any) -> None:
+        target[i] = source[i]
+
+    spread(extent, one)
 
 
 @contextmanager

@@ -1,0 +1,136 @@
+"""ONNX operators that read and write at computed places."""
+
+from __future__ import annotations
+
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.scope import DTYPES
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import indexing, layout
+from compiler.ir.ops import scatter as sc
+from compiler.ir.values import Known, Value
+
+
+def indexes(b: Builder, node: Node, index: int, extent: Extent) -> None:
+    """Note that an input holds indices into an axis of this extent: sample inputs keep to its least value."""
+    low, _ = b.facts.bounds(extent)
+    node.scope.model.indexed.append((node.scope, node.proto.input[index], 0, low - 1))
+
+
+@op("GatherElements", since=11)
+def gather_elements(b: Builder, node: Node) -> Value:
+    """Elements along `axis` at indices of the result's shape."""
+    x = node.value(0)
+    axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
+    indexes(b, node, 1, x.shape[axis])
+    return indexing.gather_elements(b, x, node.value(1), axis)
+
+
+@op("GatherND", since=11)
+def gather_nd(b: Builder, node: Node) -> Value:
+    """Slices at coordinates; their number decides the rank, so it is the last axis's extent or follows from the declared rank."""
+    x, indices, batch = node.value(0), node.value(1), node.attr("batch_dims", 0)
+    depth = b.facts.simplify(indices.shape[-1])
+    if not isinstance(depth, int):
+        rank = node.declared_rank(0)
+        if rank is None:
+            node.fail("the indices' last axis is a dim, so the rank of the result is open", reason="unknown_rank", hint="fix that dim")
+        depth = len(x.shape) + len(indices.shape) - 1 - batch - rank
+        if not 0 <= depth <= len(x.shape) - batch:
+            node.fail(f"no number of coordinates gives the declared rank {rank}", reason="shape")
+        b.same(indices.shape[-1], depth, f"the indices' last axis is not {depth}, which the declared rank {rank} asks for")
+    for place in range(depth):
+        indexes(b, node, 1, x.shape[batch + place])
+    return indexing.gather_nd(b, x, indices, depth, batch)
+
+
+def _reduction(node: Node) -> sc.Reduction:
+    name = node.attr("reduction", "none")
+    try:
+        return sc.Reduction(name)
+    except ValueError:
+        node.fail(f"the reduction {name!r} is not known", reason="attribute")
+
+
+@op("ScatterElements", "Scatter")
+def scatter_elements(b: Builder, node: Node) -> Value:
+    """Updates written or combined along `axis` at indices of their own shape."""
+    x = node.value(0)
+    axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
+    indexes(b, node, 1, x.shape[axis])
+    return sc.scatter_elements(b, x, node.value(1), node.value(2), axis, _reduction(node))
+
+
+@op("ScatterND", since=11)
+def scatter_nd(b: Builder, node: Node) -> Value:
+    """Slices written or combined at coordinates."""
+    x, indices = node.value(0), node.value(1)
+    depth = len(indices.shape) - 1 + len(x.shape) - len(node.value(2).shape)
+    for place in range(max(depth, 0)):
+        indexes(b, node, 1, x.shape[place])
+    return sc.scatter_nd(b, x, indices, node.value(2), _reduction(node))
+
+
+@op("TensorScatter", since=24)
+def tensor_scatter(b: Builder, node: Node) -> Value:
+    """A cache with its next steps filled in."""
+    circular = node.attr("mode", "linear") == "circular"
+    return sc.tensor_scatter(b, node.value(0), node.value(1), node.optional(2), node.attr("axis", -2), circular)
+
+
+@op("OneHot", since=9)
+def one_hot(b: Builder, node: Node) -> Value:
+    """Rows of off values with one on value."""
+    depth = node.value(1)
+    whole = depth if not ew.is_float(depth.dtype) else ew.cast(b, depth, "int64")
+    extent: Extent = b.known(whole, "depth", low=0).scalars()[0]  # type: ignore[assignment]
+    return indexing.one_hot(b, node.value(0), extent, node.value(2), node.attr("axis", -1))
+
+
+@op("Trilu", since=14)
+def trilu(b: Builder, node: Node) -> Value:
+    """The upper or lower triangle."""
+    k: Extent = node.known(1, "diagonal").scalars()[0] if node.has(1) else 0  # type: ignore[assignment]
+    return indexing.triangle(b, node.value(0), bool(node.attr("upper", 1)), k)
+
+
+@op("EyeLike", since=9)
+def eye_like(b: Builder, node: Node) -> Value:
+    """Ones on a diagonal of a matrix of the input's shape."""
+    x = node.value(0)
+    code = node.attr("dtype", None)
+    return indexing.eye(b, x.shape[0], x.shape[1], node.attr("k", 0), x.dtype if code is None else DTYPES[code])
+
+
+@op("ReverseSequence", since=10)
+def reverse_sequence(b: Builder, node: Node) -> Value:
+    """The first steps of each batch entry reversed."""
+    return indexing.reverse_sequence(b, node.value(0), node.value(1), node.attr("batch_axis", 1), node.attr("time_axis", 0))
+
+
+@op("Tile", since=6)
+def tile(b: Builder, node: Node) -> Value:
+    """The input repeated along each axis."""
+    repeats = node.known(1, "repeat", low=0).scalars()
+    return indexing.tile(b, node.value(0), repeats)  # type: ignore[arg-type]
+
+
+@op("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(b: Builder, node: Node) -> Value:
+    """Elements of the last axis at indices; a vector counts as one row."""
+    x = node.value(0)
+    rows = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
+    count = b.facts.simplify(node.value(1).shape[-1])
+    indexing.check(b, node.value(1), rows.shape[-1], "ArrayFeatureExtractor")
+    indexes(b, node, 1, rows.shape[-1])
+    return layout.take(b, rows, layout.reshape(b, node.value(1), [count]), len(rows.shape) - 1)
+
+
+@op("Binarizer", domain="ai.onnx.ml")
+def binarizer(b: Builder, node: Node) -> Value:
+    """1 above the threshold, 0 elsewhere."""
+    x = node.value(0)
+    threshold = Known.of(float(node.attr("threshold", 0.0)), "float32")
+    return ew.cast(b, ew.compare(b, x, ew.cast(b, threshold, x.dtype), "greater"), x.dtype)
