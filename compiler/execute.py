@@ -5,23 +5,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compiler import arrays
+from compiler.pace import Pace
 from compiler.task import Record, serve
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
 
 
 def run_points(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: bundle, and points as `{index, inputs, outputs}` files; records each point."""
+    """spec: bundle, seconds, and points as `{index, inputs, outputs}` files; records each point."""
     model = load(Path(spec["bundle"]))
+    pace = Pace(spec["seconds"])
     for point in spec["points"]:
+        inputs = arrays.read(Path(point["inputs"]))
+        if objection := pace.objection(inputs):
+            record({"index": point["index"], "skipped": objection})
+            continue
         started = time.perf_counter()
         try:
-            outputs = model.run(arrays.read(Path(point["inputs"])))
+            outputs = model.run(inputs)
         except RelaxdError as error:
             record({"index": point["index"], "failed": f"{error.code}: {error}"})
             continue
+        pace.took(inputs, time.perf_counter() - started)
         arrays.write(Path(point["outputs"]), outputs)
-        record({"index": point["index"], "seconds": time.perf_counter() - started})
+        record({"index": point["index"]})
 
 
 if __name__ == "__main__":

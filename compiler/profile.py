@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler import arrays
 from compiler.errors import ProfileError
+from compiler.pace import Pace
 from compiler.task import Record, run_task, serve
 from compiler.trials import Trials
 
@@ -41,15 +42,11 @@ def profile(bundle: Path, trials: Trials, folder: Path, *, seconds: float, memor
     merged: Record = {}
     for record in outcome.records:
         merged.update(record)
-    points = [record["point"] for record in outcome.records if "point" in record]
-    merged.pop("point", None)
-    measured = {point["label"] for point in points}
-    left_out = [
-        {**trial.point.to_json(), "reason": outcome.reason or f"the time budget of {seconds:.0f} s ran out"}
-        for trial in chosen
-        if trial.point.label not in measured
-    ]
-    return {"measured": True, **merged, "points": points, "left_out": left_out}
+    points, left_out = ([record[key] for record in outcome.records if key in record] for key in ("point", "left_out"))
+    heard = {point["label"] for point in (*points, *left_out)}
+    unreached = [{**trial.point.to_json(), "reason": outcome.reason} for trial in chosen if trial.point.label not in heard]
+    facts = {key: value for key, value in merged.items() if key not in ("point", "left_out")}
+    return {"measured": True, **facts, "points": points, "left_out": [*left_out, *unreached]}
 
 
 def measure(spec: Record, record: Callable[[Record], None]) -> None:
@@ -61,13 +58,15 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     model = load(bundle)
     record({"load_ms": _milliseconds(time.perf_counter() - started), "threads": model.threads, "processors": os.cpu_count()})
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
-    deadline = time.perf_counter() + spec["seconds"]
+    pace = Pace(spec["seconds"])
     for position, point in enumerate(spec["points"]):
-        if time.perf_counter() >= deadline:
-            break
         inputs = arrays.read(Path(point["inputs"]))
-        share = (deadline - time.perf_counter()) / (len(spec["points"]) - position)
+        if objection := pace.objection(inputs, runs=_WARM_UPS + _FEWEST_RUNS):
+            record({"left_out": {"label": point["label"], "dims": point["dims"], "reason": objection}})
+            continue
+        share = pace.left / (len(spec["points"]) - position)
         timing = _latency(lambda inputs=inputs: model.run(inputs), share)  # type: ignore[misc]
+        pace.took(inputs, timing["median_ms"] / 1e3)
         record({"point": {"label": point["label"], "dims": point["dims"], **timing}, "peak_rss_bytes": _peak_memory()})
         if point["label"] == "opt" or len(spec["points"]) == 1:
             record({"operators": {"label": point["label"], "dims": point["dims"], "rows": _operators(bundle, inputs)}})

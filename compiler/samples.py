@@ -17,6 +17,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 Bounds = Mapping[str, tuple[int, int]]
 
 _INTERIOR_POINTS = 2
+_MOST_SINGLE_MAXIMA = 4
 _UNBOUNDED_VOLUME = 8192
 _UNBOUNDED_RANGE = (8, 128)
 
@@ -34,7 +35,7 @@ class Point:
 
 
 def points(inputs: Sequence[TensorSpec], dims: Iterable[Dim], seed: int) -> tuple[Point, ...]:
-    """`min`, `opt`, `max` and seeded interior points, cheapest first, each point once.
+    """`min`, `opt`, `max`, seeded interior points, and each of a few dims at its maximum alone; cheapest first, each point once.
 
     A dim without a maximum is tried up to a size that shrinks with the number of such dims.
     """
@@ -42,14 +43,16 @@ def points(inputs: Sequence[TensorSpec], dims: Iterable[Dim], seed: int) -> tupl
     used = sorted((dim for dim in dims if dim.name in carried), key=lambda dim: dim.name)
     unbounded = sum(dim.max is None for dim in used)
     tops = {dim.name: _top(dim, unbounded) for dim in used}
+    lows = {dim.name: dim.lowest for dim in used}
     random = np.random.default_rng(seed)
     candidates = [
-        Point("min", {dim.name: dim.lowest for dim in used}),
+        Point("min", lows),
         Point("opt", {dim.name: dim.opt if dim.opt is not None else _between(dim, tops[dim.name], 0.5) for dim in used}),
         *(
             Point(f"random-{index}", {dim.name: _between(dim, tops[dim.name], random.uniform(0.1, 0.9)) for dim in used})
             for index in range(1, _INTERIOR_POINTS + 1)
         ),
+        *(Point(f"max-{dim.name}", {**lows, dim.name: tops[dim.name]}) for dim in used if 1 < len(used) <= _MOST_SINGLE_MAXIMA),
         Point("max", tops),
     ]
     once: dict[tuple[int, ...], Point] = {}

@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 class Budget:
     """Wall-clock seconds for both sides together, shared evenly; bytes of one side's private memory, and of one point's inputs."""
 
-    seconds: float = 120.0
+    seconds: float = 60.0
     memory_bytes: int = 8 << 30
     input_bytes: int = 64 << 20
 
@@ -84,13 +84,14 @@ def _ask_reference(reference: Reference, trials: Sequence[Trial], folder: Path, 
     first_refusal: list[LeftOut] = []
     deadline = time.monotonic() + budget.seconds / 2
     for name in ENGINES:
+        seconds = max(deadline - time.monotonic(), 1.0)
         spec = {
             "engine": name,
             "model": str(reference.model),
             "consts": reference.consts,
+            "seconds": seconds,
             "points": [trial.to_spec("reference") for trial in trials],
         }
-        seconds = max(deadline - time.monotonic(), 1.0)
         outcome = run_task("compiler.reference", spec, folder / f"{name}.jsonl", seconds=seconds, memory_bytes=budget.memory_bytes)
         answered, left_out = _sorted_out(trials, outcome, "refused", f"{name} refused")
         if answered:
@@ -101,7 +102,7 @@ def _ask_reference(reference: Reference, trials: Sequence[Trial], folder: Path, 
 
 def _run_library(bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget) -> tuple[list[Trial], list[LeftOut]]:
     """The trials that the library finished, and those that the budget left out; raises VerifyError for any other end."""
-    spec = {"bundle": str(bundle), "points": [trial.to_spec("library") for trial in trials]}
+    spec = {"bundle": str(bundle), "seconds": budget.seconds / 2, "points": [trial.to_spec("library") for trial in trials]}
     outcome = run_task("compiler.execute", spec, folder / "library.jsonl", seconds=budget.seconds / 2, memory_bytes=budget.memory_bytes)
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
     for record in outcome.records:
@@ -124,12 +125,19 @@ def _out_of_memory(message: str) -> bool:
 
 def _sorted_out(trials: Sequence[Trial], outcome: Outcome, key: str, refusal: str) -> tuple[list[Trial], list[LeftOut]]:
     """Trials that ended well, and the others with the record's reason or that of the task's end."""
+    well, others = [], []
     records = {record["index"]: record for record in outcome.records if "index" in record}
-    well = [trial for trial in trials if trial.index in records and key not in records[trial.index]]
-    others = [trial for trial in trials if trial not in well]
-    unreached = outcome.reason or "it was not reached"
-    reasons = {index: f"{refusal}: {record.get(key)}" for index, record in records.items()}
-    return well, [LeftOut(trial.point, reasons.get(trial.index, unreached)) for trial in others]
+    for trial in trials:
+        match records.get(trial.index):
+            case None:
+                others.append(LeftOut(trial.point, outcome.reason or "it was not reached"))
+            case {"skipped": reason}:
+                others.append(LeftOut(trial.point, reason))
+            case record if key in record:
+                others.append(LeftOut(trial.point, f"{refusal}: {record[key]}"))
+            case _:
+                well.append(trial)
+    return well, others
 
 
 def _judge(trial: Trial, outputs: Sequence[TensorSpec], options: CompileOptions) -> list[_Judged]:

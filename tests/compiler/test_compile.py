@@ -221,7 +221,7 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
     results = []
     for engine in ("onnxruntime", "onnx.reference"):
         point = {"index": 0, "inputs": str(tmp_path / "in"), "outputs": str(tmp_path / engine)}
-        spec = {"engine": engine, "model": str(tmp_path / "m.onnx"), "consts": {}, "points": [point]}
+        spec = {"engine": engine, "model": str(tmp_path / "m.onnx"), "consts": {}, "seconds": 60, "points": [point]}
         outcome = run_task("compiler.reference", spec, tmp_path / f"{engine}.records", seconds=60, memory_bytes=4 << 30)
         assert outcome.records[0]["engine"].startswith(engine)
         results.append(arrays.read(tmp_path / engine)["y"])

@@ -33,7 +33,8 @@ def test_min_opt_max_and_two_between() -> None:
     assert by_label["min"] == {"m": 8, "n": 1}
     assert by_label["opt"]["n"] == 7
     assert by_label["max"] == {"m": 512, "n": 64}
-    assert by_label.keys() == {"min", "opt", "max", "random-1", "random-2"}
+    assert by_label["max-n"] == {"m": 8, "n": 64}
+    assert by_label.keys() == {"min", "opt", "max", "random-1", "random-2", "max-n", "max-m"}
 
 
 def test_points_come_cheapest_first_and_once() -> None:
