@@ -1,4 +1,4 @@
-"""Keeps a run over ever larger inputs within its time: foresees what the next would take from what the last ones took."""
+"""Keeps a run over ever larger inputs within its time: foresees what the next would take from what those before took."""
 
 import time
 from collections.abc import Mapping
@@ -8,11 +8,12 @@ import numpy as np
 
 
 class Pace:
-    """A budget of wall-clock seconds from now on; time is taken to grow as the bytes of the inputs do, at the best rate seen."""
+    """A budget of wall-clock seconds from now on; what time grows by from the first inputs to the last, it is taken to go on growing by."""
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.perf_counter() + seconds
-        self._seconds_per_byte: float | None = None
+        self._first: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
 
     @property
     def left(self) -> float:
@@ -21,15 +22,22 @@ class Pace:
 
     def objection(self, inputs: Mapping[str, np.ndarray[Any, Any]], runs: int = 1) -> str | None:
         """Why so many runs on the inputs should not be started; None when they fit, as far as one can tell."""
-        expected = (self._seconds_per_byte or 0.0) * _bytes_of(inputs) * runs
+        expected = self._expected(_bytes_of(inputs)) * runs
         if 0 < self.left >= expected:
             return None
         return f"it would take about {expected:.1f} s, of the time budget {self.left:.1f} s are left"
 
     def took(self, inputs: Mapping[str, np.ndarray[Any, Any]], seconds: float) -> None:
         """One run on the inputs took so long."""
-        rate = seconds / _bytes_of(inputs)
-        self._seconds_per_byte = min(rate, self._seconds_per_byte or rate)
+        self._last = (_bytes_of(inputs), seconds)
+        self._first = self._first or self._last
+
+    def _expected(self, size: int) -> float:
+        if not self._first or not self._last:
+            return 0.0
+        grown, longer = self._last[0] - self._first[0], self._last[1] - self._first[1]
+        rate = max(longer, 0.0) / grown if grown > 0 else 0.0
+        return self._last[1] + rate * max(size - self._last[0], 0)
 
 
 def _bytes_of(inputs: Mapping[str, np.ndarray[Any, Any]]) -> int:

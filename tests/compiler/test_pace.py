@@ -1,27 +1,38 @@
+from typing import Any
+
 import numpy as np
 
 from compiler.pace import Pace
 
-SMALL = {"x": np.zeros(10, np.int8)}
-LARGE = {"x": np.zeros(10_000, np.int8)}
+
+def inputs(size: int) -> dict[str, np.ndarray[Any, Any]]:
+    return {"x": np.zeros(size, np.int8)}
 
 
 def test_what_is_not_known_to_be_slow_may_start() -> None:
-    assert Pace(100).objection(LARGE) is None
+    assert Pace(100).objection(inputs(10_000)) is None
 
 
-def test_time_grows_with_the_inputs_and_the_runs() -> None:
+def test_one_run_says_nothing_of_larger_inputs() -> None:
     pace = Pace(100)
-    pace.took(SMALL, 0.05)
-    assert pace.objection(LARGE) is None
-    assert "250.0 s" in (pace.objection(LARGE, runs=5) or "")
+    pace.took(inputs(10), 5)
+    assert pace.objection(inputs(10_000)) is None
+    assert pace.objection(inputs(10_000), runs=30) is not None
 
 
-def test_the_best_rate_counts() -> None:
+def test_time_goes_on_growing_as_it_did() -> None:
     pace = Pace(100)
-    pace.took(SMALL, 10)
-    pace.took({"x": np.zeros(1000, np.int8)}, 1)
-    assert pace.objection(LARGE) is None
+    pace.took(inputs(10), 5)
+    pace.took(inputs(110), 6)
+    assert pace.objection(inputs(1110)) is None
+    assert "505" in (pace.objection(inputs(50_010)) or "")
+
+
+def test_the_number_of_runs_counts() -> None:
+    pace = Pace(100)
+    pace.took(inputs(10), 5)
+    pace.took(inputs(110), 6)
+    assert pace.objection(inputs(1110), runs=10) is not None
 
 
 def test_no_time_left() -> None:
