@@ -149,7 +149,7 @@ def reverse_sequence(b: Builder, x: Value, lengths: Value, batch: int, time: int
 
 
 def tile(b: Builder, x: Value, repeats: Sequence[Extent]) -> Value:
-    """x repeated along each axis."""
+    """The elements repeated along each axis."""
     shape = b.extents([ex.mul(extent, count) for extent, count in zip(x.shape, repeats, strict=True)], "tiled")
     if isinstance(x, Known) and not x.symbolic and all(isinstance(e, int) for e in shape) and ex.product(shape) <= 4096:
         return Known(np.tile(x.data, [int(count) for count in repeats]), x.dtype)  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+"""Stable sorting: the order of rows, the greatest k, the distinct elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import layout, loops
+from compiler.ir.values import Tensor, Value
+
+Before = Callable[[Any, Any], Any]
+DOUBLINGS = 40
+"""Merge widths tried: enough for 2**40 elements."""
+
+
+def merge_sort(count: Any, order: Any, spare: Any, base: Any, before: Before) -> None:
+    """Emit a stable bottom-up merge sort of order[base : base + count]; `spare` is scratch of the same place.
+
+    before(p, q): an expression, whether the item that index p stands for comes strictly before that of q.
+    """
+    one = ex.prim(1)
+    with loops.serial(DOUBLINGS) as step:
+        width = one << step
+        with loops.when(width < count), loops.serial(tirx.floordiv(count + width * 2 - 1, width * 2)) as block:
+            low = block * width * 2
+            middle, high = tirx.min(low + width, count), tirx.min(low + width * 2, count)
+            _merge(low, middle, high, order, spare, base, before)
+            with loops.serial(high - low) as i:
+                order[base + low + i] = spare[base + low + i]
+
+
+def _merge(low: Any, middle: Any, high: Any, order: Any, spare: Any, base: Any, before: Before) -> None:
+    left, right = loops.cell(start=low), loops.cell(start=middle)
+    with loops.serial(high - low) as k:
+        take = loops.cell("bool", left[0] >= middle)
+        with loops.when(tirx.And(left[0] < middle, right[0] < high)):
+            take[0] = before(order[base + right[0]], order[base + left[0]])
+        with loops.when(take[0]):
+            spare[base + low + k] = order[base + right[0]]
+            right[0] = right[0] + 1
+        with loops.when(tirx.Not(take[0])):
+            spare[base + low + k] = order[base + left[0]]
+            left[0] = left[0] + 1
+
+
+def precedes(p: Any, q: Any, dtype: str, descending: bool) -> Any:
+    """Whether element p sorts strictly before q; a NaN is the greatest."""
+    if not ew.is_float(dtype):
+        return p > q if descending else p < q
+    if dtype != "float64":
+        p, q = p.astype("float32"), q.astype("float32")
+    odd, even = (p, q) if descending else (q, p)
+    return tirx.Or(p > q if descending else p < q, tirx.And(tirx.isnan(odd), tirx.Not(tirx.isnan(even))))
+
+
+def sorted_order(b: Builder, x: Value, descending: bool) -> Tensor:
+    """For a matrix, each row's indices in sorted order; equal elements keep theirs."""
+    rows, count = x.shape
+    work = ex.mul(count, 16)
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        order, spare = outputs
+
+        def row(r: Any) -> None:
+            base = r * ex.prim(count)
+            with loops.serial(count) as i:
+                order[base + i] = i
+            merge_sort(ex.prim(count), order, spare, base, lambda p, q: precedes(inputs[0][r, p], inputs[0][r, q], x.dtype, descending))
+
+        loops.spread(rows, row, work)
+
+    size = b.facts.simplify(ex.mul(rows, count))
+    order, _ = loops.program(b, body, [((size,), "int64"), ((size,), "int64")], x, name="sort")
+    return b.tensor(layout.reshape(b, order, [rows, count]))
+
+
+def top_k(b: Builder, x: Value, k: Extent, axis: int, largest: bool) -> tuple[Value, Value]:
+    """The k greatest (or least) elements along an axis, in order, and their indices."""
+    rank = len(x.shape)
+    axis = layout.axis_of(axis, rank)
+    b.require(ex.less_equal(k, x.shape[axis]), f"TopK: k is {k}, the axis has {x.shape[axis]}")
+    forth = [*(place for place in range(rank) if place != axis), axis]
+    moved = layout.transpose(b, x, forth)
+    rows = b.facts.simplify(ex.product(moved.shape[:-1]))
+    matrix = layout.reshape(b, moved, [rows, moved.shape[-1]])
+    indices = layout.strided_slice(b, sorted_order(b, matrix, largest), 1, 0, k, 1)
+    values = _rows_at(b, matrix, indices)
+    back = [forth.index(place) for place in range(rank)]
+    shape = [*moved.shape[:-1], k]
+    return layout.transpose(b, layout.reshape(b, values, shape), back), layout.transpose(b, layout.reshape(b, indices, shape), back)
+
+
+def _rows_at(b: Builder, matrix: Value, indices: Value) -> Value:
+    return b.te(lambda x, i: te.compute(i.shape, lambda r, c: x(r, i(r, c)), name="rows_at"), matrix, indices, name="rows_at")
+
+
+def unique(b: Builder, x: Value, axis: int | None, ordered: bool) -> tuple[Value, Value, Value, Value]:
+    """Distinct elements, or subtensors along `axis`; where each occurs first; which each input is; how many there are.
+
+    In ascending order (a NaN last, all NaN being one), or in order of first occurrence.
+    """
+    rank = len(x.shape)
+    front = x if axis is None else layout.transpose(b, x, [axis, *(place for place in range(rank) if place != axis)])
+    count = b.facts.simplify(ex.product(x.shape)) if axis is None else front.shape[0]
+    width = 1 if axis is None else b.facts.simplify(ex.product(front.shape[1:]))
+    matrix = layout.reshape(b, front, [count, width])
+    first, inverse, counts, total = _groups(b, matrix, ordered)
+    distinct: Extent = b.known(total, "unique", low=0).scalars()[0]  # type: ignore[assignment]
+    first, counts = (layout.strided_slice(b, value, 0, 0, distinct, 1) for value in (first, counts))
+    taken = layout.take(b, matrix, first, 0)
+    if axis is None:
+        return layout.reshape(b, taken, [distinct]), first, inverse, counts
+    shaped = layout.reshape(b, taken, [distinct, *front.shape[1:]])
+    back = [place + 1 if place < axis else 0 if place == axis else place for place in range(rank)]
+    return layout.transpose(b, shaped, back), first, inverse, counts
+
+
+def _groups(b: Builder, matrix: Value, ordered: bool) -> tuple[Value, ...]:
+    """Over the rows of a matrix: first occurrence by group, group by row, rows by group, and the number of groups."""
+    count, width = matrix.shape
+    vector = ((count,), "int64")
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        first, inverse, counts, _, order, spare = outputs
+
+        def before(p: Any, q: Any) -> Any:
+            return _row_precedes(inputs[0], width, matrix.dtype, p, q)
+
+        with loops.serial(count) as i:
+            order[i] = i
+        merge_sort(ex.prim(count), order, spare, ex.prim(0), before)
+        _number(count, before, outputs)
+        if not ordered:
+            _renumber(count, first, inverse, counts, order, spare)
+
+    scratch = [vector, vector]
+    return loops.program(b, body, [vector, vector, vector, ((1,), "int64"), *scratch], matrix, name="unique")[:4]
+
+
+def _row_precedes(matrix: Any, width: Extent, dtype: str, p: Any, q: Any) -> Any:
+    """Lexicographic order of two rows: decided by the first column where they differ."""
+    verdict = loops.cell("int64", 0)
+    with loops.serial(width) as column, loops.when(tirx.EQ(verdict[0], ex.prim(0))):
+        one, other = matrix[p, column], matrix[q, column]
+        less, greater = precedes(one, other, dtype, False), precedes(other, one, dtype, False)
+        verdict[0] = tirx.Select(less, ex.prim(1), tirx.Select(greater, ex.prim(-1), ex.prim(0)))
+    return tirx.EQ(verdict[0], ex.prim(1))
+
+
+def _number(count: Extent, before: Before, outputs: list[Any]) -> None:
+    """Number the groups of equal rows in sorted order."""
+    first, inverse, counts, total, order, _ = outputs
+    group = loops.cell("int64", -1)
+    with loops.serial(count) as i:
+        fresh = loops.cell("bool", tirx.EQ(i, ex.prim(0)))
+        with loops.when(i > 0):
+            fresh[0] = before(order[i - 1], order[i])
+        with loops.when(fresh[0]):
+            group[0] = group[0] + 1
+            first[group[0]] = order[i]
+            counts[group[0]] = ex.prim(0)
+        inverse[order[i]] = group[0]
+        counts[group[0]] = counts[group[0]] + 1
+    total[0] = group[0] + 1
+
+
+def _renumber(count: Extent, first: Any, inverse: Any, counts: Any, rank: Any, spare: Any) -> None:
+    """Number the groups anew by first occurrence: `rank` by group, then everything in place by way of `spare`."""
+    found = loops.cell("int64", 0)
+    with loops.serial(count) as i, loops.when(tirx.EQ(first[inverse[i]], i)):
+        rank[inverse[i]] = found[0]
+        found[0] = found[0] + 1
+    for values in (first, counts):
+        with loops.serial(found[0]) as group:
+            spare[rank[group]] = values[group]
+        with loops.serial(found[0]) as group:
+            values[group] = spare[group]
+    with loops.serial(count) as i:
+        inverse[i] = rank[inverse[i]]
+
+
+def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> Value:
+    """The index of the extreme element along an axis, which stays with extent 1; of equal ones the first or the last."""
+    axis = layout.axis_of(axis, len(x.shape))
+    extent = x.shape[axis]
+    b.require(ex.greater_equal(extent, 1), "ArgMax and ArgMin need an axis of at least one element")
+    outer, inner = (b.facts.simplify(ex.product(part)) for part in (x.shape[:axis], x.shape[axis + 1 :]))
+
+    def better(new: Any, old: Any) -> Any:
+        if x.dtype in ("float16", "bfloat16"):
+            new, old = new.astype("float32"), old.astype("float32")
+        if greatest:
+            return new >= old if last else new > old
+        return new <= old if last else new < old
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        def one(i: Any) -> None:
+            row, column = tirx.floordiv(i, ex.prim(inner)), tirx.floormod(i, ex.prim(inner))
+            place, value = loops.cell("int64", 0), loops.cell(x.dtype, inputs[0][row, ex.prim(0), column])
+            with loops.serial(extent, 1) as step, loops.when(better(inputs[0][row, step, column], value[0])):
+                place[0] = step
+                value[0] = inputs[0][row, step, column]
+            outputs[0][i] = place[0]
+
+        loops.spread(ex.mul(outer, inner), one, extent)
+
+    size = b.facts.simplify(ex.mul(outer, inner))
+    (found,) = loops.program(b, body, [((size,), "int64")], layout.reshape(b, x, [outer, extent, inner]), name="arg_extreme")
+    return layout.reshape(b, found, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])
