@@ -2,8 +2,9 @@
 
 from relaxd.client.client import Client as Client
 from relaxd.client.errors import JobFailed as JobFailed
+from relaxd.client.errors import PullError as PullError
 from relaxd.client.errors import WaitTimeout as WaitTimeout
 from relaxd.client.job import JobEvent as JobEvent
 from relaxd.client.job import JobHandle as JobHandle
 
-__all__ = ["Client", "JobEvent", "JobFailed", "JobHandle", "WaitTimeout"]
+__all__ = ["Client", "JobEvent", "JobFailed", "JobHandle", "PullError", "WaitTimeout"]

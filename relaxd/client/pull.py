@@ -55,7 +55,7 @@ def pull(
     `target` picks one of an index; `report` hears the bytes had and the bytes in all. Raises PullError, ServerError, ServerUnreachable.
     """
     manifest = _manifest(transport, name, version, target)
-    layers = [Layer.of(document) for document in manifest.get("layers", [])]
+    layers = _layers(manifest)
     total, done = sum(layer.size for layer in layers), 0
     with _replacing(directory) as fresh:
         for layer in layers:
@@ -64,6 +64,14 @@ def pull(
             if report:
                 report(done, total)
     return directory
+
+
+def _layers(manifest: dict[str, Any]) -> list[Layer]:
+    layers = [Layer.of(document) for document in manifest.get("layers", [])]
+    paths = {layer.path for layer in layers}
+    if not layers or len(paths) < len(layers) or any(parent in paths for path in paths for parent in path.parents):
+        raise PullError("the artifact is no bundle: it has no files, or two that would be in each other's place")
+    return layers
 
 
 def _manifest(transport: Transport, name: str, version: str, target: str | None) -> dict[str, Any]:

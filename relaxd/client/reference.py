@@ -37,7 +37,7 @@ def parse(text: str) -> JobReference | ArtifactReference:
     """Read a reference; raises PullError for anything else."""
     if is_digest(text):
         return ArtifactReference(None, REPOSITORY, text)
-    if found := _OCI.fullmatch(text):
+    if (found := _OCI.fullmatch(text)) and found["name"] != "sha256":
         return ArtifactReference(_url(found["scheme"], found["host"]), found["name"], found["digest"] or found["tag"])
     if _JOB.fullmatch(text):
         return JobReference(text)

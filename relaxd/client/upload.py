@@ -63,7 +63,7 @@ def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> 
         return source
     with _opened(source, field) as file:
         hasher = hashlib.file_digest(file, "sha256")
-        size = file.tell()
+        size = file.seek(0, io.SEEK_END)
         digest = f"sha256:{hasher.hexdigest()}"
         known = transport.request("HEAD", f"/v2/{REPOSITORY}/blobs/{digest}", accept=frozenset({404}))
         if known.status_code == 404:
