@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler import bundle, targets, verify
+from compiler import bundle, driver, targets, verify
 from compiler.errors import CompileError, ImportFailed, LoadError, UnknownTarget, VerifyError
 from compiler.host import host
 from compiler.load import read_model
@@ -266,3 +267,28 @@ def test_the_callers_digest_is_the_keys_part(tmp_path: Path) -> None:
     manifest = run_child(job)
     assert isinstance(manifest, Manifest)
     assert manifest.action_key["parts"]["model"] == "sha256:" + "a" * 64
+
+
+def test_the_driver_runs_in_this_process_too(tmp_path: Path) -> None:
+    onnx.save(add_and_divide(), tmp_path / "m.onnx")
+    request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
+    manifest = driver.build(CompileJob(str(tmp_path / "m.onnx"), request, "x86-64-v2", str(tmp_path / "out"), "m"))
+    assert manifest.target["name"] == "x86-64-v2"
+    assert Manifest.from_json(report(tmp_path / "out", "manifest.json")) == manifest
+
+
+def test_indices_are_drawn_within_what_they_index(tmp_path: Path) -> None:
+    """Indices are drawn within what they index: any other would fail in the reference, and be left out."""
+    table = numpy_helper.from_array(np.random.default_rng(0).random((5, WIDTH), np.float32), "table")
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "ids"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "seq"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "seq", WIDTH])],
+        [table],
+    )
+    lookup = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    build(tmp_path / "out", lookup, dims={"batch": (1, 4), "seq": (1, 40)}, options={"profile": False})
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert numerics["left_out"] == []
