@@ -1,0 +1,69 @@
+"""ONNX Pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import layout
+from compiler.ir.ops.nn_pad import PadMode, pad
+from compiler.ir.values import Known, Value
+
+
+def _mode(node: Node) -> PadMode:
+    name = node.attr("mode", "constant")
+    if name not in {mode.value for mode in PadMode}:
+        node.fail(f"the mode {name!r} is none of {', '.join(PadMode)}", reason="attribute")
+    return PadMode(name)
+
+
+@op("Pad", since=11)
+def pad_inputs(b: Builder, node: Node) -> Value:
+    """By run-time amounts, on some axes or all."""
+    x = node.value(0)
+    amounts = node.known(1, "pad").scalars()
+    axes = node.known(3, "axis").scalars() if node.has(3) else list(range(len(x.shape)))
+    if not all(isinstance(axis, int) for axis in axes):
+        return _open_axes(b, node, x, amounts, axes)
+    places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]  # type: ignore[arg-type]
+    if len(amounts) != 2 * len(places):
+        node.fail(f"{len(amounts)} pads for {len(places)} axes", reason="shape")
+    before: list[Extent] = [0] * len(x.shape)
+    after: list[Extent] = [0] * len(x.shape)
+    for lane, axis in enumerate(places):
+        before[axis], after[axis] = amounts[lane], amounts[lane + len(places)]  # type: ignore[assignment]
+    return pad(b, x, before, after, _mode(node), _fill(b, node))
+
+
+def _fill(b: Builder, node: Node) -> Value | None:
+    fill = node.optional(2)
+    return None if fill is None else layout.reshape(b, fill, [])
+
+
+@op("Pad", since=2)
+def pad_attributes(b: Builder, node: Node) -> Value:
+    """By amounts that are attributes."""
+    x, amounts = node.value(0), node.attr("pads")
+    rank = len(x.shape)
+    return pad(b, x, amounts[:rank], amounts[rank:], _mode(node), Known(np.asarray(node.attr("value", 0.0), np.dtype(x.dtype)), x.dtype))
+
+
+def _open_axes(b: Builder, node: Node, x: Value, amounts: Sequence[ex.Scalar], axes: Sequence[ex.Scalar]) -> Value:
+    """Axes that only run time knows: each axis is padded by the amount whose entry names it."""
+    rank, count = len(x.shape), len(axes)
+    before: list[Extent] = []
+    after: list[Extent] = []
+    for axis in range(rank):
+        for sides, offset in ((before, 0), (after, count)):
+            total: Extent = 0
+            for lane, place in enumerate(axes):
+                here = ex.either(ex.equal(place, axis), ex.equal(place, axis - rank))
+                total = ex.select(here, amounts[lane + offset], total)
+            sides.append(b.facts.simplify(total))
+    return pad(b, x, before, after, _mode(node), _fill(b, node))

@@ -1,0 +1,330 @@
+"""Resampling along axes: nearest, linear and cubic, by tables of source positions and weights worked out at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tvm import te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops.nn_pad import clamped
+from compiler.ir.programs import OPAQUE
+from compiler.ir.values import Tensor, Value
+
+UNROLLED = 4
+"""Windows of at most so many taps are written out; longer ones become a reduction."""
+
+
+class Interpolation(StrEnum):
+    """What stands between elements."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+    CUBIC = "cubic"
+
+
+class Coordinates(StrEnum):
+    """How a position in the result maps to one in the input."""
+
+    HALF_PIXEL = "half_pixel"
+    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
+    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
+    ALIGN_CORNERS = "align_corners"
+    ASYMMETRIC = "asymmetric"
+    TF_HALF_PIXEL_FOR_NN = "tf_half_pixel_for_nn"
+    TF_CROP_AND_RESIZE = "tf_crop_and_resize"
+
+
+class Rounding(StrEnum):
+    """Which element is the nearest; `simple` is floor when growing and ceil when shrinking."""
+
+    ROUND_PREFER_FLOOR = "round_prefer_floor"
+    ROUND_PREFER_CEIL = "round_prefer_ceil"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    SIMPLE = "simple"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to resample, the same for every axis."""
+
+    interpolation: Interpolation = Interpolation.NEAREST
+    coordinates: Coordinates = Coordinates.HALF_PIXEL
+    rounding: Rounding = Rounding.ROUND_PREFER_FLOOR
+    antialias: bool = False
+    exclude_outside: bool = False
+    cubic_a: float = -0.75
+    extrapolation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Along:
+    """One axis to resample from `have` to `want` elements.
+
+    scale: result over input, where given as a number; else it is element `lane` of the run-time scales, else want / have.
+    """
+
+    axis: int
+    have: Extent
+    want: Extent
+    scale: float | None = None
+    lane: int = 0
+
+
+@dataclass(frozen=True)
+class Given:
+    """Run-time float32 vectors: a scale for each lane, and regions of interest as all starts, then all ends."""
+
+    scales: Tensor | None = None
+    roi: Tensor | None = None
+    lanes: int = 0
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those that there are."""
+        return [tensor for tensor in (self.scales, self.roi) if tensor is not None]
+
+    def named(self, tensors: Sequence[te.Tensor]) -> dict[str, te.Tensor]:
+        """TE tensors of `tensors` by what they are."""
+        names = [name for name, tensor in (("scales", self.scales), ("roi", self.roi)) if tensor is not None]
+        return dict(zip(names, tensors, strict=True))
+
+
+def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
+    """x resampled along the axes; integers come back truncated, half precision is computed in float32."""
+    axes = [along for along in axes if not _untouched(b, along, sampling)]
+    if not axes:
+        return x
+    if sampling.interpolation is Interpolation.NEAREST:
+        return _nearest(b, x, axes, given, sampling)
+    result = ew.cast(b, x, "float64" if x.dtype == "float64" else "float32")
+    for along in axes:
+        result = _interpolated(b, result, along, given, sampling)
+    return ew.cast(b, result, x.dtype)
+
+
+def _untouched(b: Builder, along: Along, sampling: Sampling) -> bool:
+    cropped = sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
+    return not cropped and along.scale == 1 and b.facts.same(along.have, along.want) is True
+
+
+def _float(value: Extent) -> Any:
+    return ex.prim(value, "float32")
+
+
+def _const(value: float) -> Any:
+    return tirx.const(value, "float32")
+
+
+def _scale(along: Along, given: dict[str, te.Tensor]) -> Any:
+    if along.scale is not None:
+        return _const(along.scale)
+    return given["scales"](along.lane) if "scales" in given else _float(along.want) / _float(along.have)
+
+
+def _length(along: Along, given: dict[str, te.Tensor]) -> Any:
+    """Extent of the result before it was rounded."""
+    exact = along.scale is None and "scales" not in given
+    return _float(along.want) if exact else _scale(along, given) * _float(along.have)
+
+
+def source(along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: Coordinates, position: Any) -> Any:
+    """Where in the input, as float32, the result's `position` comes from."""
+    o, half, one = position.astype("float32"), _const(0.5), _const(1)
+    have, scale, length = _float(along.have), _scale(along, given), _length(along, given)
+    centred = (o + half) / scale - half
+    span = tirx.max(length - one, _const(1e-30))
+    match coordinates:
+        case Coordinates.HALF_PIXEL:
+            return centred
+        case Coordinates.PYTORCH_HALF_PIXEL:
+            return tirx.Select(length > one, centred, _const(0))
+        case Coordinates.ASYMMETRIC:
+            return o / scale
+        case Coordinates.TF_HALF_PIXEL_FOR_NN:
+            return (o + half) / scale
+        case Coordinates.ALIGN_CORNERS:
+            return tirx.Select(tirx.EQ(length, one), _const(0), o * (have - one) / span)
+        case Coordinates.HALF_PIXEL_SYMMETRIC:
+            return have / _const(2) * (one - _float(along.want) / length) + centred
+        case Coordinates.TF_CROP_AND_RESIZE:
+            start, end = given["roi"](along.lane), given["roi"](along.lane + lanes)
+            many = start * (have - one) + o * (end - start) * (have - one) / span
+            return tirx.Select(length > one, many, half * (start + end) * (have - one))
+
+
+def _outside(x: Any, along: Along) -> Any:
+    return tirx.Or(x < _const(0), x > _float(along.have) - _const(1))
+
+
+def _table(b: Builder, along: Along, given: Given, dtype: str, entry: Callable[[Any, dict[str, te.Tensor]], Any], name: str) -> Tensor:
+    """A vector with an entry for each position of the result; left out of fusion so that it is worked out once."""
+
+    def compute(*tensors: te.Tensor) -> te.Tensor:
+        named = given.named(tensors)
+        return te.compute([ex.prim(along.want)], lambda o: entry(o, named).astype(dtype), name=name)
+
+    return b.te(compute, *given.tensors, name=name, attrs={"op_pattern": OPAQUE})
+
+
+def _outside_table(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tensor:
+    return _table(
+        b, along, given, "bool", lambda o, named: _outside(source(along, named, given.lanes, sampling.coordinates, o), along), "outside"
+    )
+
+
+def _nearest(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
+    factors = {along.axis: _factor(b, along, sampling) for along in axes}
+    looked_up = [along for along in axes if factors[along.axis] is None]
+    tables = [_table(b, along, given, "int64", _rounder(along, given, sampling), "nearest") for along in looked_up]
+    cropped = axes if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
+    masks = [_outside_table(b, along, given, sampling) for along in cropped]
+    shape = _resized(x, axes)
+
+    def compute(data: te.Tensor, *extra: te.Tensor) -> te.Tensor:
+        places = dict(zip((along.axis for along in looked_up), extra, strict=False))
+
+        def at(*position: Any) -> Any:
+            index = list(position)
+            for axis, factor in factors.items():
+                index[axis] = places[axis](index[axis]) if factor is None else tirx.floordiv(index[axis], tirx.const(factor, "int64"))
+            value = data(*index)
+            for along, mask in zip(cropped, extra[len(looked_up) :], strict=False):
+                value = tirx.Select(mask(position[along.axis]), tirx.const(sampling.extrapolation, x.dtype), value)
+            return value
+
+        return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
+
+    return b.te(compute, x, *tables, *masks, name="resize")
+
+
+def _resized(x: Value, axes: Sequence[Along]) -> list[Extent]:
+    wanted = {along.axis: along.want for along in axes}
+    return [wanted.get(axis, extent) for axis, extent in enumerate(x.shape)]
+
+
+def _factor(b: Builder, along: Along, sampling: Sampling) -> int | None:
+    """The whole number of times that each element is repeated, None where it is not a plain repetition."""
+    plain = sampling.coordinates is Coordinates.ASYMMETRIC and sampling.rounding in (Rounding.FLOOR, Rounding.SIMPLE)
+    rounds = sampling.rounding in (Rounding.ROUND_PREFER_FLOOR, Rounding.ROUND_PREFER_CEIL)
+    if not plain and not (sampling.coordinates in (Coordinates.HALF_PIXEL, Coordinates.PYTORCH_HALF_PIXEL) and rounds):
+        return None
+    for factor in (2, 3, 4, 8):
+        if along.scale in (None, factor) and b.facts.same(along.want, ex.mul(along.have, factor)) is True:
+            return factor
+    return None
+
+
+def _rounder(along: Along, given: Given, sampling: Sampling) -> Callable[[Any, dict[str, te.Tensor]], Any]:
+    def entry(o: Any, named: dict[str, te.Tensor]) -> Any:
+        x = source(along, named, given.lanes, sampling.coordinates, o)
+        match sampling.rounding:
+            case Rounding.FLOOR:
+                near = tirx.floor(x)
+            case Rounding.CEIL:
+                near = tirx.ceil(x)
+            case Rounding.ROUND_PREFER_FLOOR:
+                near = tirx.ceil(x - _const(0.5))
+            case Rounding.ROUND_PREFER_CEIL:
+                near = tirx.floor(x + _const(0.5))
+            case Rounding.SIMPLE:
+                near = tirx.Select(_scale(along, named) < _const(1), tirx.ceil(x), tirx.floor(x))
+        return clamped(near.astype("int64"), along.have)
+
+    return entry
+
+
+def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sampling) -> Value:
+    """One axis resampled as weighted sums of its neighbours."""
+    reach = 1 if sampling.interpolation is Interpolation.LINEAR else 2
+    half: Extent = reach
+    if sampling.antialias:
+        spread = ex.ceildiv(ex.mul(along.have, reach), ex.maximum(along.want, 1))
+        half = b.symbol(b.facts.simplify(ex.maximum(spread, reach)), "taps")
+    taps = b.facts.simplify(ex.mul(half, 2))
+    starts = _table(b, along, given, "int64", _first(along, given, sampling, half), "starts")
+    weights = _weights(b, along, given, sampling, half, taps)
+    cropped = sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
+    masks = [_outside_table(b, along, given, sampling)] if cropped else []
+    shape, axis = _resized(x, [along]), along.axis
+
+    def compute(data: te.Tensor, first: te.Tensor, weight: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+        def term(position: Sequence[Any], k: Any) -> Any:
+            place = clamped(first(position[axis]) + k, along.have)
+            return data(*position[:axis], place, *position[axis + 1 :]) * weight(position[axis], k).astype(x.dtype)
+
+        def at(*position: Any) -> Any:
+            value = _sum(lambda k: term(position, k), taps)
+            for outside in mask:
+                value = tirx.Select(outside(position[axis]), tirx.const(sampling.extrapolation, x.dtype), value)
+            return value
+
+        return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
+
+    return b.te(compute, x, starts, weights, *masks, name="resize")
+
+
+def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
+    if isinstance(taps, int) and taps <= UNROLLED:
+        total = term(tirx.const(0, "int64"))
+        for k in range(1, taps):
+            total = total + term(tirx.const(k, "int64"))
+        return total
+    axis = te.reduce_axis((tirx.const(0, "int64"), ex.prim(taps)), name="k")
+    return te.sum(term(axis), axis=axis)
+
+
+def _first(along: Along, given: Given, sampling: Sampling, half: Extent) -> Callable[[Any, dict[str, te.Tensor]], Any]:
+    """Index, before it is clamped, of the first tap for a position."""
+
+    def entry(o: Any, named: dict[str, te.Tensor]) -> Any:
+        x = source(along, named, given.lanes, sampling.coordinates, o)
+        return tirx.floor(x).astype("int64") - ex.prim(half) + tirx.const(1, "int64")
+
+    return entry
+
+
+def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: Extent, taps: Extent) -> Tensor:
+    """[want, taps] weights of the elements around each position."""
+
+    def compute(*tensors: te.Tensor) -> te.Tensor:
+        named = given.named(tensors)
+        first = _first(along, given, sampling, half)
+
+        def weight(o: Any, k: Any) -> Any:
+            index = first(o, named) + k
+            distance = index.astype("float32") - source(along, named, given.lanes, sampling.coordinates, o)
+            if sampling.antialias:
+                distance = distance * tirx.min(_scale(along, named), _const(1))
+            value = _kernel(tirx.abs(distance), sampling)
+            if sampling.exclude_outside:
+                value = tirx.Select(tirx.all(index >= 0, index < ex.prim(along.have)), value, _const(0))
+            return value
+
+        raw = te.compute([ex.prim(along.want), ex.prim(taps)], weight, name="weights")
+        if not sampling.antialias and not sampling.exclude_outside:
+            return raw
+        k = te.reduce_axis((tirx.const(0, "int64"), ex.prim(taps)), name="k")
+        total = te.compute([ex.prim(along.want)], lambda o: te.sum(raw(o, k), axis=k), name="total")
+        safe = te.compute(total.shape, lambda o: tirx.Select(tirx.EQ(total(o), _const(0)), _const(1), total(o)), name="divisor")
+        return te.compute(raw.shape, lambda o, i: raw(o, i) / safe(o), name="normalised")
+
+    return b.te(compute, *given.tensors, name="weights", attrs={"op_pattern": OPAQUE})
+
+
+def _kernel(d: Any, sampling: Sampling) -> Any:
+    """Weight of an element at distance d >= 0."""
+    zero, one, two = _const(0), _const(1), _const(2)
+    if sampling.interpolation is Interpolation.LINEAR:
+        return tirx.max(one - d, zero)
+    a = sampling.cubic_a
+    near = (_const(a + 2) * d - _const(a + 3)) * d * d + one
+    far = ((_const(a) * d - _const(5 * a)) * d + _const(8 * a)) * d - _const(4 * a)
+    return tirx.Select(d <= one, near, tirx.Select(d < two, far, zero))
