@@ -1,5 +1,7 @@
 """From an imported module to one that the virtual machine's code generator takes: our passes, then TVM's lowering."""
 
+import traceback
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -11,6 +13,8 @@ from compiler.passes.pipeline import optimise
 from compiler.stages import summary
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
+
+_PASSES = Path(__file__).parent / "passes"
 
 
 def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
@@ -24,10 +28,11 @@ def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IR
     except MemoryError:
         raise
     except Exception as error:
+        name = current.running[-1] if current.running else _own_pass(error)
         raise PassError(
-            f"pass {current.running}: {summary(error)}",
+            f"pass {name}: {summary(error)}",
             reason="failed",
-            pass_name=current.running,
+            pass_name=name,
             hint="the build's log has the whole story",
         ) from error
 
@@ -56,14 +61,23 @@ def _to_machine(module: tvm.IRModule) -> tvm.IRModule:
     )(module)
 
 
+def _own_pass(error: Exception) -> str:
+    """The file of the pass of ours that the error came through: TVM does not know of those that are plain functions."""
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    return next((file.stem for file in files if file.parent == _PASSES and file.stem != "pipeline"), "pipeline")
+
+
 @pass_instrument
 class _CurrentPass:
-    """Remembers which pass runs, for the error that it may end in."""
+    """The TVM passes that run, outermost first; one that fails stays."""
 
     def __init__(self) -> None:
-        self.running = "(none)"
+        self.running: list[str] = []
 
     def run_before_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
         """Called by TVM before each pass."""
-        if info.name != "sequential":
-            self.running = info.name
+        self.running.append(info.name)
+
+    def run_after_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        """Called by TVM after each pass that did not fail."""
+        self.running.pop()

@@ -34,12 +34,18 @@ def entered(stage: Stage, on_event: OnEvent) -> Iterator[None]:
     on_event(StageStarted(stage))
     try:
         yield
-    except CompileError:
+    except CompileError as error:
+        if error.__cause__ is not None:
+            _log(error.__cause__, on_event)
         raise
     except Exception as error:
-        for line in traceback.format_exc().splitlines():
-            on_event(Log(line))
+        _log(error, on_event)
         raise _translated(stage, error) from error
+
+
+def _log(error: BaseException, on_event: OnEvent) -> None:
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        on_event(Log(line))
 
 
 def summary(error: BaseException) -> str:

@@ -43,6 +43,17 @@ def test_a_failing_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (caught.value.code, caught.value.failure.pass_name) == ("pass.failed", "Broken")
 
 
+def test_a_failing_function_of_ours_is_named_after_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def optimise(module: tvm.IRModule, target: object, dims: object) -> None:
+        tvm.relax.transform.ToNonDataflow()(module)
+        exec(compile("raise ValueError('no kernel')", lower._PASSES / "kernel_selection.py", "exec"))
+
+    monkeypatch.setattr(lower, "optimise", optimise)
+    with pytest.raises(PassError, match="no kernel") as caught:
+        lower.lower(module_with(rows(1)), HOST, ())
+    assert caught.value.failure.pass_name == "kernel_selection"
+
+
 def test_an_operator_that_survived_lowering_is_refused() -> None:
     with pytest.raises(CodegenError) as caught:
         codegen.generate(module_with(rows(1)), HOST)

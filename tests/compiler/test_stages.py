@@ -25,6 +25,13 @@ def test_a_typed_error_passes_as_it_is() -> None:
     assert fail(error)[0] is error
 
 
+def test_what_a_typed_error_was_made_of_is_log() -> None:
+    error = PassError("x", reason="failed")
+    error.__cause__ = ValueError("the deeper reason")
+    _, events = fail(error)
+    assert Log("ValueError: the deeper reason") in events
+
+
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.PUBLISH])
 def test_an_unforeseen_error_is_internal_and_its_traceback_is_log(stage: Stage) -> None:
     error, events = fail(KeyError("x"), stage)
