@@ -16,6 +16,7 @@ from rich.table import Table
 
 import relaxd
 from relaxd.cli.following import follow
+from relaxd.cli.views import size
 from relaxd.client import JobHandle
 from tests.models import MODELS, feed_of, path_of, reference
 
@@ -84,7 +85,9 @@ def show(report: dict[str, Any], numerics: dict[str, Any]) -> None:
         exact.add_row(output["name"], output["verdict"], f"{output['max_abs']:.1e}", str(output["worst"]["dims"]))
     for table in (latency, operators, exact):
         console.print(table)
-    console.print(f"loads in {report['load_ms']:.0f} ms, library {report['library_bytes'] / 1e6:.0f} MB")
+    console.print(
+        f"loads in {report['load_ms']:.0f} ms, library {size(report['library_bytes'])}, peak memory {size(report['peak_rss_bytes'])}"
+    )
 
 
 def main() -> int:
@@ -99,14 +102,15 @@ def main() -> int:
         )
         build = finished(client.compile(model, dims=dims))
         bundle = client.pull(build["artifact"]["digest"], Path(name) / "bundle")
-        console.print(f"pulled {build['artifact']['digest']}")
+        console.print(f"pulled {build['artifact']['digest']}, {size(build['artifact']['size'])}", soft_wrap=True)
         near = compare(relaxd.load(bundle))
         show(build["profile"], build["numerics"])
         console.rule("the same POST again")
         began = time.monotonic()
         again = client.compile(model, dims=dims).wait().build()
         same = again["cached"] and again["artifact"] == build["artifact"]
-        console.print(f"{'cached' if again['cached'] else 'compiled'} in {time.monotonic() - began:.2f} s: {again['artifact']['digest']}")
+        how = "from the cache" if again["cached"] else "compiled"
+        console.print(f"{how} in {time.monotonic() - began:.2f} s: {again['artifact']['digest']}", soft_wrap=True)
     console.print("[bold green]all is well[/]" if near and same else "[bold red]something is off[/]")
     return 0 if near and same else 1
 
