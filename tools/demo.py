@@ -97,9 +97,7 @@ def main() -> int:
     model = path_of(MODEL)
     dims = MODELS[MODEL].dims
     with tempfile.TemporaryDirectory(prefix="relaxd-demo-") as name, served(Path(name)) as url, relaxd.Client(url) as client:
-        console.rule(
-            f"POST {model.name} ({model.stat().st_size / 1e6:.0f} MB), " + ", ".join(f"{dim}={text}" for dim, text in dims.items())
-        )
+        console.rule(f"POST {model.name}, {size(model.stat().st_size)}, {dict(dims)}")
         build = finished(client.compile(model, dims=dims))
         bundle = client.pull(build["artifact"]["digest"], Path(name) / "bundle")
         console.print(f"pulled {build['artifact']['digest']}, {size(build['artifact']['size'])}", soft_wrap=True)
