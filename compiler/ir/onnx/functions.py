@@ -30,6 +30,8 @@ def _schema_body(model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | N
     if schema.has_function:
         body = onnx.FunctionProto()
         body.CopyFrom(schema.function_body)
+        given = {attribute.name for attribute in proto.attribute}
+        body.attribute_proto.extend(a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.type)
         return _versioned(body, version, domain)
     if schema.has_context_dependent_function:
         types = [_type_of(value) for value in inputs]

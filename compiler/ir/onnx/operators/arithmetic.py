@@ -6,13 +6,14 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Known, Value
 
 
@@ -152,27 +153,30 @@ def _pow(b: Builder, x: Value, y: Value) -> Value:
 
 @op("Mod", since=10)
 def mod(b: Builder, node: Node) -> Value:
-    """A mod B: the sign of B for integers (fmod=0), C's fmod with fmod=1."""
+    """A mod B: with the sign of B (fmod=0), or of A as C's fmod and % (fmod=1)."""
     x, y = node.value(0), node.value(1)
-    if node.attr("fmod", 0):
-        if ew.is_integer(x.dtype):
-            return ew.binary(b, x, y, lambda p, q: _elementwise(b, tirx.truncmod, p, q), numpy=np.fmod, symbolic=ex.truncmod)
-        return ew.binary(b, x, y, lambda p, q: _elementwise(b, tirx.fmod, p, q), numpy=np.fmod)
-    if not ew.is_integer(x.dtype):
-        node.fail("Mod of floats needs fmod=1", reason="attribute")
+    truncated = bool(node.attr("fmod", 0))
+    if ew.is_float(x.dtype):
+        return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
+    if truncated:
+        return ew.binary(b, x, y, lambda p, q: _truncmod(b, x, y), numpy=np.fmod, symbolic=ex.truncmod)
     return ew.binary(b, x, y, relax.op.floor_mod, numpy=np.mod, symbolic=ex.floormod)
 
 
-def _elementwise(b: Builder, scalar: Any, x: relax.Expr, y: relax.Expr) -> relax.Expr:
-    """A broadcasting program of a scalar function that Relax has no operator for."""
-    from tvm import topi
+def _truncmod(b: Builder, x: Value, y: Value) -> relax.Expr:
+    return b.tensor(pw.pointwise(b, tirx.truncmod, x, y, name="truncmod")).expr
 
-    def compute(p: te.Tensor, q: te.Tensor) -> te.Tensor:
-        shape = topi.add(p, q).shape
-        return te.compute(shape, lambda *i: scalar(_at(p, i), _at(q, i)), name="elementwise")
 
-    def _at(t: te.Tensor, index: tuple[Any, ...]) -> Any:
-        tail = index[len(index) - len(t.shape) :]
-        return t(*(tirx.const(0, "int64") if isinstance(e, tirx.IntImm) and e.value == 1 else i for e, i in zip(t.shape, tail, strict=True)))
+def _fmod(p: Any, q: Any) -> Any:
+    """C's: TVM has an operator for it but no rule that compiles it."""
+    dtype = p.ty.dtype
+    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", p, q)
 
-    return b.bb.call_te(compute, x, y, primfunc_name_hint="elementwise")
+
+def _floor_mod(p: Any, q: Any) -> Any:
+    """As Python's: the remainder moved to the divisor's side, a zero with the divisor's sign."""
+    rest = _fmod(p, q)
+    zero = pw.like(p, 0)
+    astray = tirx.Or(tirx.And(rest > zero, q < zero), tirx.And(rest < zero, q > zero))
+    signed_zero = tirx.Select(q < zero, pw.like(p, -0.0), zero)
+    return tirx.Select(tirx.EQ(rest, zero), signed_zero, tirx.Select(astray, rest + q, rest))

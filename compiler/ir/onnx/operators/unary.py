@@ -46,7 +46,11 @@ _register("Abs", _R.abs, np.abs, lambda v: ex.select(ex.less(v, 0), ex.sub(0, v)
 def relu(b: Builder, node: Node) -> Value:
     """max(x, 0), a NaN staying NaN."""
     x = node.value(0)
-    return ew.binary(b, x, _scalar(x, 0), relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum) if not ew.is_float(x.dtype) else ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
+    return (
+        ew.binary(b, x, _scalar(x, 0), relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
+        if not ew.is_float(x.dtype)
+        else ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
+    )
 
 
 @op("Reciprocal", since=6)
@@ -108,7 +112,11 @@ def sign(b: Builder, node: Node) -> Value:
 def isnan(b: Builder, node: Node) -> Value:
     """Whether each element is NaN."""
     x = node.value(0)
-    return b.te(lambda p: te.compute(p.shape, lambda *i: tirx.isnan(p(*i).astype("float64" if x.dtype == "float64" else "float32")), name="isnan"), x, name="isnan")
+    return b.te(
+        lambda p: te.compute(p.shape, lambda *i: tirx.isnan(p(*i).astype("float64" if x.dtype == "float64" else "float32")), name="isnan"),
+        x,
+        name="isnan",
+    )
 
 
 @op("IsInf", since=10)
@@ -118,7 +126,9 @@ def isinf(b: Builder, node: Node) -> Value:
     positive, negative = node.attr("detect_positive", 1), node.attr("detect_negative", 1)
 
     def at(v: Any) -> Any:
-        found = [tirx.EQ(v, tirx.const(sign_, x.dtype)) for wanted, sign_ in ((positive, float("inf")), (negative, float("-inf"))) if wanted]
+        found = [
+            tirx.EQ(v, tirx.const(sign_, x.dtype)) for wanted, sign_ in ((positive, float("inf")), (negative, float("-inf"))) if wanted
+        ]
         return tirx.Or(*found) if len(found) == 2 else found[0] if found else tirx.const(False, "bool")
 
     return b.te(lambda p: te.compute(p.shape, lambda *i: at(p(*i)), name="isinf"), x, name="isinf")
@@ -189,9 +199,3 @@ def prelu(b: Builder, node: Node) -> Value:
     """x where it is not negative, slope * x elsewhere; the slope broadcasts to x."""
     x, slope = node.value(0), node.value(1)
     return ew.where(b, ew.compare(b, x, _scalar(x, 0), "less"), ew.multiply(b, x, slope), x)
-
-
-@op("BitwiseNot", since=18)
-def bitwise_not(b: Builder, node: Node) -> Value:
-    """Every bit flipped."""
-    return ew.unary(b, node.value(0), relax.op.bitwise_not, numpy=np.bitwise_not)

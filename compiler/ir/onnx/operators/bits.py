@@ -1,0 +1,76 @@
+"""ONNX operators on the bits of integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.scope import DTYPES
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import pointwise as pw
+from compiler.ir.values import Known, Value
+
+
+@op("BitwiseAnd", since=18)
+def bitwise_and(b: Builder, node: Node) -> Value:
+    """Bits set in both."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.bitwise_and, numpy=np.bitwise_and)
+
+
+@op("BitwiseOr", since=18)
+def bitwise_or(b: Builder, node: Node) -> Value:
+    """Bits set in either."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.bitwise_or, numpy=np.bitwise_or)
+
+
+@op("BitwiseXor", since=18)
+def bitwise_xor(b: Builder, node: Node) -> Value:
+    """Bits set in one of the two."""
+    return ew.binary(b, node.value(0), node.value(1), relax.op.bitwise_xor, numpy=np.bitwise_xor)
+
+
+@op("BitwiseNot", since=18)
+def bitwise_not(b: Builder, node: Node) -> Value:
+    """Every bit flipped."""
+    return ew.unary(b, node.value(0), relax.op.bitwise_not, numpy=np.bitwise_not)
+
+
+@op("BitShift", since=11)
+def bit_shift(b: Builder, node: Node) -> Value:
+    """X shifted by Y bits; a shift out of [0, width) leaves 0, or the sign's -1 to the right."""
+    x, y = node.value(0), node.value(1)
+    left = node.attr("direction") == "LEFT"
+    width = np.dtype(x.dtype).itemsize * 8
+
+    def shift(value: Any, amount: Any) -> Any:
+        bad = amount >= pw.like(amount, width)
+        if not x.dtype.startswith("uint"):
+            bad = tirx.Or(bad, amount < pw.like(amount, 0))
+        near = tirx.Select(bad, pw.like(amount, 0 if left else width - 1), amount)
+        if left:
+            return tirx.Select(bad, pw.like(value, 0), value << near)
+        shifted = value >> near
+        return tirx.Select(bad, pw.like(value, 0), shifted) if x.dtype.startswith("uint") else shifted
+
+    return pw.pointwise(b, shift, x, y, name="bit_shift")
+
+
+@op("BitCast", since=26)
+def bit_cast(b: Builder, node: Node) -> Value:
+    """The same bits as another dtype of the same width."""
+    x, code = node.value(0), node.attr("to")
+    if code not in DTYPES:
+        node.fail("that element type is not supported", reason="dtype")
+    dtype = DTYPES[code]
+    if np.dtype(dtype).itemsize != np.dtype(x.dtype).itemsize:
+        node.fail(f"{x.dtype} and {dtype} differ in width", reason="dtype")
+    if isinstance(x, Known) and not x.symbolic:
+        return Known(x.data.view(np.dtype(dtype)), dtype)
+    if "bool" in (x.dtype, dtype):
+        return ew.cast(b, x, dtype)
+    return pw.pointwise(b, lambda item: tirx.reinterpret(dtype, item), x, name="bit_cast")

@@ -1,0 +1,26 @@
+"""ONNX operators refused by name: those on values that are not tensors of numbers, and those whose answer is random."""
+
+from __future__ import annotations
+
+from compiler.ir.onnx.registry import refuse
+
+SEQUENCES = "sequences are not supported: a compiled model's values are tensors; unroll the sequence when exporting"
+OPTIONALS = "optional values are not supported: a compiled model's inputs are always there"
+STRINGS = "strings are not supported: do text processing before the model"
+MAPS = "maps are not supported: a compiled model's values are tensors"
+RANDOM = "random operators are not supported: pass the random numbers in as an input"
+TREES = "tree ensembles and classical machine learning operators are not supported"
+TRAINING = "training operators are not supported"
+CODECS = "decoding images is not supported: decode before the model"
+
+refuse("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", why=SEQUENCES)
+refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
+refuse("Optional", "OptionalGetElement", "OptionalHasElement", why=OPTIONALS)
+refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", why=STRINGS)
+refuse("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", why=RANDOM)
+refuse("ImageDecoder", why=CODECS)
+refuse("Adagrad", "Adam", "Momentum", "Gradient", domain="ai.onnx.preview.training", why=TRAINING)
+refuse("LabelEncoder", "CategoryMapper", "DictVectorizer", "CastMap", "ZipMap", domain="ai.onnx.ml", why=MAPS)
+refuse("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMClassifier", "SVMRegressor", domain="ai.onnx.ml", why=TREES)
+refuse("LinearClassifier", "LinearRegressor", "FeatureVectorizer", "Imputer", "Normalizer", domain="ai.onnx.ml", why=TREES)
+refuse("OneHotEncoder", "Scaler", domain="ai.onnx.ml", why=TREES)

@@ -1,0 +1,53 @@
+"""Elementwise programs of scalar functions, for what Relax has no operator for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops.broadcast import aligned
+from compiler.ir.values import Value
+
+NARROW = ("float16", "bfloat16")
+"""Floats that functions are worked out for in float32."""
+
+
+def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
+    """`scalar` of the elements of broadcast values; its result decides the dtype."""
+    tensors, shape = aligned(b, *values)
+
+    def compute(*inputs: te.Tensor) -> te.Tensor:
+        return te.compute([ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name)
+
+    return b.te(compute, *tensors, name=name)
+
+
+def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
+    tail = index[len(index) - len(tensor.shape) :]
+    return tensor(*(ex.prim(0) if _one(extent) else i for extent, i in zip(tensor.shape, tail, strict=True)))
+
+
+def _one(extent: Extent) -> bool:
+    return ex.plain(extent) == 1 if isinstance(ex.plain(extent), int) else False
+
+
+def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
+    """As `pointwise`, of floats of one dtype: the 16-bit ones are worked out in float32 and rounded once."""
+    dtype = values[0].dtype
+    work = "float32" if dtype in NARROW else dtype
+
+    def wide(*items: Any) -> Any:
+        result = scalar(*(item.astype(work) for item in items))
+        return result.astype(dtype)
+
+    return pointwise(b, wide, *values, name=name)
+
+
+def like(item: Any, value: float) -> Any:
+    """A constant of the item's dtype."""
+    return tirx.const(value, item.ty.dtype)
