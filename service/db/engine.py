@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 
 from service.errors import DatabaseUnavailable
 
@@ -70,3 +70,5 @@ def _translated() -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as error:
         raise DatabaseUnavailable(str(error.orig)) from error
+    except TimeoutError as error:
+        raise DatabaseUnavailable(str(error)) from error

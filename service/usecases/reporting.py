@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select, update
 
-from relaxd.contract.states import Stage, State
+from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
 from service.db.transaction import Note
@@ -23,14 +23,15 @@ def beat(core: Core, claim: Claim) -> bool:
     return cancelled
 
 
-def progress(core: Core, claim: Claim, notes: Sequence[Note], stage: Stage | None = None) -> None:
-    """Append events to the build's job and note the stage it is in; log lines beyond the limit are dropped. Raises StaleClaim."""
+def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
+    """Append events to the build's job and note the newest stage among them; speech beyond the limit is dropped. Raises StaleClaim."""
     with core.writing() as tx:
         build = tx.held(claim)
         count = tx.connection.execute(select(builds.c.log_lines).where(builds.c.id == build.id)).scalar_one()
         kept, lines = _bounded(notes, count, core.settings.max_log_lines)
         tx.emit(build.job_id, build.target, *kept)
-        tx.connection.execute(update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage or build.stage))
+        stage = next((data["stage"] for _, data in reversed(notes) if "stage" in data), build.stage)
+        tx.connection.execute(update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage))
 
 
 def _bounded(notes: Sequence[Note], told: int, limit: int) -> tuple[list[Note], int]:

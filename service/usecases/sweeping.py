@@ -51,6 +51,7 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
             .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s, ~flying)
             .order_by(builds.c.created_at)
             .limit(slots)
+            .with_for_update(skip_locked=True)
         )
         found = tx.connection.execute(lost).all()
         tx.connection.execute(update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now))

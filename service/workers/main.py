@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.platforms import SecurityWarning
+from celery.worker import state
 from prometheus_client import start_http_server
 
 from service import logs
@@ -60,6 +61,8 @@ def register(app: Celery, worker: Worker) -> None:
 def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
     # Celery warns root of pickled messages, which it takes none of here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    # Celery knows how to leave messages to idle workers with Redis alone; this is for the spool.
+    app.conf.broker_transport_options["ready"] = lambda: len(state.reserved_requests) < concurrency
     celery = app.Worker(
         hostname=f"relaxd@{worker.name}",
         pool="threads",
@@ -79,6 +82,9 @@ def _keep_logging(**_: Any) -> None:
 
 
 def _sweep(worker: Worker, parent: int | None) -> None:
-    worker.sweep_until_shutdown(lambda: parent is None or os.getppid() == parent)
-    if not worker.shutdown.is_set():
-        os.kill(os.getpid(), signal.SIGTERM)
+    """Sweep; whatever ends that but a shutdown ends the process, for a worker that does not sweep is not whole."""
+    try:
+        worker.sweep_until_shutdown(lambda: parent is None or os.getppid() == parent)
+    finally:
+        if not worker.shutdown.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -8,7 +8,6 @@ from types import TracebackType
 import structlog
 
 from compiler.messages import Event, Log, Progress, StageStarted
-from relaxd.contract.states import Stage
 from service.core import Core
 from service.db.transaction import Note
 from service.domain import Claim, EventType
@@ -55,7 +54,7 @@ class Pulse:
         match event:
             case StageStarted(stage):
                 self._notes.append((EventType.BUILD_STAGE, {"stage": stage.value}))
-                self.flush(stage)
+                self.flush()
             case Progress(stage, message):
                 self._notes.append((EventType.BUILD_STAGE, {"stage": stage.value, "message": message}))
             case Log(line):
@@ -63,14 +62,14 @@ class Pulse:
         if len(self._notes) >= _BATCH:
             self.flush()
 
-    def flush(self, stage: Stage | None = None) -> None:
+    def flush(self) -> None:
         """Write the events heard so far; keeps them while the database is away. Raises StaleClaim."""
         with self._lock:
             count = len(self._notes)
             if count == 0:
                 return
             try:
-                reporting.progress(self._core, self._claim, self._notes[:count], stage)
+                reporting.progress(self._core, self._claim, self._notes[:count])
             except DatabaseUnavailable as error:
                 self._log.warning("events are held back", error=str(error))
                 return

@@ -32,8 +32,7 @@ def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
     stages = [
         event.data["stage"] for event in services.jobs.events(job.id) if event.type is EventType.BUILD_STAGE and event.target == "native"
     ]
-    assert list(dict.fromkeys(stages))[0] == "load"
-    assert list(dict.fromkeys(stages))[-1] == "publish"
+    assert (stages[0], stages[-1]) == ("load", "publish")
     for build in job.builds:
         assert build.profile
         assert build.numerics

@@ -28,9 +28,13 @@ def count(db):
 
 
 def test_a_block_that_raises_leaves_nothing(db):
-    with pytest.raises(ZeroDivisionError), db.write() as connection:
-        add(connection, "a")
-        raise ZeroDivisionError
+    def add_and_fail():
+        with db.write() as connection:
+            add(connection, "a")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail()
     assert count(db) == 0
 
 

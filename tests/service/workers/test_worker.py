@@ -1,0 +1,87 @@
+import pytest
+from prometheus_client import CollectorRegistry
+
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.errors import DatabaseUnavailable
+from service.usecases import claiming
+from service.workers.worker import Worker
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def worker(core, registry):
+    worker = Worker(core, slots=1, registry=registry)
+    yield worker
+    worker.close()
+
+
+def test_a_worker_announces_what_it_compiles_and_says_goodbye(core, jobs, registry):
+    worker = Worker(core, slots=2, registry=registry)
+    worker.sweep()
+    assert {target["name"]: target["workers"] for target in jobs.targets()} == {name: [worker.name] for name in worker.capabilities}
+    worker.close()
+    assert all(target["workers"] == [] for target in jobs.targets())
+
+
+def test_one_round_takes_back_lost_builds_and_rings_for_forgotten_ones(core, jobs, model, clock, doorbell, worker, registry):
+    lost = jobs.submit(model, CompileRequest()).builds[0]
+    claiming.take(core, lost.id, "silent")
+    clock.advance(core.settings.lease_s + 1)
+    worker.sweep()
+    assert jobs.get(lost.job_id).state is State.QUEUED
+    assert registry.get_sample_value("relaxd_builds_reclaimed_total") == 1
+    clock.advance(core.settings.ring_after_s)
+    worker.sweep()
+    assert registry.get_sample_value("relaxd_doorbells_repeated_total") == 1
+    assert doorbell.rings == [lost.id] * 3
+
+
+def test_a_busy_worker_rings_for_nothing(core, jobs, model, clock, doorbell, compiler, worker):
+    forgotten = jobs.submit(model, CompileRequest(targets=("x86-64-v2",))).builds[0]
+    busy = jobs.submit(model, CompileRequest()).builds[0]
+    clock.advance(core.settings.ring_after_s)
+    doorbell.rings.clear()
+    heard = []
+
+    def behaviour(cancelled):
+        worker.sweep()
+        heard.extend(doorbell.rings)
+
+    compiler.behaviour = behaviour
+    worker.answer(busy.id)
+    assert heard == []
+    worker.sweep()
+    assert doorbell.rings == [forgotten.id]
+
+
+def test_sweeping_survives_a_database_that_is_away(worker):
+    rounds = []
+
+    def sweep():
+        rounds.append(len(rounds))
+        raise DatabaseUnavailable("gone")
+
+    worker.sweep = sweep
+    worker.sweep_until_shutdown(alive=lambda: len(rounds) < 1)
+    assert rounds == [0]
+
+
+def test_a_worker_that_shuts_down_takes_nothing_more(jobs, model, compiler, worker):
+    worker.shutdown.set()
+    worker.answer(jobs.submit(model, CompileRequest()).builds[0].id)
+    assert compiler.jobs == []
+
+
+def test_build_times_are_measured_by_target_and_ending(jobs, model, worker, registry):
+    for _ in range(2):
+        worker.answer(jobs.submit(model, CompileRequest()).builds[0].id)
+    counts = [
+        registry.get_sample_value("relaxd_build_seconds_count", {"target": "native", "ending": ending})
+        for ending in ("succeeded", "cached")
+    ]
+    assert counts == [1, 1]
