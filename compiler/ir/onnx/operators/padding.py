@@ -31,13 +31,13 @@ def pad_inputs(b: Builder, node: Node) -> Value:
     axes = node.known(3, "axis").scalars() if node.has(3) else list(range(len(x.shape)))
     if not all(isinstance(axis, int) for axis in axes):
         return _open_axes(b, node, x, amounts, axes)
-    places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]  # type: ignore[arg-type]
+    places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]
     if len(amounts) != 2 * len(places):
         node.fail(f"{len(amounts)} pads for {len(places)} axes", reason="shape")
     before: list[Extent] = [0] * len(x.shape)
     after: list[Extent] = [0] * len(x.shape)
     for lane, axis in enumerate(places):
-        before[axis], after[axis] = amounts[lane], amounts[lane + len(places)]  # type: ignore[assignment]
+        before[axis], after[axis] = amounts[lane], amounts[lane + len(places)]
     return pad(b, x, before, after, _mode(node), _fill(b, node))
 
 

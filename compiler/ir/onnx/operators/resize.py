@@ -112,7 +112,7 @@ def _scaled(b: Builder, extent: Extent, scale: float) -> Extent:
     """floor(extent * scale), the product taken in float32 where integers cannot give it."""
     exact = Fraction(scale)
     if exact.denominator <= EXACT:
-        return b.facts.simplify(ex.floordiv(ex.mul(extent, exact.numerator), exact.denominator))  # type: ignore[no-any-return]
+        return b.facts.simplify(ex.floordiv(ex.mul(extent, exact.numerator), exact.denominator))
     if isinstance(extent, int):
         return int(np.floor(np.float32(extent) * np.float32(scale)))
     return b.symbol(tirx.Cast("int64", tirx.floor(ex.prim(extent, "float32") * tirx.const(scale, "float32"))), "resized")
