@@ -100,7 +100,7 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
         wide_ = spec.count(corner, 1)
         return te.compute([tirx.const(2, "int64")], lambda axis: most(tirx.Select(tirx.EQ(axis, 0), high, wide_), axis=r), name="samples")
 
-    return b.known(b.te(compute, rois, name="samples"), "samples", low=0).scalars()  # type: ignore[return-value]
+    return b.known(b.te(compute, rois, name="samples"), "samples", low=0).scalars()
 
 
 def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: Any) -> Any:

@@ -18,7 +18,7 @@ from compiler.ir.values import Value
 
 def _divided(b: Builder, extent: Extent, by: int) -> Extent:
     b.require(ex.equal(ex.floormod(extent, by), 0), f"an axis of {extent} does not divide into blocks of {by}")
-    return b.facts.simplify(ex.floordiv(extent, by))  # type: ignore[no-any-return]
+    return b.facts.simplify(ex.floordiv(extent, by))
 
 
 @op("DepthToSpace")
@@ -73,8 +73,8 @@ def affine_grid(b: Builder, node: Node) -> Value:
     """A grid of coordinates for GridSample."""
     theta = node.value(0)
     n, _, *spatial = node.known(1, "size", low=0).scalars()
-    b.same(theta.shape[0], n, f"size has a batch of {n}, theta one of {theta.shape[0]}")  # type: ignore[arg-type]
-    return nn_sample.affine_grid(b, theta, spatial, bool(node.attr("align_corners", 0)))  # type: ignore[arg-type]
+    b.same(theta.shape[0], n, f"size has a batch of {n}, theta one of {theta.shape[0]}")
+    return nn_sample.affine_grid(b, theta, spatial, bool(node.attr("align_corners", 0)))
 
 
 @op("DeformConv", since=19)
@@ -109,7 +109,7 @@ def max_roi_pool(b: Builder, node: Node) -> Value:
 def max_unpool(b: Builder, node: Node) -> Value:
     """Elements put back where MaxPool's indices say, zeros elsewhere."""
     window = Window.of(node.attr("kernel_shape"), node.attr("strides", None), None, node.attr("pads", None))
-    shape: Sequence[Extent] | None = node.known(2, "unpooled", low=0).scalars() if node.has(2) else None  # type: ignore[assignment]
+    shape: Sequence[Extent] | None = node.known(2, "unpooled", low=0).scalars() if node.has(2) else None
     return nn_unpool.max_unpool(b, node.value(0), node.value(1), window, shape)
 
 
@@ -117,5 +117,5 @@ def max_unpool(b: Builder, node: Node) -> Value:
 def col2im(b: Builder, node: Node) -> Value:
     """Columns of blocks added up to an image."""
     image, block = (node.known(index, name, low=0).scalars() for index, name in ((1, "image"), (2, "block")))
-    window = Window.of(block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None))  # type: ignore[arg-type]
-    return nn_unpool.col2im(b, node.value(0), image, window)  # type: ignore[arg-type]
+    window = Window.of(block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None))
+    return nn_unpool.col2im(b, node.value(0), image, window)
