@@ -14,6 +14,7 @@ from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
 from relaxd.cli.views import size
 from relaxd.client import Client, JobHandle
+from relaxd.client.folder import replacing
 from relaxd.client.job import failure_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -120,16 +121,17 @@ def _build(
     model: Path, request: CompileRequest, target: str, samples: Path | None, place: Path, progress: BuildProgress, verbose: bool
 ) -> Result:
     process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
-    job = messages.CompileJob(
-        model=str(model.resolve()),
-        request=request.to_json(),
-        target=target,
-        output=str(place.resolve()),
-        model_name=model.stem,
-        samples=str(samples.resolve()) if samples else None,
-    )
     try:
-        manifest = process.run_child(job, on_event=lambda event: _show(event.to_json(), target, progress, verbose))
+        with replacing(place) as fresh:
+            job = messages.CompileJob(
+                model=str(model.resolve()),
+                request=request.to_json(),
+                target=target,
+                output=str(fresh),
+                model_name=model.stem,
+                samples=str(samples.resolve()) if samples else None,
+            )
+            manifest = process.run_child(job, on_event=lambda event: _show(event.to_json(), target, progress, verbose))
     except RelaxdError as error:
         progress.end(target, State.FAILED)
         return Result(target, error=error)

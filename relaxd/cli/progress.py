@@ -8,12 +8,12 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from relaxd.cli.console import stderr
 from relaxd.contract.states import State
 
-MARKS = {State.SUCCEEDED: "[green]done[/]", State.FAILED: "[red]failed[/]", State.CANCELLED: "[yellow]cancelled[/]"}
+COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.TIMED_OUT: "red", State.CANCELLED: "yellow"}
 
 
 def mark(state: str) -> str:
-    """A state, coloured."""
-    return MARKS.get(State(state), f"[red]{state.replace('_', ' ')}[/]" if State(state).terminal else f"[cyan]{state}[/]")
+    """A state as the API spells it, coloured."""
+    return f"[{COLOURS.get(State(state), 'cyan')}]{State(state).value}[/]"
 
 
 class BuildProgress:

@@ -2,11 +2,8 @@
 
 import hashlib
 import json
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,9 +11,9 @@ from typing import Any
 import httpx
 
 from relaxd.client.errors import PullError
+from relaxd.client.folder import replacing
 from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
 from relaxd.contract.canonical import digest_of, is_digest
-from relaxd.contract.manifest import FILENAME
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -57,7 +54,7 @@ def pull(
     manifest = _manifest(transport, name, version, target)
     layers = _layers(manifest)
     total, done = sum(layer.size for layer in layers), 0
-    with _replacing(directory) as fresh:
+    with replacing(directory) as fresh:
         for layer in layers:
             _fetch(transport, name, layer, fresh / layer.path)
             done += layer.size
@@ -121,19 +118,3 @@ def _download(transport: Transport, name: str, layer: Layer, path: Path) -> None
             file.write(chunk)
     if size != layer.size or f"sha256:{hasher.hexdigest()}" != layer.digest:
         raise PullError(f"{layer.path}: the content does not match {layer.digest}", hint="the content was damaged on its way; try again")
-
-
-@contextmanager
-def _replacing(directory: Path) -> Iterator[Path]:
-    """A fresh folder that takes `directory`'s place if the block succeeds and is removed if it does not."""
-    directory = Path(os.path.abspath(directory))
-    if directory.exists() and not (directory.is_dir() and (not any(directory.iterdir()) or (directory / FILENAME).exists())):
-        raise PullError(f"{directory} is in the way", hint="name a folder that is absent, empty, or an older bundle")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as scratch:
-        fresh = Path(scratch) / "new"
-        fresh.mkdir()
-        yield fresh
-        if directory.exists():
-            directory.rename(Path(scratch) / "old")
-        fresh.rename(directory)

@@ -66,6 +66,8 @@ def _sentence(event: Event) -> str:
             return f"{state}: {message}"
         case {"state": state, **rest}:
             return f"{state}, from the cache" if rest.get("cached") else str(state)
+        case {"worker": worker, "attempt": attempt}:
+            return f"started on {worker}" + (f", attempt {attempt}" if attempt > 1 else "")
         case {"reason": reason}:
             return f"queued: {reason}"
     return event.type.value.replace(".", " ") + (f" {json.dumps(event.data)}" if event.data else "")

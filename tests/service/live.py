@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
+import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry
 
@@ -71,10 +72,29 @@ def services_over(folder: Path, compiler: FakeCompiler, doorbell: QueueDoorbell,
         services.close()
 
 
+def _drop(logger: object, method: str, event: object) -> NoReturn:
+    raise structlog.DropEvent
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Structured logs go nowhere unless a test captures them."""
+    structlog.configure(processors=[_drop])
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+
+
 @contextmanager
 def live(folder: Path, **settings: Any) -> Iterator[Live]:
     compiler, doorbell = FakeCompiler(), QueueDoorbell()
-    with services_over(folder, compiler, doorbell, **settings) as services, working(services.core, doorbell), listening(services) as url:
+    with (
+        quiet(),
+        services_over(folder, compiler, doorbell, **settings) as services,
+        working(services.core, doorbell),
+        listening(services) as url,
+    ):
         token = services.settings.token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         with httpx.Client(base_url=url, headers=headers, timeout=20) as http:

@@ -1,0 +1,94 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMANDS = [
+    "compile",
+    "inspect",
+    "targets",
+    "pull",
+    "run",
+    "bench",
+    "serve",
+    "api",
+    "worker",
+    "jobs",
+    "jobs list",
+    "jobs show",
+    "jobs logs",
+    "jobs cancel",
+]
+NOWHERE = ["--server", "http://127.0.0.1:9"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(relaxd: Any, command: str) -> None:
+    ended = relaxd(*command.split(), "--help")
+    assert ended.code == 0
+    assert f"Usage: relaxd {command}" in ended.out
+
+
+def test_help_names_the_commands_and_the_exit_codes(relaxd: Any) -> None:
+    out = relaxd("--help").out
+    assert all(command in out for command in COMMANDS if " " not in command)
+    assert "Exit codes" in out
+    assert relaxd("--version").out.startswith("relaxd ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "says"),
+    [
+        (["nonesuch.onnx"], "model", "there is no file"),
+        (["net.onnx", "--samples", "nonesuch.npz"], "samples", "there is no file"),
+        (["net.onnx", "--dim", "n"], "dims", "--dim 'n'"),
+        (["net.onnx", "--dim", "n=8:2"], "dims.n", "greater than max"),
+        (["net.onnx", "--dim", "n=1", "--dim", "n=2"], "dims.n", "twice"),
+        (["net.onnx", "--input", "x=int31[n]"], "inputs.x", "int31"),
+        (["net.onnx", "--shape", "y=[n,"], "axis", "not an integer expression"),
+        (["net.onnx", "--option", "speed=11"], "options.speed", "unknown option"),
+        (["net.onnx", "--option", "verify=perhaps"], "options.verify", "true or false"),
+        (["net.onnx", "--target", "pdp-11"], "targets", "unknown target"),
+        (["net.onnx", "--detach"], "server", "needs a server"),
+    ],
+)
+def test_bad_declarations_are_usage_errors(relaxd: Any, model: str, arguments: list[str], field: str, says: str) -> None:
+    ended = relaxd("compile", *arguments)
+    assert ended.code == 2
+    assert says in ended.err
+    assert f"field {field}" in ended.err
+    error = relaxd("compile", *arguments, "--json").json["error"]
+    assert error["field"] == field
+
+
+@pytest.mark.parametrize("arguments", [["nonesuch"], ["compile"], ["compile", "a", "--nope"], ["jobs", "list", "--limit", "0"]])
+def test_a_command_line_that_cannot_be_read(relaxd: Any, arguments: list[str]) -> None:
+    ended = relaxd(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Usage: relaxd" in ended.err
+
+
+@pytest.mark.parametrize("arguments", [["jobs", "list"], ["compile", "net.onnx"], ["inspect", "net.onnx"], ["pull", "job"], ["targets"]])
+def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
+    ended = relaxd(*arguments, *NOWHERE)
+    assert ended.code == 3
+    assert "no answer from http://127.0.0.1:9" in ended.err
+    assert relaxd(*arguments, *NOWHERE, "--json").json["error"]["code"] == "server.unreachable"
+
+
+def test_targets_of_this_machine(relaxd: Any) -> None:
+    assert "x86-64-v3" in relaxd("targets").out
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+    """A light installation: the packages of the server and the compiler cannot be imported."""
+    code = "import sys; sys.modules.update({name: None for name in ('service', 'compiler')}); from relaxd.cli import main; main()"
+    for arguments, extra in ((["serve"], "server"), (["targets"], "compiler")):
+        command = [sys.executable, "-c", code, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
+        assert ended.returncode == 1
+        assert f"pip install 'relaxd[{extra}]'" in ended.stderr
+        assert "Traceback" not in ended.stderr

@@ -1,0 +1,93 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.errors import ImportFailed
+from tests.service.live import Live
+
+
+def test_compile_pulls_every_target_into_its_folder(served: Any, model: str) -> None:
+    command = ["compile", model, "--dim", "n=1:8", "--target", "x86-64-v2", "--target", "x86-64-v3", "-o", "out"]
+    ended = served(*command)
+    assert ended.code == 0
+    assert Path("out/x86-64-v3/model.so").read_bytes() == b"a modelx86-64-v3"
+    assert "x86-64-v2: out/x86-64-v2" in ended.out
+    assert "x86-64-v2: succeeded" in ended.err
+    again = served(*command, "--json")
+    assert again.json["builds"][0]["cached"] is True
+    assert again.json["results"][0]["output"] == "out/x86-64-v2"
+    assert "from the cache" in again.err
+
+
+@pytest.fixture
+def unsupported(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(cancelled: object) -> None:
+        nodes = [{"node": "/a", "op": "Odd"}, {"node": "/b", "op": "Odder"}]
+        raise ImportFailed("two operators are not supported", reason="unsupported_op", hint="replace them", nodes=nodes)
+
+    monkeypatch.setattr(api.compiler, "behaviour", fail)
+
+
+def test_a_failed_compile_names_every_node(served: Any, model: str, unsupported: None) -> None:
+    ended = served("compile", model, "--dim", "n=77", "--target", "native", "--target", "x86-64-v2")
+    assert (ended.code, ended.out) == (1, "")
+    assert "error: native: two operators are not supported" in ended.err
+    assert "- node /a, op Odd" in ended.err
+    assert "hint: replace them" in ended.err
+    assert not Path("out").exists()
+    error = served("compile", model, "--dim", "n=78", "--json").json["results"][0]["error"]
+    assert (error["code"], error["nodes"][1]["node"]) == ("import.unsupported_op", "/b")
+
+
+def test_inspect_shows_a_failure_of_the_model_as_one(served: Any, model: str, unsupported: None) -> None:
+    ended = served("inspect", model, "--dim", "n=79")
+    assert ended.code == 1
+    assert "stage import" in ended.err
+
+
+def test_inspect(served: Any, model: str) -> None:
+    assert served("inspect", model).out == "model bytes: 7\n"
+    assert served("inspect", model, "--json").json == {"inputs": [], "model_bytes": 7}
+
+
+def test_detach_then_look_around(served: Any, model: str) -> None:
+    job = served("compile", model, "--detach", "--dim", "n=2").out.strip()
+    shown = served("compile", model, "--dim", "n=2", "-o", "now")
+    assert shown.code == 0
+    assert served("jobs", "list").out.splitlines()[0].split() == ["ID", "STATE", "MODEL", "TARGETS", "CREATED", "TOOK"]
+    assert job in served("jobs", "list", "--limit", "5").out
+    assert job in [found["id"] for found in served("jobs", "list", "--state", "succeeded", "--json").json["jobs"]]
+    assert "sha256:" in served("jobs", "show", job).out
+    assert served("jobs", "cancel", job, "--json").json["state"] == "succeeded"
+    assert "succeeded" in served("jobs", "logs", job).out
+    pulled = served("pull", job, "-o", "pulled", "--json")
+    assert pulled.json["output"] == "pulled"
+    assert Path("pulled/model.so").exists()
+
+
+def test_targets_count_the_workers(served: Any) -> None:
+    assert "WORKERS" in served("targets").out
+    assert {target["name"] for target in served("targets", "--json").json["targets"]} >= {"native", "x86-64-v3"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["jobs", "show", "nonesuch"], "no job has the id"),
+        (["pull", "sha256:" + "0" * 64], "no blob"),
+        (["pull", "no such ref"], "names no artifact"),
+    ],
+)
+def test_what_the_service_does_not_have(served: Any, arguments: list[str], says: str) -> None:
+    ended = served(*arguments)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_a_bundle_is_not_written_over_a_folder_of_something_else(served: Any, model: str) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.tex").write_text("precious")
+    ended = served("compile", model, "--dim", "n=3", "-o", "mine")
+    assert ended.code == 2
+    assert "in the way" in ended.err
