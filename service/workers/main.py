@@ -61,8 +61,9 @@ def register(app: Celery, worker: Worker) -> None:
 def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
     # Celery warns root of pickled messages, which it takes none of here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    # Celery knows how to leave messages to idle workers with Redis alone; this is for the spool.
-    app.conf.broker_transport_options["ready"] = lambda: len(state.reserved_requests) < concurrency
+    # Celery leaves messages to idle workers with Redis alone; this is for the spool.
+    if app.conf.broker_transport:
+        app.conf.broker_transport_options["ready"] = lambda: len(state.reserved_requests) < concurrency
     celery = app.Worker(
         hostname=f"relaxd@{worker.name}",
         pool="threads",
