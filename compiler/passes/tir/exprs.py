@@ -54,10 +54,10 @@ def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
 
 def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` with every node for which `replace` gives an expression replaced (top down), shared nodes once."""
-    done: dict[Expr, Expr] = {}
+    done: dict[int, Expr] = {}  # by address: constants of equal value and different dtype hash alike
 
     def visit(node: Expr) -> Expr:
-        key = node.__hash__()
+        key = node.__chandle__()
         if key in done:
             return done[key]
         new = replace(node)
@@ -82,9 +82,9 @@ def nodes(expr: Expr, into_loads: bool = True) -> Iterator[Expr]:
     stack = [expr]
     while stack:
         node = stack.pop()
-        if node.__hash__() in seen:
+        if node.__chandle__() in seen:
             continue
-        seen.add(node.__hash__())
+        seen.add(node.__chandle__())
         yield node
         if into_loads or not isinstance(node, ir.TensorLoad):
             stack.extend(children(node))
