@@ -1,0 +1,75 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.deployment import until
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`relaxd serve` on a free port, and the line with which it says so."""
+    command = [
+        sys.executable,
+        "-m",
+        "relaxd",
+        "serve",
+        "--port",
+        "0",
+        "--data-dir",
+        str(folder / "data"),
+        "--port-file",
+        str(folder / "port"),
+        *arguments,
+    ]
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            assert process.stdout
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+
+
+def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return [child for child in psutil.Process(process.pid).children() if "service.workers" in child.cmdline()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_listens_and_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path, "--workers", "1") as (process, line):
+        port = (tmp_path / "port").read_text().strip()
+        assert line.startswith(f"relaxd is ready at http://127.0.0.1:{port} ")
+        assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        (worker,) = until(lambda: workers(process), 20, "a worker")
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert not worker.is_running()
+
+
+def test_workers_end_with_it(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "1") as (process, _):
+        (worker,) = until(lambda: workers(process), 20, "a worker")
+        port = (tmp_path / "port").read_text().strip()
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/targets").json()["targets"][0]["workers"], 30, "the worker's word")
+        process.kill()
+        process.wait(10)
+        until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, 20, "the worker's end")
+
+
+def test_a_taken_port_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "relaxd", "serve", "--port", port, "--data-dir", str(tmp_path)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "COLUMNS": "200"})
+    assert ended.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
+    assert "--port" in ended.stderr
+    assert "Traceback" not in ended.stderr
