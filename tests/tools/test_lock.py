@@ -1,0 +1,40 @@
+"""The pins are what pyproject.toml asks for, whole and of this environment."""
+
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+
+from tools.lock import LOCKS, ROOT, closure, lock
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pins(file: str) -> list[str]:
+    return [line for line in (ROOT / "requirements" / file).read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_the_lock_is_up_to_date(file: str) -> None:
+    assert lock(PROJECT, file) == (ROOT / "requirements" / file).read_text(), "run `make lock`"
+
+
+@pytest.mark.parametrize("file", [*LOCKS, "models.txt"])
+def test_every_line_pins_one_version(file: str) -> None:
+    for line in pins(file):
+        specifiers = list(Requirement(line).specifier)
+        assert [specifier.operator for specifier in specifiers] == ["=="], line
+
+
+def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
+    project = {"name": "own", "dependencies": ["rich"], "optional-dependencies": {"all": ["own[test]"], "test": ["pytest"]}}
+    assert {"rich", "pygments", "pytest", "pluggy"} <= closure(project, ("all",), set())
+    assert closure(project, (), {"rich"}) == set()
+
+
+def test_what_is_pinned_satisfies_the_project() -> None:
+    versions = {Requirement(line).name: next(iter(Requirement(line).specifier)).version for line in pins("dev.txt")}
+    for text in [*PROJECT["dependencies"], *(text for texts in PROJECT["optional-dependencies"].values() for text in texts)]:
+        wanted = Requirement(text)
+        if wanted.name != PROJECT["name"]:
+            assert wanted.specifier.contains(versions[wanted.name.lower().replace("_", "-")], prereleases=True), text
