@@ -10,21 +10,23 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops.broadcast import aligned
+from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Value
 
 NARROW = ("float16", "bfloat16")
 """Floats that functions are worked out for in float32."""
 
 
-def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
+def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str, attrs: dict[str, Any] | None = None) -> Value:
     """`scalar` of the elements of broadcast values; its result decides the dtype."""
     tensors, shape = aligned(b, *values)
 
     def compute(*inputs: te.Tensor) -> te.Tensor:
         return te.compute([ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name)
 
-    return b.te(compute, *tensors, name=name)
+    return b.te(compute, *tensors, name=name, attrs=attrs)
 
 
 def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
@@ -39,13 +41,11 @@ def _one(extent: Extent) -> bool:
 def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
     """As `pointwise`, of floats of one dtype: the 16-bit ones are worked out in float32 and rounded once."""
     dtype = values[0].dtype
-    work = "float32" if dtype in NARROW else dtype
-
-    def wide(*items: Any) -> Any:
-        result = scalar(*(item.astype(work) for item in items))
-        return result.astype(dtype)
-
-    return pointwise(b, wide, *values, name=name)
+    if dtype not in NARROW:
+        return pointwise(b, scalar, *values, name=name)
+    # Kept from fusing with the casts: TVM's lowering of bfloat16 fails on the bindings that our vector functions make.
+    wide = [ew.cast(b, value, "float32") for value in values]
+    return ew.cast(b, pointwise(b, scalar, *wide, name=name, attrs={"op_pattern": OPAQUE}), dtype)
 
 
 def like(item: Any, value: float) -> Any:
