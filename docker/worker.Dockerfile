@@ -20,7 +20,7 @@ ENV PATH=/opt/relaxd/bin:$PATH \
     RELAXD_DATA_DIR=/var/lib/relaxd \
     RELAXD_WORKER_METRICS_PORT=9484 \
     TMPDIR=/var/lib/relaxd/tmp \
-    XDG_CACHE_HOME=/var/lib/relaxd/tmp
+    RELAXD_CACHE_DIR=/var/lib/relaxd/cache
 USER 10001:10001
 VOLUME /var/lib/relaxd
 EXPOSE 9484
