@@ -27,7 +27,10 @@ class Authentication:
         request = Request(scope, receive)
         if hmac.compare_digest(_credential(request.headers.get("Authorization", "")), self._token):
             return await self.app(scope, receive, send)
-        error = Unauthorized("the request carries no valid token", hint="send `Authorization: Bearer TOKEN` with the server's RELAXD_TOKEN")
+        error = Unauthorized(
+            "the request carries no valid token",
+            hint="send the server's RELAXD_TOKEN as `Authorization: Bearer TOKEN`; relaxd takes it from --token or RELAXD_TOKEN",
+        )
         response = respond(request, error)
         # OCI clients follow a Bearer challenge to a token server, of which there is none; Basic makes them use their stored login.
         response.headers["WWW-Authenticate"] = 'Basic realm="relaxd"' if request.url.path.startswith("/v2") else 'Bearer realm="relaxd"'
