@@ -46,8 +46,7 @@ def _embedded(settings: Settings) -> dict[str, object]:
 def _server(url: str) -> dict[str, object]:
     # Whoever submits a job must not wait for a broker that is away: the job is safe without it.
     timeouts = {"socket_connect_timeout": 2, "socket_timeout": 30, "max_retries": 1, "interval_start": 0, "interval_step": 0.1}
-    # Other workers may be idle while this one holds a message it cannot begin with.
-    return {"broker_url": url, "broker_transport_options": timeouts, "worker_disable_prefetch": url.startswith("redis")}
+    return {"broker_url": url, "broker_transport_options": timeouts}
 
 
 class CeleryDoorbell:

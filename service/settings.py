@@ -34,8 +34,8 @@ class Settings(BaseSettings):
     max_model_bytes: int = Field(default=4 << 30, gt=0)
     lease_s: float = Field(default=30, gt=0)
     max_attempts: int = Field(default=3, ge=1)
-    sweep_s: float = Field(default=2, gt=0)
-    ring_after_s: float = Field(default=3, ge=0)
+    sweep_s: float = Field(default=1, gt=0)
+    ring_after_s: float = Field(default=1, ge=0)
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None
     log_level: str = "INFO"

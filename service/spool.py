@@ -31,9 +31,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         partial.rename(folder / name)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        ready = self.connection.client.transport_options.get("ready")
-        if ready and not ready():
-            raise Empty
         folder = self._folder(queue)
         for name in _messages(folder):
             mine = folder / f".{name}.{uuid.uuid4().hex}"
@@ -57,10 +54,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
 
 class Transport(virtual.Transport):  # type: ignore[misc]
-    """The transport to name in `broker_transport`; transport options: `folder`, `polling_interval` in seconds.
-
-    `ready`: asked before a message is taken; what a busy worker leaves, an idle one finds.
-    """
+    """The transport to name in `broker_transport`; transport options: `folder`, `polling_interval` in seconds."""
 
     Channel = Channel
     default_port = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import Select, exists, select, update
 
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
@@ -42,19 +42,25 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
     """Ring for the oldest queued builds that could run and were not answered in a while, one a free slot; how many."""
     if slots <= 0:
         return 0
-    other = builds.alias()
-    flying = exists().where(other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING)
     with core.writing() as tx:
-        lost = (
-            select(builds.c.id, builds.c.target)
-            .where(builds.c.state == State.QUEUED, builds.c.target.in_(capabilities))
-            .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s, ~flying)
-            .order_by(builds.c.created_at)
-            .limit(slots)
-            .with_for_update(skip_locked=True)
-        )
-        found = tx.connection.execute(lost).all()
+        lost = _ready(capabilities).where(builds.c.rung_at <= tx.now - core.settings.ring_after_s).limit(slots)
+        found = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
         tx.connection.execute(update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now))
     for row in found:
         core.doorbell.ring(row.id, row.target)
     return len(found)
+
+
+def next_build(core: Core, capabilities: Collection[str]) -> str | None:
+    """The id of the oldest queued build that could run, for a worker that has just become free; another may take it first."""
+    with core.reading() as tx:
+        row = tx.connection.execute(_ready(capabilities).limit(1)).one_or_none()
+    return row.id if row else None
+
+
+def _ready(capabilities: Collection[str]) -> Select[str, str]:
+    """Queued builds for these targets of which no equal runs, oldest first."""
+    other = builds.alias()
+    flying = exists().where(other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING)
+    queued = select(builds.c.id, builds.c.target).where(builds.c.state == State.QUEUED, builds.c.target.in_(capabilities), ~flying)
+    return queued.order_by(builds.c.created_at, builds.c.id)

@@ -8,7 +8,6 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.platforms import SecurityWarning
-from celery.worker import state
 from prometheus_client import start_http_server
 
 from service import logs
@@ -61,9 +60,6 @@ def register(app: Celery, worker: Worker) -> None:
 def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
     # Celery warns root of pickled messages, which it takes none of here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    # Celery leaves messages to idle workers with Redis alone; this is for the spool.
-    if app.conf.broker_transport:
-        app.conf.broker_transport_options["ready"] = lambda: len(state.reserved_requests) < concurrency
     celery = app.Worker(
         hostname=f"relaxd@{worker.name}",
         pool="threads",

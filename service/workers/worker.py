@@ -36,15 +36,19 @@ class Worker:
         self._busy: set[str] = set()
 
     def answer(self, build_id: str) -> None:
-        """Claim the build and do it, if it is there to be done."""
-        if self.shutdown.is_set():
-            return
-        if claim := claiming.take(self._core, build_id, self.name):
-            self._busy.add(claim.build_id)
-            try:
-                self._runner.run(claim)
-            finally:
-                self._busy.discard(claim.build_id)
+        """Do the build, if it is there to be done, and then whatever else is queued: a doorbell only wakes."""
+        upcoming: str | None = build_id
+        while upcoming and not self.shutdown.is_set():
+            if claim := claiming.take(self._core, upcoming, self.name):
+                self._run(claim)
+            upcoming = sweeping.next_build(self._core, self.capabilities)
+
+    def _run(self, claim: Claim) -> None:
+        self._busy.add(claim.build_id)
+        try:
+            self._runner.run(claim)
+        finally:
+            self._busy.discard(claim.build_id)
 
     def sweep(self) -> None:
         """One round: announce ourselves, take builds from silent workers, ring for queued builds that we have room for."""

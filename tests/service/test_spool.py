@@ -61,11 +61,3 @@ def test_a_message_half_written_is_not_seen(connect, tmp_path):
     (tmp_path / "one" / ".0001-partial").write_text('{"body": ')
     assert drain(queue) == []
     assert queue.clear() == 0
-
-
-def test_a_receiver_that_is_not_ready_leaves_the_message_to_others(connect):
-    connect().SimpleQueue("one").put("hello")
-    busy, idle = connect(), connect()
-    busy.transport_options["ready"] = lambda: False
-    assert drain(busy.SimpleQueue("one")) == []
-    assert drain(idle.SimpleQueue("one")) == ["hello"]

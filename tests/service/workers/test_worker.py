@@ -43,6 +43,7 @@ def test_one_round_takes_back_lost_builds_and_rings_for_forgotten_ones(core, job
 
 def test_a_busy_worker_rings_for_nothing(core, jobs, model, clock, doorbell, compiler, worker):
     forgotten = jobs.submit(model, CompileRequest(targets=("x86-64-v2",))).builds[0]
+    clock.advance(1)
     busy = jobs.submit(model, CompileRequest()).builds[0]
     clock.advance(core.settings.ring_after_s)
     doorbell.rings.clear()
@@ -55,8 +56,7 @@ def test_a_busy_worker_rings_for_nothing(core, jobs, model, clock, doorbell, com
     compiler.behaviour = behaviour
     worker.answer(busy.id)
     assert heard == []
-    worker.sweep()
-    assert doorbell.rings == [forgotten.id]
+    assert jobs.get(forgotten.job_id).state is State.SUCCEEDED, "having become free, it takes what it has not been rung for"
 
 
 def test_sweeping_survives_a_database_that_is_away(worker):
@@ -85,3 +85,17 @@ def test_build_times_are_measured_by_target_and_ending(jobs, model, worker, regi
         for ending in ("succeeded", "cached")
     ]
     assert counts == [1, 1]
+
+
+def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_alone(core, jobs, clock, model, compiler, worker):
+    held = jobs.submit(model, CompileRequest()).builds[0]
+    waiting = jobs.submit(model, CompileRequest()).builds[0]
+    claiming.take(core, held.id, "another")
+    others = []
+    for content in (b"x", b"y", b"z"):
+        clock.advance(1)
+        others.append(jobs.submit(core.store.blobs.put(content).digest, CompileRequest()).builds[0])
+    worker.answer(others[0].id)
+    assert [jobs.get(build.job_id).state for build in others] == [State.SUCCEEDED] * 3
+    assert [job.model_digest for job in compiler.jobs] == [jobs.get(build.job_id).model for build in others]
+    assert jobs.get(waiting.job_id).builds[0].waiting_on == held.id
