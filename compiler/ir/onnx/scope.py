@@ -137,7 +137,7 @@ class Scope:
 
     def _call(self, proto: onnx.NodeProto, node: Node, attributes: dict[str, onnx.AttributeProto]) -> Sequence[Value | None]:
         """Expand a model-local function, or the body that the ONNX schema gives for the operator."""
-        body = function_of(self.model, proto, node.inputs)
+        body = function_of(self.model, _closed(proto, attributes), node.inputs)
         if body is None:
             why = registry.refusal(proto.domain, proto.op_type)
             node.fail(why or f"the operator {node.op} (opset {node.opset}) is not supported", reason="unsupported_op")
@@ -147,7 +147,7 @@ class Scope:
         inner.values.update(zip(body.input, node.inputs, strict=False))
         inner.values.update({name: None for name in body.input[len(node.inputs) :]})
         inner.run(body.node)
-        return [inner.lookup(name) for name in body.output]
+        return [inner.lookup(name) if node.wants(index) else None for index, name in enumerate(body.output)]
 
     def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Value | None] = ()) -> list[Value]:
         """Import a subgraph in the builder's current block with its formal inputs bound; gives its outputs."""
@@ -156,6 +156,17 @@ class Scope:
         inner.values.update({formal.name: value for formal, value in zip(graph.input, inputs, strict=False)})
         inner.run(graph.node)
         return [value for value in (inner.lookup(output.name) for output in graph.output) if value is not None]
+
+
+def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """The node with its references to attributes of the function around it replaced by their values."""
+    if not any(attribute.ref_attr_name for attribute in proto.attribute):
+        return proto
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    del copy.attribute[:]
+    copy.attribute.extend(attributes.values())
+    return copy
 
 
 def _first_line(error: BaseException) -> str:
