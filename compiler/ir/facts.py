@@ -21,6 +21,8 @@ class Facts:
 
     def __init__(self) -> None:
         self.analyzer = sym.Analyzer()
+        self._in_units = sym.Analyzer()
+        self._deciders = [self.analyzer]
         self.dims: dict[str, Dim] = {}
         self.variables: dict[str, PrimExpr] = {}
         self.derived: set[str] = set()
@@ -42,9 +44,20 @@ class Facts:
         self.symbols.add(variable)
         if dim.multiple > 1:
             self.analyzer.update(variable, sym.ModularSet(dim.multiple, 0), True)
-        high = UNBOUNDED if dim.highest is None else dim.highest
-        self.analyzer.bind(variable, tvm.ir.Range(tirx.IntImm("int64", dim.lowest), tirx.IntImm("int64", high + 1)))
+        self._bind(variable, dim.lowest, dim.highest, dim.multiple)
         return variable
+
+    def _bind(self, variable: tirx.Var, low: int, high: int | None, multiple: int = 1) -> None:
+        """Tell the analyzers a dim's range; the second one writes it as so many units, which decides what a multiple implies."""
+        high = UNBOUNDED if high is None else high
+        self.analyzer.bind(variable, _range(low, high))
+        if multiple == 1:
+            self._in_units.bind(variable, _range(low, high))
+            return
+        self._deciders = [self.analyzer, self._in_units]
+        units = tirx.Var(f"{variable.name}_units", "int64")
+        self._in_units.bind(units, _range(-(-low // multiple), high // multiple))
+        self._in_units.bind(variable, units * tirx.IntImm("int64", multiple))
 
     def fresh(self, hint: str, low: int = 0, high: int | None = None) -> PrimExpr:
         """A new dim, found while importing and not declared; `hint` is made unique."""
@@ -57,7 +70,7 @@ class Facts:
         self.derived.add(name)
         variable = tirx.Var(name, "int64")
         self.symbols.add(variable)
-        self.analyzer.bind(variable, tvm.ir.Range(tirx.IntImm("int64", low), tirx.IntImm("int64", (UNBOUNDED if high is None else high) + 1)))
+        self._bind(variable, low, high)
         self.variables[name] = variable
         return variable
 
@@ -71,9 +84,12 @@ class Facts:
         condition = self.simplify(condition)
         if not isinstance(condition, PrimExpr):
             return bool(condition)
-        if self.analyzer.can_prove(condition):
-            return True
-        return False if self.analyzer.can_prove(tirx.Not(condition)) else None
+        for analyzer in self._deciders:
+            if analyzer.can_prove(condition):
+                return True
+            if analyzer.can_prove(tirx.Not(condition)):
+                return False
+        return None
 
     def same(self, a: Extent, b: Extent) -> bool | None:
         """Whether two extents are equal for every allowed value of the dims: True, False (never), or None."""
@@ -91,3 +107,8 @@ class Facts:
             return value, value
         bound = self.analyzer.const_int_bound(value)
         return int(bound.min_value), None if bound.max_value >= UNBOUNDED else int(bound.max_value)
+
+
+def _range(low: int, high: int) -> tvm.ir.Range:
+    """low to high, both included."""
+    return tvm.ir.Range(tirx.IntImm("int64", low), tirx.IntImm("int64", high + 1))
