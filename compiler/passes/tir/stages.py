@@ -93,7 +93,23 @@ def _stage(stmt: Any) -> Stage | None:
     if init is not None and not isinstance(init, tirx.BufferStore):
         return None
     store = block.body
-    return Stage(str(block.name_hint), store.buffer, tuple(axes), tuple(store.indices), store.value, None if init is None else init.value)
+    stage = Stage(str(block.name_hint), store.buffer, tuple(axes), tuple(store.indices), store.value, None if init is None else init.value)
+    return _combined_once(stage)
+
+
+def _combined_once(stage: Stage) -> Stage:
+    """A reduction whose axes all have extent 1 combines one element with the initial value: no reduction at all.
+
+    Loops of extent 1 vanish later, and with them the place where the initial value would be written.
+    """
+    if stage.init is None or any(as_int(axis.extent) != 1 for axis in stage.reduced):
+        return stage
+
+    def visit(node: Expr) -> Expr | None:
+        return stage.init if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(stage.buffer) else None
+
+    value = substitute(rewrite(stage.value, visit), {axis.var: const(0) for axis in stage.reduced})
+    return replace(stage, axes=stage.spatial, value=value, init=None)
 
 
 def _wide(expr: Expr) -> Expr:
