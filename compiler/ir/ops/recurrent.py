@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import ImportFailed
@@ -101,12 +101,18 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
     shapes = [(steps, batch, hidden), (batch, hidden), (batch, hidden), (batch, wide)]
     tensors = [b.adopt(b.tensor(v).expr, shape) for v, shape in zip(inputs, _shapes(steps, batch, hidden, wide), strict=True)]
     call = relax.call_tir(
-        b.bb.add_func(program.without_attr("global_symbol"), cell.kind.lower()),
+        b.bb.add_func(_rooted(program), cell.kind.lower()),
         [t.expr for t in tensors],
         [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in shapes],
     )
     every, last, memory, _ = b.emit_tuple(call)
     return every, last, memory if cell.kind == "LSTM" else None
+
+
+def _rooted(program: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The program as the one block that TVM's analyses expect of every function, marked as needing no schedule."""
+    root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), s_tir.SBlock([], [], [], "root", program.body))
+    return program.with_body(root).without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
 
 
 def _shapes(steps: Extent, batch: Extent, hidden: Extent, wide: Extent) -> list[Sequence[Extent]]:
