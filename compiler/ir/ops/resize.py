@@ -145,7 +145,7 @@ def source(along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: C
         case Coordinates.HALF_PIXEL:
             return centred
         case Coordinates.PYTORCH_HALF_PIXEL:
-            return tirx.Select(length > one, centred, _const(0))
+            return tirx.Select(_float(along.want) > one, centred, _const(0))
         case Coordinates.ASYMMETRIC:
             return o / scale
         case Coordinates.TF_HALF_PIXEL_FOR_NN:
@@ -160,32 +160,40 @@ def source(along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: C
             return tirx.Select(length > one, many, half * (start + end) * (have - one))
 
 
-def _outside(x: Any, along: Along) -> Any:
-    return tirx.Or(x < _const(0), x > _float(along.have) - _const(1))
-
-
-def _table(b: Builder, along: Along, given: Given, dtype: str, entry: Callable[[Any, dict[str, te.Tensor]], Any], name: str) -> Tensor:
+def _table(b: Builder, along: Along, dtype: str, entry: Callable[..., Any], *values: Tensor, name: str) -> Tensor:
     """A vector with an entry for each position of the result; left out of fusion so that it is worked out once."""
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
-        named = given.named(tensors)
-        return te.compute([ex.prim(along.want)], lambda o: entry(o, named).astype(dtype), name=name)
+        return te.compute([ex.prim(along.want)], lambda o: entry(o, *tensors).astype(dtype), name=name)
 
-    return b.te(compute, *given.tensors, name=name, attrs={"op_pattern": OPAQUE})
+    return b.te(compute, *values, name=name, attrs={"op_pattern": OPAQUE})
 
 
-def _outside_table(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tensor:
-    return _table(
-        b, along, given, "bool", lambda o, named: _outside(source(along, named, given.lanes, sampling.coordinates, o), along), "outside"
-    )
+def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tensor:
+    """`source` of every position.
+
+    A table of its own also because TVM fails on float arithmetic of loop indices that it binds to a name.
+    """
+
+    def entry(o: Any, *tensors: te.Tensor) -> Any:
+        return source(along, given.named(tensors), given.lanes, sampling.coordinates, o)
+
+    return _table(b, along, "float32", entry, *given.tensors, name="sources")
+
+
+def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:
+    """Whether each position comes from beyond the input."""
+    last = _float(along.have) - _const(1)
+    return _table(b, along, "bool", lambda o, x: tirx.Or(x(o) < _const(0), x(o) > last), sources, name="outside")
 
 
 def _nearest(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
     factors = {along.axis: _factor(b, along, sampling) for along in axes}
     looked_up = [along for along in axes if factors[along.axis] is None]
-    tables = [_table(b, along, given, "int64", _rounder(along, given, sampling), "nearest") for along in looked_up]
-    cropped = axes if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
-    masks = [_outside_table(b, along, given, sampling) for along in cropped]
+    sources = [_sources(b, along, given, sampling) for along in looked_up]
+    tables = [_rounded(b, along, given, sampling, table) for along, table in zip(looked_up, sources, strict=True)]
+    cropped = looked_up if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
+    masks = [_outside(b, along, table) for along, table in zip(cropped, sources, strict=False)]
     shape = _resized(x, axes)
 
     def compute(data: te.Tensor, *extra: te.Tensor) -> te.Tensor:
@@ -222,9 +230,11 @@ def _factor(b: Builder, along: Along, sampling: Sampling) -> int | None:
     return None
 
 
-def _rounder(along: Along, given: Given, sampling: Sampling) -> Callable[[Any, dict[str, te.Tensor]], Any]:
-    def entry(o: Any, named: dict[str, te.Tensor]) -> Any:
-        x = source(along, named, given.lanes, sampling.coordinates, o)
+def _rounded(b: Builder, along: Along, given: Given, sampling: Sampling, sources: Tensor) -> Tensor:
+    """The element nearest to each source."""
+
+    def entry(o: Any, table: te.Tensor, *tensors: te.Tensor) -> Any:
+        x = table(o)
         match sampling.rounding:
             case Rounding.FLOOR:
                 near = tirx.floor(x)
@@ -235,10 +245,10 @@ def _rounder(along: Along, given: Given, sampling: Sampling) -> Callable[[Any, d
             case Rounding.ROUND_PREFER_CEIL:
                 near = tirx.floor(x + _const(0.5))
             case Rounding.SIMPLE:
-                near = tirx.Select(_scale(along, named) < _const(1), tirx.ceil(x), tirx.floor(x))
+                near = tirx.Select(_scale(along, given.named(tensors)) < _const(1), tirx.ceil(x), tirx.floor(x))
         return clamped(near.astype("int64"), along.have)
 
-    return entry
+    return _table(b, along, "int64", entry, sources, *given.tensors, name="nearest")
 
 
 def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sampling) -> Value:
@@ -249,15 +259,14 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
         spread = ex.ceildiv(ex.mul(along.have, reach), ex.maximum(along.want, 1))
         half = b.symbol(b.facts.simplify(ex.maximum(spread, reach)), "taps")
     taps = b.facts.simplify(ex.mul(half, 2))
-    starts = _table(b, along, given, "int64", _first(along, given, sampling, half), "starts")
-    weights = _weights(b, along, given, sampling, half, taps)
-    cropped = sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
-    masks = [_outside_table(b, along, given, sampling)] if cropped else []
+    sources = _sources(b, along, given, sampling)
+    weights = _weights(b, along, given, sampling, half, taps, sources)
+    masks = [_outside(b, along, sources)] if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
     shape, axis = _resized(x, [along]), along.axis
 
-    def compute(data: te.Tensor, first: te.Tensor, weight: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+    def compute(data: te.Tensor, places: te.Tensor, weight: te.Tensor, *mask: te.Tensor) -> te.Tensor:
         def term(position: Sequence[Any], k: Any) -> Any:
-            place = clamped(first(position[axis]) + k, along.have)
+            place = clamped(_tap(places(position[axis]), half, k), along.have)
             return data(*position[:axis], place, *position[axis + 1 :]) * weight(position[axis], k).astype(x.dtype)
 
         def at(*position: Any) -> Any:
@@ -268,7 +277,12 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
 
-    return b.te(compute, x, starts, weights, *masks, name="resize")
+    return b.te(compute, x, sources, weights, *masks, name="resize")
+
+
+def _tap(place: Any, half: Extent, k: Any) -> Any:
+    """Index, before it is clamped, of the k-th of 2 * half elements around a position."""
+    return tirx.floor(place).astype("int64") - ex.prim(half) + tirx.const(1, "int64") + k
 
 
 def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
@@ -281,28 +295,15 @@ def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
     return te.sum(term(axis), axis=axis)
 
 
-def _first(along: Along, given: Given, sampling: Sampling, half: Extent) -> Callable[[Any, dict[str, te.Tensor]], Any]:
-    """Index, before it is clamped, of the first tap for a position."""
-
-    def entry(o: Any, named: dict[str, te.Tensor]) -> Any:
-        x = source(along, named, given.lanes, sampling.coordinates, o)
-        return tirx.floor(x).astype("int64") - ex.prim(half) + tirx.const(1, "int64")
-
-    return entry
-
-
-def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: Extent, taps: Extent) -> Tensor:
+def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: Extent, taps: Extent, sources: Tensor) -> Tensor:
     """[want, taps] weights of the elements around each position."""
 
-    def compute(*tensors: te.Tensor) -> te.Tensor:
-        named = given.named(tensors)
-        first = _first(along, given, sampling, half)
-
+    def compute(places: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         def weight(o: Any, k: Any) -> Any:
-            index = first(o, named) + k
-            distance = index.astype("float32") - source(along, named, given.lanes, sampling.coordinates, o)
+            index = _tap(places(o), half, k)
+            distance = index.astype("float32") - places(o)
             if sampling.antialias:
-                distance = distance * tirx.min(_scale(along, named), _const(1))
+                distance = distance * tirx.min(_scale(along, given.named(tensors)), _const(1))
             value = _kernel(tirx.abs(distance), sampling)
             if sampling.exclude_outside:
                 value = tirx.Select(tirx.all(index >= 0, index < ex.prim(along.have)), value, _const(0))
@@ -316,7 +317,7 @@ def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: E
         safe = te.compute(total.shape, lambda o: tirx.Select(tirx.EQ(total(o), _const(0)), _const(1), total(o)), name="divisor")
         return te.compute(raw.shape, lambda o, i: raw(o, i) / safe(o), name="normalised")
 
-    return b.te(compute, *given.tensors, name="weights", attrs={"op_pattern": OPAQUE})
+    return b.te(compute, sources, *given.tensors, name="weights", attrs={"op_pattern": OPAQUE})
 
 
 def _kernel(d: Any, sampling: Sampling) -> Any:
