@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
+from compiler.ir.blocks import in_blocks
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.symbols import axis_of
@@ -39,7 +40,7 @@ def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
 
 def finish(b: Builder) -> tvm.IRModule:
     """The module, its bindings in dataflow blocks, the dims' upper bounds on `main` for memory planning."""
-    module = relax.transform.ConvertToDataflow(min_size=1)(b.bb.finalize())
+    module = in_blocks(b.bb.finalize())
     bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
     module["main"] = main
