@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from tvm import te, tirx
+from tvm import te
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES, attribute_value, known_of
-from compiler.ir.ops import broadcast
+from compiler.ir.onnx.scope import DTYPES, known_of
+from compiler.ir.ops import broadcast, layout, windows
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
 from compiler.ir.values import Known, Value
 
 
@@ -208,26 +209,36 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
 @op("Range", since=11)
 def arange(b: Builder, node: Node) -> Value:
     """start, start+delta, ... up to limit, exclusive."""
-    start, limit, delta = (node.known(index, name).scalars()[0] for index, name in enumerate(("start", "limit", "delta")))
     dtype = node.value(0).dtype
-    if all(isinstance(item, (int, float)) for item in (start, limit, delta)):
-        return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)  # type: ignore[call-overload]
     if ew.is_float(dtype):
-        node.fail("a Range of floats with symbolic bounds", reason="data_dependent")
+        stash = DTYPES.get(node.attr("stash_type", 1), "float32")
+        work = stash if dtype in ("float16", "bfloat16") else dtype
+        return windows.float_range(b, node.value(0), node.value(1), node.value(2), work)
+    start, limit, delta = (node.known(index, name).scalars()[0] for index, name in enumerate(("start", "limit", "delta")))
+    if all(isinstance(item, int) for item in (start, limit, delta)):
+        return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)  # type: ignore[call-overload]
+    count = _count(b, start, limit, delta)  # type: ignore[arg-type]
+
+    def at(i: Any) -> Any:
+        return (ex.prim(start) + i * ex.prim(delta)).astype(dtype)
+
+    return b.te(lambda: te.compute([ex.prim(count)], at, name="range"), name="range")
+
+
+def _count(b: Builder, start: Extent, limit: Extent, delta: Extent) -> Extent:
+    """How many steps of `delta` lead from start up to limit."""
     f = b.facts
-    if f.decide(ex.greater(delta, 0)) is True:
-        count = ex.ceildiv(ex.sub(limit, start), delta)  # type: ignore[arg-type]
-    elif f.decide(ex.less(delta, 0)) is True:
-        count = ex.ceildiv(ex.sub(start, limit), ex.sub(0, delta))  # type: ignore[arg-type]
+    b.require(ex.not_equal(delta, 0), "Range: delta is zero")
+    positive = f.decide(ex.greater(delta, 0))
+    if positive is not None:
+        span, step = (ex.sub(limit, start), delta) if positive else (ex.sub(start, limit), ex.sub(0, delta))
     else:
-        step = ex.prim(delta)
-        up = tirx.floordiv(ex.prim(ex.sub(limit, start)) + step - 1, step)
-        down = tirx.floordiv(ex.prim(ex.sub(start, limit)) - step - 1, -step)
-        count = ex.select(ex.greater(delta, 0), up, down)
-    if f.decide(ex.greater_equal(count, 0)) is not True:
+        span = ex.select(ex.greater(delta, 0), ex.sub(limit, start), ex.sub(start, limit))
+        step = ex.maximum(ex.maximum(delta, ex.sub(0, delta)), 1)
+    count = ex.ceildiv(span, step)
+    if f.decide(ex.greater_equal(span, 0)) is not True:
         count = ex.maximum(count, 0)
-    count = f.simplify(count)
-    return b.te(lambda: te.compute([ex.prim(count)], lambda i: (ex.prim(start) + i * ex.prim(delta)).astype(dtype), name="range"), name="range")
+    return b.extents([count], "range")[0]
 
 
 @op("Split")
