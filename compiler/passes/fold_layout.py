@@ -7,6 +7,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from compiler.passes.graph import constant_of, op_name, rewrite_functions
+
 
 def _axes(call: Any, rank: int) -> list[int]:
     return [int(axis) for axis in call.attrs.axes] if call.attrs.axes is not None else list(range(rank))[::-1]
@@ -28,25 +30,16 @@ _FOLDS: dict[str, Callable[[Any, np.ndarray], np.ndarray | None]] = {
 
 def fold_layout(module: tvm.IRModule) -> tvm.IRModule:
     """The module with layout operations on constants replaced by constants."""
-    rewriter = _Rewriter(module)
-    for gvar, func in module.functions.items():
-        if isinstance(func, relax.Function):
-            rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-    return rewriter.builder_.get()
+    return rewrite_functions(_Rewriter(module), module)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        fold = _FOLDS.get(getattr(call.op, "name", ""))
-        source = self._constant(call.args[0]) if fold is not None and call.args else None
+        fold = _FOLDS.get(op_name(call))
+        source = constant_of(self, call.args[0]) if fold is not None and call.args else None
         if fold is None or source is None:
             return call
         value = fold(call, source.value.numpy())
         return call if value is None else relax.const(np.ascontiguousarray(value))
-
-    def _constant(self, expr: Any) -> Any:
-        if isinstance(expr, relax.Var):
-            expr = self.lookup_binding(expr)
-        return expr if isinstance(expr, tvm.ir.GenericConst) else None

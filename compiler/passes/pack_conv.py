@@ -7,6 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.gemm import register_tile
 from compiler.passes.machine import Machine
 from compiler.passes.pack_matmul import OUT_ELEMENTWISE_FUSABLE, pack_panels
@@ -57,11 +58,7 @@ class PackConv:
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
         """The module with such convolutions replaced."""
-        rewriter = _Rewriter(module, self.machine)
-        for gvar, func in module.functions.items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(_Rewriter(module, self.machine), module)
 
 
 @relax.expr_functor.mutator
@@ -72,9 +69,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if call.op != tvm.ir.Op.get("relax.nn.conv2d") or not _takes(call):
+        constant = constant_of(self, call.args[1]) if op_name(call) == "relax.nn.conv2d" else None
+        if constant is None or not _takes(call):
             return call
-        data, weight = call.args[0], call.args[1].value.numpy()
+        data, weight = call.args[0], constant.value.numpy()
         if call.attrs.groups == 1:
             return self._dense(call, data, weight)
         if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
@@ -92,14 +90,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         panel = register_tile(self.machine)[1]
         packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
         return self.builder_.call_te(
-            _panel_conv, data, packed, columns, panel, window, primfunc_name_hint="panel_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+            lambda x, panels: _panel_conv(x, panels, columns, panel, window), data, packed, primfunc_name_hint="panel_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
         )
 
     def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         window = Window.of(call.attrs, weight.shape[1:3])
         packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
         return self.builder_.call_te(
-            _depthwise, data, packed, window, primfunc_name_hint="depthwise_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+            lambda x, taps: _depthwise(x, taps, window), data, packed, primfunc_name_hint="depthwise_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
         )
 
 
@@ -107,11 +105,10 @@ def _takes(call: Any) -> bool:
     data, weight = call.args
     attrs = call.attrs
     return (
-        isinstance(weight, tvm.ir.GenericConst)
-        and str(weight.ty.dtype) == "float32" == str(data.ty.dtype)
+        str(weight.ty.dtype) == "float32" == str(data.ty.dtype)
         and str(attrs.data_layout) == "NHWC" == str(attrs.out_layout)
         and str(attrs.kernel_layout) == "OHWI"
-        and not str(attrs.out_dtype).replace("float32", "").replace("void", "")
+        and str(attrs.out_dtype) in ("None", "", "void", "float32")
     )
 
 

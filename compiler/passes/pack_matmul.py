@@ -7,6 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.gemm import register_tile
 from compiler.passes.machine import Machine
 
@@ -29,11 +30,7 @@ class PackMatmul:
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
         """The module with such products replaced."""
-        rewriter = _Rewriter(module, register_tile(self.machine)[1])
-        for gvar, func in module.functions.items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(_Rewriter(module, register_tile(self.machine)[1]), module)
 
 
 @relax.expr_functor.mutator
@@ -45,9 +42,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if call.op != tvm.ir.Op.get("relax.matmul"):
+        if op_name(call) != "relax.matmul":
             return call
-        left, right = call.args
+        left, right = call.args[0], constant_of(self, call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
         weight = right.value.numpy()
@@ -62,7 +59,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 def is_weight(expr: Any) -> bool:
     """Whether `expr` is a constant float32 matrix with something in it."""
-    return isinstance(expr, tvm.ir.GenericConst) and str(expr.ty.dtype) == "float32" and len(expr.value.shape) == 2 and all(expr.value.shape)
+    return expr is not None and str(expr.ty.dtype) == "float32" and len(expr.value.shape) == 2 and all(expr.value.shape)
 
 
 def _panel_matmul(left: Any, panels: Any, columns: int, width: int) -> Any:

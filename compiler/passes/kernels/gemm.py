@@ -17,7 +17,7 @@ from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, loads, rewrite, substitute
 from compiler.passes.tir.flat import stride
-from compiler.passes.tir.loops import Stmt, allocate, bind, bind_all, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
+from compiler.passes.tir.loops import Stmt, allocate, bind, bind_all, bind_opaque, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
 
 PARALLEL_FLOPS = 1 << 19
 
@@ -94,7 +94,7 @@ class _Kernel:
 
     def emit(self) -> Stmt:
         """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
-        body = bind("m", self.row_count, self._tasks)
+        body = bind_opaque("m", self.row_count, self._tasks)
         return seq(*self.contraction.prelude, body)
 
     def _tasks(self, m: Expr) -> Stmt:

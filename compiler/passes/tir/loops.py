@@ -105,6 +105,18 @@ def bind(name: str, value: Expr, body: Body) -> Stmt:
     return seq(tirx.Bind(var, value), body(var))
 
 
+def bind_opaque(name: str, value: Expr, body: Body) -> Stmt:
+    """As `bind`, by way of memory, so that TVM's analyzer sees no expression behind the value.
+
+    Its modular analysis divides by zero ("Check failed: y != 0") where nested ceilings meet a count with a constant
+    factor; LLVM turns the buffer back into a register.
+    """
+    if as_int(value) is not None or isinstance(value, tvm.ir.Var):
+        return body(value)
+    cell, allocation = allocate([1], "int64", name)
+    return seq(allocation, store(cell, value, const(0)), bind(name, cell[const(0)], body))
+
+
 def bind_all(variables: Sequence[Any], values: Sequence[Expr], body: Callable[[dict[Any, Expr]], Stmt]) -> Stmt:
     """`body` with a table from each of `variables` to a fresh variable that holds its value."""
     table = {var: tirx.Var(var.name, "int64") for var in variables}

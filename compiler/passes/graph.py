@@ -1,0 +1,26 @@
+"""Small tools for passes over Relax graphs."""
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+
+def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
+    """The module with every Relax function rewritten by `rewriter`, a mutator made for that module."""
+    for gvar, func in module.functions.items():
+        if isinstance(func, relax.Function):
+            rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+    return rewriter.builder_.get()
+
+
+def constant_of(rewriter: Any, expr: Any) -> Any:
+    """The constant that `expr` is or is bound to, else None."""
+    if isinstance(expr, relax.Var):
+        expr = rewriter.lookup_binding(expr)
+    return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
+
+
+def op_name(call: Any) -> str:
+    """The operator a call names, empty for a call of anything else."""
+    return str(getattr(call.op, "name", ""))
