@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.gemm import register_tile
 from compiler.passes.machine import Machine
-from compiler.passes.pack_matmul import OUT_ELEMENTWISE_FUSABLE, pack_panels
+from compiler.passes.pack_matmul import FUSABLE, pack_panels
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         panel = register_tile(self.machine)[1]
         packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
         return self.builder_.call_te(
-            lambda x, panels: _panel_conv(x, panels, columns, panel, window), data, packed, primfunc_name_hint="panel_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+            lambda x, panels: _panel_conv(x, panels, columns, panel, window), data, packed, primfunc_name_hint="panel_conv", primfunc_attrs=FUSABLE
         )
 
     def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         window = Window.of(call.attrs, weight.shape[1:3])
         packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
         return self.builder_.call_te(
-            lambda x, taps: _depthwise(x, taps, window), data, packed, primfunc_name_hint="depthwise_conv", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+            lambda x, taps: _depthwise(x, taps, window), data, packed, primfunc_name_hint="depthwise_conv", primfunc_attrs=FUSABLE
         )
 
 

@@ -11,7 +11,8 @@ from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.gemm import register_tile
 from compiler.passes.machine import Machine
 
-OUT_ELEMENTWISE_FUSABLE = 4
+FUSABLE = {"op_pattern": 4}
+"""Elementwise operators may be fused after the function."""
 
 
 def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
@@ -53,7 +54,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if key not in self.packed:
             self.packed[key] = (right, relax.const(pack_panels(weight, self.width)))
         return self.builder_.call_te(
-            _panel_matmul, left, self.packed[key][1], columns, self.width, primfunc_name_hint="panel_matmul", primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+            _panel_matmul, left, self.packed[key][1], columns, self.width, primfunc_name_hint="panel_matmul", primfunc_attrs=FUSABLE
         )
 
 
