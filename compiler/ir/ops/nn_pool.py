@@ -20,7 +20,7 @@ from compiler.ir.values import Tensor, Value
 
 def max_pool(b: Builder, x: Value, window: Window, ceil: bool) -> Value:
     """The greatest element under each window of x [N, C, *spatial]; padding never wins."""
-    shape = [*x.shape[:2], *window.out(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
     if _plain(b, x, window, shape):
         return b.emit(relax.op.nn.max_pool2d(b.tensor(x).expr, list(window.kernel), **_geometry(window)), shape)
     lowest = _lowest(x.dtype)
@@ -44,7 +44,7 @@ def max_pool_indices(b: Builder, x: Value, window: Window, ceil: bool, column_ma
     column_major: count the spatial axes with the first one fastest.
     """
     spatial = x.shape[2:]
-    shape = [*x.shape[:2], *window.out(b, spatial, ceil)]
+    shape = [*x.shape[:2], *window.pooled(b, spatial, ceil)]
     lowest = tirx.const(_lowest(x.dtype), x.dtype)
     none = tirx.const(-1, "int64")
 
@@ -84,7 +84,7 @@ def _flat(index: Sequence[Any], outer: Sequence[Extent], spatial: Sequence[Exten
 
 def avg_pool(b: Builder, x: Value, window: Window, ceil: bool, count_padding: bool) -> Value:
     """The mean under each window; `count_padding` divides by the elements of padding too, though not by those past it."""
-    shape = [*x.shape[:2], *window.out(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
     if _plain(b, x, window, shape):
         geometry = _geometry(window)
         return b.emit(relax.op.nn.avg_pool2d(b.tensor(x).expr, list(window.kernel), **geometry, count_include_pad=count_padding), shape)
@@ -113,7 +113,7 @@ def _count(window: Window, axis: int, position: Any, extent: Extent, count_paddi
 
 def lp_pool(b: Builder, x: Value, window: Window, ceil: bool, p: int) -> Value:
     """The p-norm under each window."""
-    shape = [*x.shape[:2], *window.out(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     total = _window_sum(b, work, window, shape, lambda value: _power(value, p))
     return ew.cast(b, root(b, total, p), x.dtype)

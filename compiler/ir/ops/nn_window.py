@@ -93,6 +93,17 @@ class Window:
         """Extents of the result; `ceil` keeps a last partial window, unless it starts in the padding after the input."""
         return tuple(self._out(b, axis, extent, ceil) for axis, extent in enumerate(extents))
 
+    def pooled(self, b: Builder, extents: Sequence[Extent], ceil: bool = False) -> tuple[Extent, ...]:
+        """As `out`, for pools: an axis shorter than the window by less than a stride has one partial window, as in ONNX Runtime."""
+        return tuple(self._pooled(b, axis, extent, ceil) for axis, extent in enumerate(extents))
+
+    def _pooled(self, b: Builder, axis: int, extent: Extent, ceil: bool) -> Extent:
+        room = ex.sub(ex.add(ex.add(extent, self.before[axis]), self.after[axis]), self.reach(axis))
+        if ceil or b.facts.decide(ex.greater_equal(room, 0)) is True:
+            return self._out(b, axis, extent, ceil)
+        b.require(ex.greater(room, -self.strides[axis]), f"a window of {self.reach(axis)} elements does not fit an axis of {extent}")
+        return b.facts.simplify(ex.add(ex.floordiv(ex.maximum(room, 0), self.strides[axis]), 1))  # type: ignore[no-any-return]
+
     def _out(self, b: Builder, axis: int, extent: Extent, ceil: bool) -> Extent:
         stride, front = self.strides[axis], ex.add(extent, self.before[axis])
         room = ex.sub(ex.add(front, self.after[axis]), self.reach(axis))
