@@ -63,6 +63,9 @@ class Builder:
             shape = [self.facts.fresh("dyn") for _ in range(ty.ndim)]
         wanted = tuple(self.facts.simplify(extent) for extent in shape)
         if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr) or not _identical(ty.shape.values, wanted):
+            if isinstance(ty.shape, relax.ShapeExpr) and any(isinstance(extent, tirx.Var) for extent in wanted):
+                # TVM takes a dim matched with an expression to be defined by it, and replaces it without end.
+                variable = self.bb.match_cast(variable, relax.TensorType(ndim=ty.ndim, dtype=ty.dtype))
             variable = self.bb.match_cast(variable, relax.TensorType([ex.prim(extent) for extent in wanted], ty.dtype))
         return Tensor(variable, wanted, str(ty.dtype))
 
