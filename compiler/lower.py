@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
+from compiler import gate
 from compiler.errors import CompileError, PassError
 from compiler.passes.pipeline import optimise
 from compiler.stages import summary
@@ -22,7 +23,9 @@ def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IR
     current = _CurrentPass()
     try:
         with tvm.target.Target(tvm_target(target)), tvm.transform.PassContext(opt_level=3, instruments=[current]):
-            return _to_machine(optimise(module, target, dims))
+            optimised = optimise(module, target, dims)
+            gate.check(optimised)
+            return _to_machine(optimised)
     except CompileError:
         raise
     except MemoryError:
