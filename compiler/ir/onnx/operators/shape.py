@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 from tvm import te
@@ -13,7 +14,7 @@ from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.scope import DTYPES, known_of
-from compiler.ir.ops import broadcast, layout, windows
+from compiler.ir.ops import axes, broadcast, layout, windows
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
 
@@ -69,16 +70,16 @@ def size(b: Builder, node: Node) -> Value:
     return Known.of(b.facts.simplify(ex.product(node.value(0).shape)), "int64")
 
 
-def axes_of(node: Node, index: int, attribute: str = "axes") -> list[int] | None:
-    """Axes given as an attribute (older opsets) or as a known input (newer), None when absent."""
-    if attribute in node.attributes:
-        return [int(axis) for axis in node.attributes[attribute]]
-    value = node.optional(index)
-    if value is None:
-        return None
-    if not isinstance(value, Known) or value.symbolic:
-        node.fail("axes are known only at run time", reason="data_dependent", hint="fix that input with --const or make it an initialiser")
-    return [int(axis) for axis in value.data.reshape(-1).tolist()]
+def axes_of(node: Node, index: int) -> list[Extent] | None:
+    """Axes given as an attribute (older opsets) or an input (newer), integers where import knows them; None when absent."""
+    if "axes" in node.attributes:
+        return [int(axis) for axis in node.attributes["axes"]]
+    return node.known(index, "axis").scalars() if node.has(index) else None  # type: ignore[return-value]
+
+
+def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
+    """Whether all of them are integers known at import."""
+    return all(isinstance(value, int) for value in values)
 
 
 @op("Reshape", since=5)
@@ -129,16 +130,17 @@ def transpose(b: Builder, node: Node) -> Value:
 @op("Unsqueeze")
 def unsqueeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 inserted."""
-    axes = axes_of(node, 1)
-    if axes is None:
+    given = axes_of(node, 1)
+    if given is None:
         node.fail("axes are required", reason="input")
-    return layout.unsqueeze(b, node.value(0), axes)
+    return layout.unsqueeze(b, node.value(0), given) if settled(given) else axes.unsqueeze(b, node.value(0), given)
 
 
 @op("Squeeze")
 def squeeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 removed."""
-    return layout.squeeze(b, node.value(0), axes_of(node, 1))
+    given = axes_of(node, 1)
+    return layout.squeeze(b, node.value(0), given) if given is None or settled(given) else axes.squeeze(b, node.value(0), given)
 
 
 @op("Flatten")
@@ -171,21 +173,23 @@ def gather(b: Builder, node: Node) -> Value:
 def slice_inputs(b: Builder, node: Node) -> Value:
     """data[starts:ends:steps] on the axes."""
     starts, ends = node.known(1, "start").scalars(), node.known(2, "end").scalars()
-    axes = axes_of(node, 3)
     steps = node.known(4, "step").scalars() if node.has(4) else [1] * len(starts)
-    return _slice(b, node, starts, ends, axes, steps)
+    return _slice(b, node, axes_of(node, 3), starts, ends, steps)  # type: ignore[arg-type]
 
 
 @op("Slice", since=1)
 def slice_attributes(b: Builder, node: Node) -> Value:
     """data[starts:ends] on the axes, all of them attributes."""
-    starts, ends = node.attr("starts"), node.attr("ends")
-    return _slice(b, node, starts, ends, node.attr("axes", None), [1] * len(starts))
+    starts = node.attr("starts")
+    return _slice(b, node, node.attr("axes", None), starts, node.attr("ends"), [1] * len(starts))
 
 
-def _slice(b: Builder, node: Node, starts: list, ends: list, axes: list[int] | None, steps: list) -> Value:  # type: ignore[type-arg]
+def _slice(b: Builder, node: Node, given: list[Extent] | None, starts: list[Extent], ends: list[Extent], steps: list[Extent]) -> Value:
     value = node.value(0)
-    for axis, start, end, step in zip(axes if axes is not None else range(len(starts)), starts, ends, steps, strict=True):
+    along: list[Extent] = list(range(len(starts))) if given is None else given
+    if not settled(along) or any(b.facts.decide(ex.greater(step, 0)) is None for step in steps):
+        return axes.slice_along(b, value, along, starts, ends, steps)
+    for axis, start, end, step in zip(along, starts, ends, steps, strict=True):
         value = layout.strided_slice(b, value, axis, start, end, step)
     return value
 
