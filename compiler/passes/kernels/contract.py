@@ -26,7 +26,8 @@ class Output:
 class Contraction:
     """outputs(sum over `reduce` of left * right) for `batch` x `rows` x `column`.
 
-    left does not depend on `column`, right not on `rows`; `total` is a one-element buffer that stands for the sum.
+    left does not depend on `column`, right not on `rows`; `total` is a one-element buffer that stands for the sum;
+    `bulk` says that many rows are the rule, as in the planes of an image.
     """
 
     batch: tuple[Axis, ...]
@@ -39,6 +40,7 @@ class Contraction:
     total: Any
     outputs: tuple[Output, ...]
     prelude: tuple[Stmt, ...]
+    bulk: bool = False
 
     @property
     def depth(self) -> int | None:
@@ -145,7 +147,7 @@ def _classify(anchor: Stage, left: Expr, right: Expr, parts: list[Stage], flat: 
     if len(columns) != 1 or any(as_int(stride(out.target.indices[0], columns[0].var)) != 1 for out in outputs):
         return None
     reduce = tuple(axis for axis in axes if axis.reduce)
-    return Contraction(batch, rows, columns[0], reduce, left, right, init, total, outputs, tuple(flat.prelude))
+    return Contraction(batch, rows, columns[0], reduce, left, right, init, total, outputs, tuple(flat.prelude), len(anchor.spatial) >= 4)
 
 
 def packed_width(contraction: Contraction) -> int | None:

@@ -108,7 +108,7 @@ class _Kernel:
                 return self._task(m, t // const(groups), t % const(groups), each)
 
             total = blocks * const(groups)
-            always = as_int(m) is None and self.depth * self.columns >= 1 << 16
+            always = as_int(m) is None and self.depth * self.columns >= (1 << 11 if self.contraction.bulk else 1 << 16)
             work = m * const(2 * self.depth * self.columns)
             if always or (as_int(work) or 0) >= PARALLEL_FLOPS:
                 return parallel(total, task)
@@ -160,7 +160,8 @@ class _Kernel:
                 return self._tile(rows, sums, left, m, first, row, base + p, p, start, length, accumulate)
 
             rest = count - row
-            sizes = [size for size in (1, 2, 4, 8) if size < tiling.mr]
+            # Each size is code to compile: where rows are many the tiles that are not full do not matter.
+            sizes = [] if self.contraction.bulk else [size for size in (1, 2, 4, 8) if size < tiling.mr]
             body = sized(tiling.mr)
             for size in reversed(sizes):
                 body = when(rest <= const(size), sized(size), body)
