@@ -49,14 +49,17 @@ def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[
             name = str(node.op.name)
             if name not in LOWERED and not name.startswith(("relax.vm.", "relax.builtin.", "relax.memory.")):
                 survivors[name] = None
-        if isinstance(node, relax.VarBinding) and _should_know(node.value) and _unknown(node.var.ty):
-            shapeless[str(node.var.name)] = None
+        if isinstance(node, relax.SeqExpr):
+            bindings = [binding for block in node.blocks for binding in block.bindings]
+            lost = [binding for binding in bindings if _should_know(binding) and _unknown(binding.var.ty)]
+            shapeless.update(dict.fromkeys(str(binding.var.name) for binding in lost))
 
     relax.analysis.post_order_visit(function, visit)
 
 
-def _should_know(value: Any) -> bool:
-    return isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)
+def _should_know(binding: Any) -> bool:
+    value = getattr(binding, "value", None)
+    return isinstance(binding, relax.VarBinding) and isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)
 
 
 def _unknown(ty: Any) -> bool:

@@ -9,5 +9,7 @@ def no_alias(module: tvm.IRModule) -> tvm.IRModule:
 
     TVM's LLVM back end goes by the last function alone, which is often a shape function of its own that lacks the mark.
     """
-    marked = {gvar: func.with_attr("tirx.noalias", True) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
+    marked = {
+        gvar: func.with_attr("tirx.noalias", True) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()
+    }
     return tvm.IRModule(marked, attrs=module.attrs, global_infos=module.global_infos)

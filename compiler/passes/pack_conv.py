@@ -90,7 +90,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         panel = register_tile(self.machine)[1]
         packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
         return self.builder_.call_te(
-            lambda x, panels: _panel_conv(x, panels, columns, panel, window), data, packed, primfunc_name_hint="panel_conv", primfunc_attrs=FUSABLE
+            lambda x, panels: _panel_conv(x, panels, columns, panel, window),
+            data,
+            packed,
+            primfunc_name_hint="panel_conv",
+            primfunc_attrs=FUSABLE,
         )
 
     def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from compiler.passes.machine import Machine
 from compiler.passes.fold_layout import fold_layout
+from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
 from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.schedule import ScheduleKernels

@@ -6,6 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
+from compiler.passes.kernels.blocked import emit_blocked
 from compiler.passes.kernels.contract import read_contraction
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
@@ -37,7 +38,7 @@ class ScheduleKernels:
 
     def _emit(self, program: Program) -> Any:
         contraction = read_contraction(program)
-        body = None if contraction is None else emit_contraction(contraction, self.machine)
+        body = None if contraction is None else emit_contraction(contraction, self.machine) or emit_blocked(contraction, self.machine)
         return emit_program(program, self.machine) if body is None else body
 
 

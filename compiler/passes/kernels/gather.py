@@ -18,13 +18,19 @@ def inner_run(contraction: Contraction) -> int:
     return as_int(contraction.reduce[-1].extent) or 1
 
 
-def gather_rows(contraction: Contraction, machine: Machine, left: Any, kc: int, first: Expr, count: Expr, start: Expr, length: Expr) -> Stmt:
+def gather_rows(
+    contraction: Contraction, machine: Machine, left: Any, kc: int, first: Expr, count: Expr, start: Expr, length: Expr
+) -> Stmt:
     """left[row * kc + k] = the left side at row `first + row` and depth `start + k`, for `count` rows and `length` of the depth."""
     rows, run = contraction.rows, inner_run(contraction)
     outer, inner = contraction.reduce[:-1], contraction.reduce[-1]
 
     def position(index: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
-        where = dict(zip([axis.var for axis in outer], unfuse(tirx.floordiv(start, const(run)) + index, [axis.extent for axis in outer]), strict=True))
+        where = dict(
+            zip(
+                [axis.var for axis in outer], unfuse(tirx.floordiv(start, const(run)) + index, [axis.extent for axis in outer]), strict=True
+            )
+        )
         return _copy(contraction.left, inner, machine, left, row * const(kc) + index * const(run), {**at, **where})
 
     def one_row(row: Expr) -> Stmt:

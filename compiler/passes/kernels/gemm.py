@@ -15,9 +15,24 @@ from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, load, loads, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
 from compiler.passes.tir.flat import stride
-from compiler.passes.tir.loops import Stmt, allocate, bind, bind_all, bind_opaque, parallel, product, seq, serial, store, strips, unfuse, unrolled, vectorized, when
+from compiler.passes.tir.loops import (
+    Stmt,
+    allocate,
+    bind,
+    bind_all,
+    bind_opaque,
+    parallel,
+    product,
+    seq,
+    serial,
+    store,
+    strips,
+    unfuse,
+    vectorized,
+    when,
+)
 
 PARALLEL_FLOPS = 1 << 19
 
@@ -65,7 +80,9 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:
         return None
     direct = _is_direct(contraction)
-    return _Kernel(contraction, tiling_for(machine, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns).emit()
+    return _Kernel(
+        contraction, tiling_for(machine, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns
+    ).emit()
 
 
 def _is_direct(contraction: Contraction) -> bool:
@@ -116,7 +133,11 @@ class _Kernel:
                 return serial(total, task)
             return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
 
-        return bind("blocks", blocks, lambda b: bind("each", tirx.ceildiv(tiles, tirx.max(b, const(1))) * const(tiling.mr), lambda each: with_blocks(b, each)))
+        return bind(
+            "blocks",
+            blocks,
+            lambda b: bind("each", tirx.ceildiv(tiles, tirx.max(b, const(1))) * const(tiling.mr), lambda each: with_blocks(b, each)),
+        )
 
     def _task(self, m: Expr, block: Expr, group: Expr, each: Expr) -> Stmt:
         def rows(first: Expr) -> Stmt:
@@ -141,7 +162,11 @@ class _Kernel:
             products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, passes > 1), "panel")
             return seq(gather, products)
 
-        clear = strips(panels * const(tiling.block_rows * tiling.nr), tiling.nr, lambda i: store(sums, tirx.const(0, "float32"), i)) if passes > 1 else None
+        clear = (
+            strips(panels * const(tiling.block_rows * tiling.nr), tiling.nr, lambda i: store(sums, tirx.const(0, "float32"), i))
+            if passes > 1
+            else None
+        )
         return seq(allocation, more, clear, serial(passes, one_pass, "pass"), self._epilogue(sums, first, count, last, panels))
 
     def _at_row(self, row: Expr) -> dict[Any, Expr]:
@@ -170,7 +195,18 @@ class _Kernel:
         return serial(tirx.ceildiv(count, const(tiling.mr)), tile, "tile")
 
     def _tile(
-        self, rows: int, sums: Any, left: Any, m: Expr, first: Expr, row: Expr, panel: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
+        self,
+        rows: int,
+        sums: Any,
+        left: Any,
+        m: Expr,
+        first: Expr,
+        row: Expr,
+        panel: Expr,
+        p: Expr,
+        start: Expr,
+        length: Expr,
+        accumulate: bool,
     ) -> Stmt:
         """The innermost loops: `rows` x NR sums over one pass of the depth."""
         tiling, nr = self.tiling, self.tiling.nr
@@ -199,7 +235,8 @@ class _Kernel:
             return each(
                 lambda i, lane: store(
                     acc,
-                    load(acc, [const(i), lane]) + load(source, [bases[i] + k]) * load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
+                    load(acc, [const(i), lane])
+                    + load(source, [bases[i] + k]) * load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
                     const(i),
                     lane,
                 )
@@ -217,7 +254,12 @@ class _Kernel:
             place = (p * const(tiling.block_rows) + row) * const(nr)
 
             def point(lane: Expr) -> Stmt:
-                return seq(*(self._write(out, load(sums, [place + lane]), {**at, self.contraction.column.var: (base + p) * const(nr) + lane}) for out in self.contraction.outputs))
+                return seq(
+                    *(
+                        self._write(out, load(sums, [place + lane]), {**at, self.contraction.column.var: (base + p) * const(nr) + lane})
+                        for out in self.contraction.outputs
+                    )
+                )
 
             full = strips(const(nr), lanes, point, "lane")
             rest = self.columns % nr

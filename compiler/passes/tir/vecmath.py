@@ -31,7 +31,11 @@ def exp(x: Expr) -> Expr:
     coefficients = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
     def body(x: Expr) -> Expr:
-        return _with("n", tirx.floor(clamped(x) * _f(log2e) + _f(0.5)), lambda n: _with("r", clamped(x) - n * _f(high) - n * _f(low), lambda r: scaled(x, n, r)))
+        return _with(
+            "n",
+            tirx.floor(clamped(x) * _f(log2e) + _f(0.5)),
+            lambda n: _with("r", clamped(x) - n * _f(high) - n * _f(low), lambda r: scaled(x, n, r)),
+        )
 
     def clamped(x: Expr) -> Expr:
         return tirx.max(tirx.min(x, _f(88.7228)), _f(-87.33))
@@ -47,14 +51,30 @@ def exp(x: Expr) -> Expr:
 
 def tanh(x: Expr) -> Expr:
     """Tanh as the rational function of degree 13 over 6 that Eigen uses, 1 beyond where it rounds to 1."""
-    odd = (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)
+    odd = (
+        -2.76076847742355e-16,
+        2.00018790482477e-13,
+        -8.60467152213735e-11,
+        5.12229709037114e-08,
+        1.48572235717979e-05,
+        6.37261928875436e-04,
+        4.89352455891786e-03,
+    )
     even = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
     return _rational(x, 7.90531110763549805, odd, even)
 
 
 def erf(x: Expr) -> Expr:
     """The error function as the rational function of degree 13 over 8 that Eigen uses, 1 beyond where it rounds to 1."""
-    odd = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02)
+    odd = (
+        -2.72614225801306e-10,
+        2.77068142495902e-08,
+        -2.10102402082508e-06,
+        -5.69250639462346e-05,
+        -7.34990630326855e-04,
+        -2.95459980854025e-03,
+        -1.60960333262415e-02,
+    )
     even = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02)
     return _rational(x, 3.832506856900711, odd, even)
 

@@ -13,7 +13,6 @@ from tvm import relax
 from compiler import targets
 from compiler.codegen import generate
 from compiler.lower import lower
-from compiler.passes.pipeline import optimise
 
 HOST = targets.resolve("native")
 

@@ -15,7 +15,8 @@ def test_conv_attributes() -> None:
     cases = [
         ("w", {}), ("w", {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("grouped", {"group": 2, "dilations": [2, 1]}),
         ("depthwise", {"group": 4, "pads": [1, 1, 1, 1]}), ("w", {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
-        ("w", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}), ("w", {"auto_pad": "VALID"}), ("w", {"pads": [0, 1, 2, 1], "strides": [1, 2]}),
+        ("w", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}), ("w", {"auto_pad": "VALID"}),
+        ("w", {"pads": [0, 1, 2, 1], "strides": [1, 2]}),
     ]  # fmt: skip
     nodes = [helper.make_node("Conv", ["x", weight], [f"y{index}"], **attributes) for index, (weight, attributes) in enumerate(cases)]
     nodes.append(helper.make_node("Conv", ["x", "w", "bias"], ["biased"]))
