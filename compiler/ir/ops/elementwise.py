@@ -144,6 +144,9 @@ def _symbolic_true_div(p: Any, q: Any) -> Any:
 
 def compare(b: Builder, x: Value, y: Value, name: str) -> Value:
     """x <name> y with name one of equal, not_equal, less, less_equal, greater, greater_equal; gives bool."""
+    if x.dtype == "bool":
+        # TVM's code generator compares booleans as floats.
+        x, y = cast(b, x, "int8"), cast(b, y, "int8")
     emit = {"equal": relax.op.equal, "not_equal": relax.op.not_equal, "less": relax.op.less, "less_equal": relax.op.less_equal,
             "greater": relax.op.greater, "greater_equal": relax.op.greater_equal}[name]  # fmt: skip
 

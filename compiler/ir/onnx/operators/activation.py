@@ -9,6 +9,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
+from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Value
 
@@ -71,9 +72,6 @@ def thresholded_relu(b: Builder, node: Node) -> Value:
 def shrink(b: Builder, node: Node) -> Value:
     """Elements within the limit to 0, the others moved towards it; of integers too, worked out as floats."""
     x, bias, limit = node.value(0), node.attr("bias", 0.0), node.attr("lambd", 0.5)
-
-    def scalar(item: Any) -> Any:
-        work = item if item.ty.dtype in ("float32", "float64") else item.astype("float32")
-        return fn.shrink(work, bias, limit).astype(x.dtype)
-
-    return pw.pointwise(b, scalar, x, name="shrink")
+    if ew.is_float(x.dtype):
+        return _one(b, node, lambda item: fn.shrink(item, bias, limit))
+    return pw.pointwise(b, lambda item: fn.shrink(item.astype("float64"), bias, limit).astype(x.dtype), x, name="shrink")
