@@ -98,7 +98,7 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
         corner = lambda i: roi(r, tirx.const(i, "int64"))  # noqa: E731
         high = spec.count(corner, 0)
         wide_ = spec.count(corner, 1)
-        return te.compute([tirx.const(2, "int64")], lambda axis: most(tirx.Select(tirx.EQ(axis, 0), high, wide_), axis=r), name="samples")
+        return te.compute([tirx.const(2, "int64")], lambda axis: most(tirx.Select(tirx.EQ(axis, tirx.const(0, "int64")), high, wide_), axis=r), name="samples")
 
     return b.known(b.te(compute, rois, name="samples"), "samples", low=0).scalars()
 
