@@ -94,7 +94,9 @@ class Sampler:
 
     def _inward(self, axis: int, place: Any) -> Any:
         """A position outside the image moved to the border or reflected there, as `edge` says."""
-        if self.edge is Edge.ZEROS:
+        cubic_border = self.edge is Edge.BORDER and self.interpolation is Interpolation.CUBIC
+        if self.edge is Edge.ZEROS or cubic_border:
+            # ONNX's reference also moves the centre of a cubic to the border; torch and ONNX Runtime hold its taps there alone.
             return place
         low = self._const(0 if self.corners else -0.5)
         span = self._size(axis) - self._const(1) if self.corners else self._size(axis)
