@@ -1,0 +1,116 @@
+"""How each engine takes an ONNX file with symbolic axes and runs it; every function compiles once for all shapes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+Runner = Callable[[Arrays], list[NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model file, its input names in order and, for engines that need it, the declared dims and inputs."""
+
+    path: Path
+    names: tuple[str, ...]
+    dims: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+
+
+def relaxd(subject: Subject) -> Runner:
+    """Ours, through the public entry points."""
+    from compiler import compile_model
+    from relaxd.loader.model import load
+
+    folder = TemporaryDirectory(prefix="relaxd-bench-")
+    compile_model(subject.path, output=Path(folder.name) / "out", dims=subject.dims, inputs=subject.inputs, options={"profile": False})
+    model = load(Path(folder.name) / "out")
+
+    def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
+        return list(model.run(feed).values())
+
+    return run
+
+
+def tvm(subject: Subject) -> Runner:
+    """TVM's own ONNX importer and its default CPU build."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    import onnx
+    import tvm as engine
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    module = from_onnx(onnx.load(subject.path), keep_params_in_input=False)
+    executable = engine.compile(module, target=engine.target.Target("llvm"))
+    machine = relax.VirtualMachine(executable, engine.cpu())
+
+    def run(feed: Arrays) -> list[NDArray[Any]]:
+        result = machine["main"](*(engine.runtime.tensor(feed[name]) for name in subject.names))
+        return [result.numpy()] if hasattr(result, "numpy") else [one.numpy() for one in result]
+
+    return run
+
+
+def iree(subject: Subject) -> Runner:
+    """IREE: iree-import-onnx, iree-compile for the host's CPU, the Python runtime."""
+    from iree import runtime
+
+    with TemporaryDirectory(prefix="iree-") as folder:
+        text, binary = Path(folder) / "model.mlir", Path(folder) / "model.vmfb"
+        bin_folder = Path(sys.executable).parent
+        subprocess.run([bin_folder / "iree-import-onnx", subject.path, "-o", text], check=True, capture_output=True, text=True)
+        flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host"]
+        subprocess.run([bin_folder / "iree-compile", *flags, text, "-o", binary], check=True, capture_output=True, text=True)
+        config = runtime.Config("local-task")
+        context = runtime.SystemContext(config=config)
+        context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, binary.read_bytes()))
+    entries = (module[name] for key, module in context.modules.items() if key != "hal" for name in module.vm_module.function_names)
+    function = next(entry for entry in entries if not entry.vm_function.name.startswith("__") and "async" not in entry.vm_function.name)
+
+    def run(feed: Arrays) -> list[NDArray[Any]]:
+        result = function(*(feed[name] for name in subject.names))
+        return [np.asarray(one) for one in (result if isinstance(result, (list, tuple)) else [result])]
+
+    return run
+
+
+def openvino(subject: Subject) -> Runner:
+    """OpenVINO on the CPU, float32 throughout."""
+    import openvino as engine
+
+    core = engine.Core()
+    compiled = core.compile_model(core.read_model(subject.path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    def run(feed: Arrays) -> list[NDArray[Any]]:
+        result = compiled([feed[name] for name in subject.names])
+        return [np.asarray(result[index]) for index in range(len(compiled.outputs))]
+
+    return run
+
+
+def onnxruntime(subject: Subject) -> Runner:
+    """ONNX Runtime on the CPU."""
+    import onnxruntime as engine
+
+    engine.disable_telemetry_events()
+    session = engine.InferenceSession(subject.path, providers=["CPUExecutionProvider"])
+    return lambda feed: list(session.run(None, feed))
+
+
+ENGINES: dict[str, Callable[[Subject], Runner]] = {
+    "relaxd": relaxd,
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+    "tvm": tvm,
+    "iree": iree,
+}
