@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import tirx
@@ -69,3 +70,11 @@ def shrink(x: Any, bias: float, limit: float) -> Any:
     """x + bias below -limit, x - bias above it, 0 between."""
     inner = tirx.Select(x > like(x, limit), x - like(x, bias), like(x, 0))
     return tirx.Select(x < like(x, -limit), x + like(x, bias), inner)
+
+
+def gelu(x: Any, by_tanh: bool) -> Any:
+    """x * Phi(x), exact or by the tanh approximation."""
+    half, one = like(x, 0.5), like(x, 1)
+    if not by_tanh:
+        return half * x * (one + tirx.erf(x * like(x, math.sqrt(0.5))))
+    return half * x * (one + tirx.tanh(like(x, math.sqrt(2 / math.pi)) * (x + like(x, 0.044715) * x * x * x)))

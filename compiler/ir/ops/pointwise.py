@@ -43,9 +43,10 @@ def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) 
     dtype = values[0].dtype
     if dtype not in NARROW:
         return pointwise(b, scalar, *values, name=name)
-    # Kept from fusing with the casts: TVM's lowering of bfloat16 fails on the bindings that our vector functions make.
+    # TVM's lowering of bfloat16 fails on the bindings that our vector functions make: kept from fusing with the casts.
+    attrs = {"op_pattern": OPAQUE} if dtype == "bfloat16" else None
     wide = [ew.cast(b, value, "float32") for value in values]
-    return ew.cast(b, pointwise(b, scalar, *wide, name=name, attrs={"op_pattern": OPAQUE}), dtype)
+    return ew.cast(b, pointwise(b, scalar, *wide, name=name, attrs=attrs), dtype)
 
 
 def like(item: Any, value: float) -> Any:

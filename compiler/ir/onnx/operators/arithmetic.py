@@ -148,6 +148,8 @@ def power(b: Builder, node: Node) -> Value:
 
 
 def _pow(b: Builder, x: Value, y: Value) -> Value:
+    if x.dtype == "bfloat16":
+        return pw.in_float(b, tirx.power, x, y, name="power")
     return ew.binary(b, x, y, relax.op.power, numpy=np.power)
 
 

@@ -12,7 +12,9 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
+from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Known, Value
 
 Emit = Callable[[relax.Expr], relax.Expr]
@@ -22,7 +24,9 @@ def _register(name: str, emit: Emit, fold: Callable[[Any], Any] | None, symbolic
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value(0)
-        if x.dtype in ("float16", "bfloat16") and not isinstance(x, Known):
+        if x.dtype == "bfloat16" and not isinstance(x, Known) and symbolic is None:
+            return pw.in_float(b, getattr(tirx, name.lower()), x, name=name.lower())
+        if x.dtype in pw.NARROW and not isinstance(x, Known):
             return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit), x.dtype)
         return ew.unary(b, x, emit, numpy=fold, symbolic=symbolic)
 
@@ -189,9 +193,11 @@ def hard_swish(b: Builder, node: Node) -> Value:
 def gelu(b: Builder, node: Node) -> Value:
     """x * Phi(x), exact by erf or approximate by tanh."""
     x = node.value(0)
-    work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    emit = relax.op.nn.gelu_tanh if node.attr("approximate", "none") == "tanh" else relax.op.nn.gelu
-    return ew.cast(b, b.emit(emit(b.tensor(work).expr), work.shape), x.dtype)
+    by_tanh = node.attr("approximate", "none") == "tanh"
+    if x.dtype in pw.NARROW:
+        return pw.in_float(b, lambda item: fn.gelu(item, by_tanh), x, name="gelu")
+    emit = relax.op.nn.gelu_tanh if by_tanh else relax.op.nn.gelu
+    return b.emit(emit(b.tensor(x).expr), x.shape)
 
 
 @op("PRelu", since=7)
