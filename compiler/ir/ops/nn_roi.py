@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
         steps = [te.reduce_axis((zero, ex.prim(bound)), name=name) for bound, name in zip(bounds, ("sy", "sx"), strict=True)]
 
         def at(r: Any, c: Any, *bin_: Any) -> Any:
-            corner = lambda i: roi(r, tirx.const(i, "int64"))  # noqa: E731
+            corner = _row(roi, r)
             counts = [spec.count(corner, axis) for axis in (0, 1)]
             places = [_place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)]
             used = tirx.all(*(step < limit for step, limit in zip(steps, counts, strict=True)))
@@ -87,6 +87,11 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
     return ew.cast(b, _without_lowest(b, result) if spec.maximum else result, x.dtype)
 
 
+def _row(matrix: te.Tensor, row: Any) -> Callable[[int], Any]:
+    """Reads a row's elements by number."""
+    return lambda column: matrix(row, tirx.const(column, "int64"))
+
+
 def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Extent]:
     """The most samples that a bin of any region has on each axis."""
     if spec.samples > 0:
@@ -95,10 +100,14 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
     def compute(roi: te.Tensor) -> te.Tensor:
         r = te.reduce_axis((tirx.const(0, "int64"), ex.prim(count)), name="r")
         most = te.comm_reducer(lambda p, q: tirx.max(p, q), lambda _: tirx.const(0, "int64"), name="most")
-        corner = lambda i: roi(r, tirx.const(i, "int64"))  # noqa: E731
+        corner = _row(roi, r)
         high = spec.count(corner, 0)
         wide_ = spec.count(corner, 1)
-        return te.compute([tirx.const(2, "int64")], lambda axis: most(tirx.Select(tirx.EQ(axis, tirx.const(0, "int64")), high, wide_), axis=r), name="samples")
+        return te.compute(
+            [tirx.const(2, "int64")],
+            lambda axis: most(tirx.Select(tirx.EQ(axis, tirx.const(0, "int64")), high, wide_), axis=r),
+            name="samples",
+        )
 
     return b.known(b.te(compute, rois, name="samples"), "samples", low=0).scalars()
 

@@ -171,18 +171,7 @@ def deform_conv(
     mask: factors of the taps, [N, offset_groups * taps, *out].
     """
     rank = window.rank
-    out = [
-        b.same(a, e, "offset's shape does not follow from the input")
-        for a, e in zip(window.out(b, x.shape[2:]), offset.shape[2:], strict=True)
-    ]
-    b.same(x.shape[1], b.facts.simplify(ex.mul(weight.shape[1], groups)), "the input's channels are not what the weight wants")
-    b.same(
-        offset.shape[1],
-        b.facts.simplify(ex.mul(ex.product(window.kernel), offset_groups * rank)),
-        "offset has the wrong number of channels",
-    )
-    if mask is not None:
-        b.same(mask.shape[1], b.facts.simplify(ex.mul(ex.product(window.kernel), offset_groups)), "mask has the wrong number of channels")
+    out = _deformed(b, x, weight, offset, mask, window, groups, offset_groups)
     dtype = wide(x.dtype)
     sampler = Sampler(x.shape[2:], dtype)
     depth, per_group = weight.shape[1], ex.maximum(ex.floordiv(weight.shape[0], groups), 1)
@@ -210,6 +199,20 @@ def deform_conv(
     given = [ew.cast(b, value, dtype) for value in (x, weight, offset, mask) if value is not None]
     result = b.te(compute, *given, name="deform_conv")
     return add_bias(b, ew.cast(b, result, x.dtype), bias)
+
+
+def _deformed(
+    b: Builder, x: Value, weight: Value, offset: Value, mask: Value | None, window: Window, groups: int, offset_groups: int
+) -> list[Extent]:
+    """Spatial extents of the result, all shapes being checked against each other."""
+    message = "offset's shape does not follow from the input"
+    out = [b.same(a, e, message) for a, e in zip(window.out(b, x.shape[2:]), offset.shape[2:], strict=True)]
+    moved = b.facts.simplify(ex.mul(ex.product(window.kernel), offset_groups))
+    b.same(x.shape[1], b.facts.simplify(ex.mul(weight.shape[1], groups)), "the input's channels are not what the weight wants")
+    b.same(offset.shape[1], b.facts.simplify(ex.mul(moved, window.rank)), "offset has the wrong number of channels")
+    if mask is not None:
+        b.same(mask.shape[1], moved, "mask has the wrong number of channels")
+    return out
 
 
 def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bool) -> Value:

@@ -102,7 +102,7 @@ class Window:
         if ceil or b.facts.decide(ex.greater_equal(room, 0)) is True:
             return self._out(b, axis, extent, ceil)
         b.require(ex.greater(room, -self.strides[axis]), f"a window of {self.reach(axis)} elements does not fit an axis of {extent}")
-        return b.facts.simplify(ex.add(ex.floordiv(ex.maximum(room, 0), self.strides[axis]), 1))  # type: ignore[no-any-return]
+        return b.facts.simplify(ex.add(ex.floordiv(ex.maximum(room, 0), self.strides[axis]), 1))
 
     def _out(self, b: Builder, axis: int, extent: Extent, ceil: bool) -> Extent:
         stride, front = self.strides[axis], ex.add(extent, self.before[axis])
