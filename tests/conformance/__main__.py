@@ -1,0 +1,61 @@
+"""Runs onnx's conformance cases: `python -m tests.conformance --mode dynamic --json dynamic.json`."""
+
+import argparse
+import json
+import os
+import random
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conformance import report, workers
+from tests.conformance.cases import Case, collect
+from tests.conformance.modes import Mode
+from tests.conformance.outcomes import Outcome, Result
+
+_BROKEN = (Outcome.WRONG, Outcome.CRASH, Outcome.TIMEOUT)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 where a case gave a wrong answer, crashed or ran out of time."""
+    options = _parser().parse_args(arguments)
+    cases = _chosen(collect(), options)
+    plan = workers.Plan(options.engine, Mode(options.mode), options.seconds, options.workers)
+    started = time.monotonic()
+    results: list[Result] = []
+    for result in workers.run(cases, plan):
+        results.append(result)
+        if options.verbose or len(results) % 100 == 0:
+            print(f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.why}", file=sys.stderr, flush=True)
+    print("\n".join(report.lines(plan.mode, results)))
+    print(f"{len(results)} cases in {time.monotonic() - started:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps(report.document(plan.engine, plan.mode, results), indent=1) + "\n")
+    return int(any(result.outcome in _BROKEN for result in results))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.STATIC.value)
+    parser.add_argument("--engine", choices=["relaxd", "onnxruntime"], default="relaxd")
+    parser.add_argument("--json", type=Path, help="write every result there")
+    parser.add_argument("--filter", default="", help="a regular expression that names must match somewhere")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=120.0, help="limit of a case")
+    parser.add_argument("--sample", type=int, help="run that many cases, drawn with --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true", help="say how each case ended as it ends")
+    return parser
+
+
+def _chosen(cases: Sequence[Case], options: argparse.Namespace) -> list[Case]:
+    matching = [case for case in cases if re.search(options.filter, case.name)]
+    if options.sample is None or options.sample >= len(matching):
+        return matching
+    return random.Random(options.seed).sample(matching, options.sample)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

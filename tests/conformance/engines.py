@@ -1,0 +1,84 @@
+"""The engines that cases run through: relaxd's own build and loader, and ONNX Runtime beside it."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler import reference
+from compiler.driver import build
+from compiler.errors import CompileError
+from compiler.messages import CompileJob
+from relaxd.errors import RelaxdError
+from relaxd.loader.model import load
+from tests.conformance.cases import Case
+from tests.conformance.modes import Mode, request
+from tests.conformance.outcomes import Outcome
+
+Ran = tuple[Outcome, str]
+
+_INTERNAL = ("internal", "failed", "crashed", "out_of_memory")
+
+
+def relaxd(case: Case, mode: Mode) -> Ran:
+    """Build as `compile_model` does, load as a user does, compare as onnx's runner does."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
+        path.write_bytes(case.model.SerializeToString())
+        try:
+            build(CompileJob(str(path), request(case, mode).to_json(), "native", str(bundle), case.name))
+        except CompileError as error:
+            outcome = Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED
+            return outcome, f"{error.code}: {_place(error)}{error}"
+        try:
+            model = load(bundle, threads=1)
+            return _judged(case, lambda inputs: list(model.run(_named(case, inputs)).values()))
+        except RelaxdError as error:
+            return Outcome.ERROR, f"{error.code}: {error}"
+
+
+def onnxruntime(case: Case, mode: Mode) -> Ran:
+    """ONNX Runtime on the same model; dynamic: with nothing said about its shapes."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(case.model.SerializeToString())
+        asked = request(case, mode)
+        try:
+            engine = reference.OnnxRuntime(str(reference.prepare(case.model, path, asked, Path(folder))))
+        except Exception as error:
+            return Outcome.REFUSED, _line(error)
+        try:
+            return _judged(case, lambda inputs: list(engine.run(_named(case, inputs), {}).values()))
+        except Exception as error:
+            return Outcome.ERROR, _line(error)
+
+
+ENGINES: dict[str, Callable[[Case, Mode], Ran]] = {"relaxd": relaxd, "onnxruntime": onnxruntime}
+
+
+def _judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
+    """Compared by onnx's own runner: number of outputs, shapes, dtypes, then the case's tolerances."""
+    from onnx.backend.test.runner import Runner
+
+    for inputs, wanted in case.data_sets:
+        outputs = run(inputs)
+        try:
+            Runner.assert_similar_outputs(wanted, outputs, rtol=case.rtol, atol=case.atol)
+        except (AssertionError, TypeError) as error:
+            return Outcome.WRONG, _line(error)
+    return Outcome.OK, ""
+
+
+def _named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
+    names = [value.name for value in case.inputs]
+    return {name: value if isinstance(value, list) else np.asarray(value) for name, value in zip(names, inputs, strict=False)}
+
+
+def _place(error: CompileError) -> str:
+    return f"{error.failure.op}: " if error.failure.op else ""
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
