@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import tvm
 from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, substitute, uses
+from compiler.passes.tir.exprs import Expr, as_int, const, is_choice, substitute, uses
 from compiler.passes.tir.loops import Stmt, bind_all, serial, store, strips, unfuse, when
 from compiler.passes.tir.stages import Axis
 
@@ -35,7 +34,8 @@ def gather_rows(
 
     def one_row(row: Expr) -> Stmt:
         values = unfuse(first + row, [axis.extent for axis in rows])
-        positions = tirx.floordiv(length, const(run))
+        # A count that LLVM cannot see keeps it from unrolling the window, which takes it seconds.
+        positions = tirx.min(tirx.floordiv(length, const(run)), count * const(1 << 20))
         return bind_all([axis.var for axis in rows], values, lambda at: serial(positions, lambda q: position(q, row, at), "position"))
 
     return serial(count, one_row, "row")
@@ -55,6 +55,6 @@ def _copy(value: Expr, inner: Axis, machine: Machine, left: Any, base: Expr, at:
 
 def _guarded(value: Expr, inner: Axis) -> bool:
     """Whether `value` is a load or a constant by a condition that does not change along the run: padding."""
-    if not isinstance(value, tvm.ir.Call) or getattr(value.op, "name", "") != "tirx.if_then_else":
+    if not is_choice(value):
         return False
     return not uses(value.args[0], inner.var) and all(vectorizable(side, inner.var) for side in value.args[1:])

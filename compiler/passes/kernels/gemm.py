@@ -5,7 +5,7 @@ group of panels into scratch memory, then applies the epilogue to it in one pass
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -33,6 +33,7 @@ from compiler.passes.tir.loops import (
     vectorized,
     when,
 )
+from compiler.passes.tir.stages import Axis
 
 PARALLEL_FLOPS = 1 << 19
 
@@ -111,8 +112,18 @@ class _Kernel:
 
     def emit(self) -> Stmt:
         """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
-        body = bind_opaque("m", self.row_count, self._tasks)
-        return seq(*self.contraction.prelude, body)
+        return seq(*self.contraction.prelude, self._with_extents(()))
+
+    def _with_extents(self, known: tuple[Axis, ...]) -> Stmt:
+        """The kernel with the extents of the rows computed once: LLVM takes long over the divisions in them."""
+        rows = self.contraction.rows
+        if len(known) < len(rows):
+            axis = rows[len(known)]
+            return bind_opaque(
+                f"{axis.var.name}_extent", axis.extent, lambda extent: self._with_extents((*known, replace(axis, extent=extent)))
+            )
+        kernel = replace(self, contraction=replace(self.contraction, rows=known))
+        return bind_opaque("m", kernel.row_count, kernel._tasks)
 
     def _tasks(self, m: Expr) -> Stmt:
         tiling = self.tiling
@@ -125,7 +136,7 @@ class _Kernel:
                 return self._task(m, t // const(groups), t % const(groups), each)
 
             total = blocks * const(groups)
-            always = as_int(m) is None and self.depth * self.columns >= (1 << 11 if self.contraction.bulk else 1 << 16)
+            always = as_int(m) is None and self.depth * self.columns >= (0 if self.contraction.bulk else 1 << 16)
             work = m * const(2 * self.depth * self.columns)
             if always or (as_int(work) or 0) >= PARALLEL_FLOPS:
                 return parallel(total, task)

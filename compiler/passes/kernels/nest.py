@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, bits_of, const, dtype_of, load, loads, nodes, substitute, uses
+from compiler.passes.tir.exprs import Expr, as_int, bits_of, const, dtype_of, is_choice, load, loads, nodes, substitute, uses
 from compiler.passes.tir.flat import stride
 from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, vectorized
 from compiler.passes.tir.stages import Axis, Stage
@@ -71,10 +71,7 @@ def vectorizable(value: Expr, var: Any) -> bool:
             if step is None or as_int(step) not in (0, 1) or dtype_of(node) == "bool":
                 return False
         if isinstance(node, tvm.ir.Call) and uses(node, var):
-            name = getattr(node.op, "name", "")
-            if name == "tirx.if_then_else" and uses(node.args[0], var):
-                return False
-            if name != "tirx.if_then_else" and name not in _VECTOR_CALLS:
+            if uses(node.args[0], var) if is_choice(node) else getattr(node.op, "name", "") not in _VECTOR_CALLS:
                 return False
         if (
             isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))

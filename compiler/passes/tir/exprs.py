@@ -105,6 +105,11 @@ def load(buffer: Any, indices: list[Expr]) -> Expr:
     return tirx.BufferLoad(buffer, indices)
 
 
+def is_choice(expr: Expr) -> bool:
+    """Whether `expr` is an `if_then_else`, which evaluates one side only."""
+    return isinstance(expr, ir.Call) and getattr(expr.op, "name", "").endswith(".if_then_else")
+
+
 def const(value: int) -> Expr:
     """An int64 constant, the type of every extent and index here."""
     return tirx.IntImm("int64", value)

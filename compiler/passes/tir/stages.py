@@ -7,7 +7,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.tir.exprs import Expr, as_int, children, const, dtype_of, loads, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, as_int, children, const, dtype_of, is_choice, loads, rewrite, substitute
 
 _DATA_PARALLEL, _REDUCE = 0, 2
 
@@ -166,10 +166,7 @@ def _all_nodes(expr: Expr) -> list[Expr]:
 
 
 def _heavy(expr: Expr) -> bool:
-    return (
-        any(isinstance(node, tvm.ir.Call) and getattr(node.op, "name", "") != "tirx.if_then_else" for node in _all_nodes(expr))
-        or _weight(expr) > 60
-    )
+    return any(isinstance(node, tvm.ir.Call) and not is_choice(node) for node in _all_nodes(expr)) or _weight(expr) > 60
 
 
 def inline_stages(program: Program) -> Program:
