@@ -84,8 +84,7 @@ def _build(this: _Build, model: LoadedModel) -> Manifest:
     manifest, signature = _compile(this, model)
     bundle.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
-        samples = Path(this.job.samples) if this.job.samples else None
-        trials = prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes)
+        trials = _trials(this, signature)
         numerics = _verify(this, original, signature, trials)
         bundle.write_report(this.partial, verify.FILENAME, numerics)
     bundle.seal(this.partial, manifest)
@@ -136,6 +135,13 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
         toolchain={**tools, "llvm_version": llvm},
         library=bundle.LIBRARY,
     )
+
+
+def _trials(this: _Build, signature: Signature) -> Trials:
+    if not (this.request.options.verify or this.request.options.profile):
+        return Trials((), ())
+    samples = Path(this.job.samples) if this.job.samples else None
+    return prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes)
 
 
 def _verify(this: _Build, original: Path, signature: Signature, trials: Trials) -> Record:

@@ -144,7 +144,8 @@ def _draw_one(
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)
     low, high = bounds or _small(np.iinfo(spec.dtype))
-    return np.asarray(random.integers(low, high, size=shape, endpoint=True)).astype(spec.dtype)
+    # Where the smallest shape leaves nothing to index, the first is there in every other.
+    return np.asarray(random.integers(low, max(low, high), size=shape, endpoint=True)).astype(spec.dtype)
 
 
 def _small(info: np.iinfo[Any]) -> tuple[int, int]:

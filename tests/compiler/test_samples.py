@@ -77,6 +77,11 @@ def test_integers_that_index_stay_within_bounds() -> None:
     assert (array.dtype, array.min(), array.max()) == (np.int64, -3, 5)
 
 
+def test_where_the_smallest_shape_leaves_nothing_to_index_the_first_is_drawn() -> None:
+    ids = spec("ids=int64[n]")
+    assert draw(Point("min", {"n": 4}), [ids], {"ids": (0, -1)}, 0)["ids"].tolist() == [0, 0, 0, 0]
+
+
 def test_masks_are_runs_of_ones() -> None:
     mask = draw(POINT, [spec("attention_mask=int64[n,m]")], {}, 0)["attention_mask"]
     assert set(np.unique(mask)) == {0, 1}
