@@ -180,5 +180,10 @@ def _floor_mod(p: Any, q: Any) -> Any:
     rest = _fmod(p, q)
     zero = pw.like(p, 0)
     astray = tirx.Or(tirx.And(rest > zero, q < zero), tirx.And(rest < zero, q > zero))
-    signed_zero = tirx.Select(q < zero, pw.like(p, -0.0), zero)
-    return tirx.Select(tirx.EQ(rest, zero), signed_zero, tirx.Select(astray, rest + q, rest))
+    return _signed(tirx.Select(astray, rest + q, rest), q)
+
+
+def _signed(p: Any, q: Any) -> Any:
+    """p, of q's sign or zero, with q's sign."""
+    dtype = p.ty.dtype
+    return tirx.call_pure_extern(dtype, "copysign" if dtype == "float64" else "copysignf", p, q)
