@@ -1,6 +1,7 @@
 """Runs onnx's conformance cases: `python -m tests.conformance --mode dynamic --json dynamic.json`."""
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -25,10 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = workers.Plan(options.engine, Mode(options.mode), options.seconds, options.workers)
     started = time.monotonic()
     results: list[Result] = []
-    for result in workers.run(cases, plan):
-        results.append(result)
-        if options.verbose or len(results) % 100 == 0:
-            print(f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.why}", file=sys.stderr, flush=True)
+    # Interrupted, it reports what there is.
+    with contextlib.suppress(KeyboardInterrupt):
+        for result in workers.run(cases, plan):
+            results.append(result)
+            if options.verbose or len(results) % 100 == 0:
+                print(f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.why}", file=sys.stderr, flush=True)
     print("\n".join(report.lines(plan.mode, results)))
     print(f"{len(results)} cases in {time.monotonic() - started:.0f} s")
     if options.json:
@@ -52,9 +55,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _chosen(cases: Sequence[Case], options: argparse.Namespace) -> list[Case]:
     matching = [case for case in cases if re.search(options.filter, case.name)]
-    if options.sample is None or options.sample >= len(matching):
+    if options.sample is None:
         return matching
-    return random.Random(options.seed).sample(matching, options.sample)
+    return random.Random(options.seed).sample(matching, min(options.sample, len(matching)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a request declares about a case's inputs: nothing, or every axis a dim of its own."""
 
+from collections.abc import Iterator
 from enum import Enum
 from itertools import count
 
@@ -20,26 +21,28 @@ class Mode(Enum):
 
 
 def request(case: Case, mode: Mode) -> CompileRequest:
-    """The compile request; one-dimensional int64 inputs stay as they are: they carry shapes and axes, so their length is a rank."""
-    if mode is Mode.STATIC:
-        return CompileRequest.of(options=_OPTIONS)
+    """The compile request; one-dimensional int64 inputs keep their axes: they carry shapes and axes, so their length is a rank.
+
+    Static, too, an axis of 0 is declared, which in a file mostly means an unknown one, and so is an axis left open.
+    """
+    inputs, dims = {}, {}
     taken = {dim.dim_param for value in case.inputs for dim in value.type.tensor_type.shape.dim}
     fresh = (name for number in count() if (name := f"d{number}") not in taken)
-    inputs, dims = {}, {}
     for value in case.inputs:
-        if not _loosened(value):
+        tensor = value.type.tensor_type
+        if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES or not tensor.HasField("shape"):
+            # The compiler is to refuse it by itself.
             continue
-        axes = []
-        for dim in value.type.tensor_type.shape.dim:
-            axes.append(dim.dim_param if dim.dim_param.isidentifier() else next(fresh))
-            dims[axes[-1]] = (0, None)
-        inputs[value.name] = f"{DTYPES[value.type.tensor_type.elem_type]}[{','.join(axes)}]"
+        loosened = mode is Mode.DYNAMIC and not (len(tensor.shape.dim) == 1 and tensor.elem_type == onnx.TensorProto.INT64)
+        if not loosened and all(dim.dim_value for dim in tensor.shape.dim):
+            continue
+        axes = [_axis(dim, loosened, fresh) for dim in tensor.shape.dim]
+        dims.update({axis: (0, None) for axis in axes if not axis.isdigit()})
+        inputs[value.name] = f"{DTYPES[tensor.elem_type]}[{','.join(axes)}]"
     return CompileRequest.of(inputs=inputs, dims=dims, options=_OPTIONS)
 
 
-def _loosened(value: onnx.ValueInfoProto) -> bool:
-    """Whether the input is a tensor with axes that we can declare; what else there is, the compiler is to refuse by itself."""
-    tensor = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES or not tensor.shape.dim:
-        return False
-    return not (len(tensor.shape.dim) == 1 and tensor.elem_type == onnx.TensorProto.INT64)
+def _axis(dim: onnx.TensorShapeProto.Dimension, loosened: bool, fresh: Iterator[str]) -> str:
+    if dim.HasField("dim_value") and not loosened:
+        return str(dim.dim_value)
+    return dim.dim_param if dim.dim_param.isidentifier() else next(fresh)
