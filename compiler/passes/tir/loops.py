@@ -128,8 +128,10 @@ def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     found: list[Expr] = []
     for position, extent in enumerate(reversed(extents)):
         last = position == len(extents) - 1
-        found.append(index if last else tirx.floormod(index, extent))
-        index = index if last else tirx.floordiv(index, extent)
+        # Rounding down takes LLVM seconds where the divisor is not known; indices are not negative, so this is the same.
+        known = as_int(extent) is not None
+        found.append(index if last else (tirx.floormod if known else tirx.truncmod)(index, extent))
+        index = index if last else (tirx.floordiv if known else tirx.truncdiv)(index, extent)
     return found[::-1]
 
 
