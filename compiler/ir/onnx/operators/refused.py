@@ -15,7 +15,7 @@ CODECS = "decoding images is not supported: decode before the model"
 
 refuse("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", why=SEQUENCES)
 refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
-refuse("Optional", "OptionalGetElement", "OptionalHasElement", why=OPTIONALS)
+refuse("Optional", why=OPTIONALS)
 refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", why=STRINGS)
 refuse("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", why=RANDOM)
 refuse("ImageDecoder", why=CODECS)

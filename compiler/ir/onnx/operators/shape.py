@@ -40,6 +40,18 @@ def identity(b: Builder, node: Node) -> Value:
     return node.value(0)
 
 
+@op("OptionalHasElement", since=15)
+def has_element(b: Builder, node: Node) -> Value:
+    """Whether the input is given: a tensor always is."""
+    return Known(np.asarray(node.has(0)), "bool")
+
+
+@op("OptionalGetElement", since=15)
+def get_element(b: Builder, node: Node) -> Value:
+    """The input: a tensor is its own element."""
+    return node.value(0)
+
+
 @op("Cast", since=6)
 def cast(b: Builder, node: Node) -> Value:
     """Elements converted to the dtype `to`."""
