@@ -31,7 +31,7 @@ def _split(function: relax.Function) -> relax.Function:
 
 
 @mutator
-class _Outward(PyExprMutator):
+class _Outward(PyExprMutator):  # type: ignore[misc]
     """Makes every variable visible outside its block; TVM's CanonicalizeBindings hides again those that need not be."""
 
     def visit_dataflow_var_def_(self, var: relax.DataflowVar) -> relax.Var:
@@ -59,8 +59,12 @@ def _cuts(block: relax.BindingBlock) -> Sequence[Any]:
 
 
 def _defines(binding: Any) -> bool:
-    """Whether a binding matches a shape against dims."""
-    if not isinstance(binding, relax.MatchCast) or not isinstance(binding.ty, relax.ShapeType):
+    """Whether a binding matches a shape against dims, or a tensor: ConvertLayout loses the value of such a match."""
+    if not isinstance(binding, relax.MatchCast):
+        return False
+    if isinstance(binding.ty, relax.TensorType):
+        return True
+    if not isinstance(binding.ty, relax.ShapeType):
         return False
     found: list[Any] = []
     for extent in binding.ty.values or []:

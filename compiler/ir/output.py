@@ -11,7 +11,7 @@ from compiler.ir.blocks import in_blocks
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.symbols import axis_of
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.values import Value
 from relaxd.contract.axes import Axis
 from relaxd.contract.tensors import TensorSpec
 

@@ -152,7 +152,7 @@ def tile(b: Builder, x: Value, repeats: Sequence[Extent]) -> Value:
     """The elements repeated along each axis."""
     shape = b.extents([ex.mul(extent, count) for extent, count in zip(x.shape, repeats, strict=True)], "tiled")
     if isinstance(x, Known) and not x.symbolic and all(isinstance(e, int) for e in shape) and ex.product(shape) <= 4096:
-        return Known(np.tile(x.data, [int(count) for count in repeats]), x.dtype)  # type: ignore[arg-type]
+        return Known(np.tile(x.data, [int(count) for count in repeats]), x.dtype)
 
     def source(axis: int, i: Any) -> Any:
         return i if b.facts.same(repeats[axis], 1) is True else tirx.floormod(i, tirx.max(ex.prim(x.shape[axis]), ex.prim(1)))

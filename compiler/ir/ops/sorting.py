@@ -111,7 +111,7 @@ def unique(b: Builder, x: Value, axis: int | None, ordered: bool) -> tuple[Value
     width = 1 if axis is None else b.facts.simplify(ex.product(front.shape[1:]))
     matrix = layout.reshape(b, front, [count, width])
     first, inverse, counts, total = _groups(b, matrix, ordered)
-    distinct: Extent = b.known(total, "unique", low=0).scalars()[0]  # type: ignore[assignment]
+    distinct: Extent = b.known(total, "unique", low=0).scalars()[0]
     first, counts = (layout.strided_slice(b, value, 0, 0, distinct, 1) for value in (first, counts))
     taken = layout.take(b, matrix, first, 0)
     if axis is None:

@@ -107,5 +107,5 @@ def _compact(b: Builder, extents: tuple[Extent, Extent, Extent], kept: Tensor, c
             place[0] = place[0] + 1
 
     (total,) = loops.program(b, add, [((1,), "int64")], counts, name="count_boxes")
-    number: Extent = b.known(total, "boxes", low=0).scalars()[0]  # type: ignore[assignment]
+    number: Extent = b.known(total, "boxes", low=0).scalars()[0]
     return loops.program(b, fill, [((number, 3), "int64")], kept, counts, name="boxes")[0]

@@ -97,7 +97,7 @@ def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str)
         outputs[0][zero] = tirx.max(steps.astype("int64"), zero)
 
     (total,) = loops.program(b, count, [((1,), "int64")], *parts, name="range_count")
-    number: Extent = b.known(total, "range", low=0).scalars()[0]  # type: ignore[assignment]
+    number: Extent = b.known(total, "range", low=0).scalars()[0]
 
     def compute(first: te.Tensor, step: te.Tensor) -> te.Tensor:
         return te.compute([ex.prim(number)], lambda i: (first(zero) + i.astype(work) * step(zero)).astype(dtype), name="range")

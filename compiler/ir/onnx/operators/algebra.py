@@ -29,7 +29,7 @@ def determinant(b: Builder, node: Node) -> Value:
 
 
 def _cumulate(b: Builder, node: Node, combine: Callable[[Any, Any], Any], start: int) -> Value:
-    axis: Extent = node.known(1, "axis").scalars()[0]  # type: ignore[assignment]
+    axis: Extent = node.known(1, "axis").scalars()[0]
     exclusive, reverse = bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0))
     return scan.cumulate(b, node.value(0), axis, combine, start, exclusive, reverse)
 

@@ -116,14 +116,18 @@ def minimum(b: Builder, node: Node) -> Value:
 @op("Sum", since=8)
 def total(b: Builder, node: Node) -> Value:
     """Elementwise sum of all inputs."""
-    return reduce(lambda x, y: ew.add(b, x, y), _inputs(node))
+    return _sum(b, _inputs(node))
+
+
+def _sum(b: Builder, values: list[Value]) -> Value:
+    return reduce(lambda x, y: ew.add(b, x, y), values)
 
 
 @op("Mean", since=8)
 def mean(b: Builder, node: Node) -> Value:
     """Elementwise mean of all inputs."""
     values = _inputs(node)
-    return ew.divide(b, total(b, node), Known.of(np.asarray(len(values)), values[0].dtype))
+    return ew.divide(b, _sum(b, values), Known.of(np.asarray(len(values)), values[0].dtype))
 
 
 def _inputs(node: Node) -> list[Value]:

@@ -86,7 +86,7 @@ def axes_of(node: Node, index: int) -> list[Extent] | None:
     """Axes given as an attribute (older opsets) or an input (newer), integers where import knows them; None when absent."""
     if "axes" in node.attributes:
         return [int(axis) for axis in node.attributes["axes"]]
-    return node.known(index, "axis").scalars() if node.has(index) else None  # type: ignore[return-value]
+    return node.known(index, "axis").scalars() if node.has(index) else None
 
 
 def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
@@ -99,7 +99,7 @@ def reshape(b: Builder, node: Node) -> Value:
     """0 keeps the input's extent (unless allowzero), -1 is what remains."""
     x = node.value(0)
     wanted = node.known(1, "reshape").scalars()
-    return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))  # type: ignore[arg-type]
+    return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
 
 def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], allowzero: bool) -> list[Extent]:
@@ -124,7 +124,7 @@ def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
     if b.facts.same(rest, 0) is True:
         return 0
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
-    return b.facts.simplify(ex.floordiv(whole, divisor))  # type: ignore[no-any-return]
+    return b.facts.simplify(ex.floordiv(whole, divisor))
 
 
 def _maybe(b: Builder, condition: ex.Scalar) -> ex.Scalar:
@@ -186,7 +186,7 @@ def slice_inputs(b: Builder, node: Node) -> Value:
     """data[starts:ends:steps] on the axes."""
     starts, ends = node.known(1, "start").scalars(), node.known(2, "end").scalars()
     steps = node.known(4, "step").scalars() if node.has(4) else [1] * len(starts)
-    return _slice(b, node, axes_of(node, 3), starts, ends, steps)  # type: ignore[arg-type]
+    return _slice(b, node, axes_of(node, 3), starts, ends, steps)
 
 
 @op("Slice", since=1)
@@ -211,7 +211,7 @@ def expand(b: Builder, node: Node) -> Value:
     """The input broadcast with a shape."""
     x = node.value(0)
     wanted = node.known(1, "expand", low=0).scalars()
-    return broadcast.expand(b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape"))  # type: ignore[arg-type]
+    return broadcast.expand(b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape"))
 
 
 @op("ConstantOfShape", since=9)
@@ -219,7 +219,7 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
     """A tensor filled with one value."""
     fill = known_of(node.attributes["value"]) if "value" in node.attributes else Known(np.zeros(1, np.float32), "float32")
     extents = node.known(0, "extent", low=0).scalars()
-    return broadcast.expand(b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill")  # type: ignore[arg-type]
+    return broadcast.expand(b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill")
 
 
 @op("Range", since=11)
@@ -232,8 +232,8 @@ def arange(b: Builder, node: Node) -> Value:
         return windows.float_range(b, node.value(0), node.value(1), node.value(2), work)
     start, limit, delta = (node.known(index, name).scalars()[0] for index, name in enumerate(("start", "limit", "delta")))
     if all(isinstance(item, int) for item in (start, limit, delta)):
-        return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)  # type: ignore[call-overload]
-    count = _count(b, start, limit, delta)  # type: ignore[arg-type]
+        return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)
+    count = _count(b, start, limit, delta)
 
     def at(i: Any) -> Any:
         return (ex.prim(start) + i * ex.prim(delta)).astype(dtype)

@@ -18,7 +18,7 @@ HAMMING = 25 / 46
 
 
 def _scalar(node: Node, index: int, what: str, low: int | None = None) -> Extent:
-    return node.known(index, what, low).scalars()[0]  # type: ignore[return-value]
+    return node.known(index, what, low).scalars()[0]
 
 
 @op("DFT", since=20)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
@@ -76,7 +77,7 @@ def _rounding(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any
 def _whole(item: Any, scalar: Callable[[Any], Any]) -> Any:
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item
-    return scalar(item) if isinstance(item, ex.PrimExpr) else item
+    return scalar(item) if isinstance(item, PrimExpr) else item
 
 
 _rounding("Floor", tirx.floor, np.floor)
