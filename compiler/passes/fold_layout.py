@@ -16,7 +16,8 @@ def _axes(call: Any, rank: int) -> list[int]:
 
 def _reshape(call: Any, value: np.ndarray) -> np.ndarray | None:
     shape = [getattr(axis, "value", None) for axis in call.ty.shape.values] if call.ty.shape is not None else [None]
-    return None if None in shape else value.reshape([int(axis) for axis in shape])
+    known = [int(axis) for axis in shape if axis is not None]
+    return value.reshape(known) if len(known) == len(shape) else None
 
 
 _FOLDS: dict[str, Callable[[Any, np.ndarray], np.ndarray | None]] = {

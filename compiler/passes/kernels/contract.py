@@ -135,8 +135,8 @@ def _classify(anchor: Stage, left: Expr, right: Expr, parts: list[Stage], flat: 
     exprs = [left, right, anchor.init]
     for part in parts:
         exprs += [load(part.buffer, list(part.indices)), part.value]
-    axes, exprs = merge(axes, exprs)
-    left, right, init, *rest = exprs
+    axes, merged = merge(axes, exprs)
+    left, right, init, *rest = merged
     outputs = tuple(Output(rest[i], rest[i + 1]) for i in range(0, len(rest), 2))
     spatial = [axis for axis in axes if not axis.reduce]
     if not spatial:

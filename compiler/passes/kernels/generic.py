@@ -121,9 +121,10 @@ def cost_of(stages: tuple[Stage, ...]) -> Expr:
 
 def guarded(extent: Expr, work: Expr, body: Any, threshold: int = PARALLEL_WORK * 4) -> Stmt:
     """body(i) for every i below `extent`, over the threads where the work is worth it."""
-    if as_int(extent) == 1 or (as_int(work) is not None and as_int(work) < threshold):
+    known = as_int(work)
+    if as_int(extent) == 1 or (known is not None and known < threshold):
         return serial(extent, body)
-    if as_int(work) is not None:
+    if known is not None:
         return parallel(extent, body)
     return when(work >= const(threshold), parallel(extent, body), serial(extent, body))
 

@@ -97,10 +97,15 @@ def _writes_whole_vectors(stage: Stage, axis: Axis) -> bool:
     return step is not None and as_int(step) == 1 and dtype_of(stage.value) != "bool"
 
 
+def _short(axis: Axis) -> bool:
+    extent = as_int(axis.extent)
+    return extent is not None and extent < 4
+
+
 def spatial_vector_axis(stage: Stage) -> Axis | None:
     """The result's axis to vectorise: stores are contiguous along it and every load is contiguous or constant."""
     for axis in reversed(stage.spatial):
-        if as_int(axis.extent) is not None and as_int(axis.extent) < 4:
+        if _short(axis):
             continue
         if _writes_whole_vectors(stage, axis) and vectorizable(stage.value, axis.var):
             return axis
@@ -109,7 +114,7 @@ def spatial_vector_axis(stage: Stage) -> Axis | None:
 
 def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
     for axis in reversed(stage.reduced):
-        if vectorizable(term, axis.var) and (as_int(axis.extent) is None or as_int(axis.extent) >= 4):
+        if vectorizable(term, axis.var) and not _short(axis):
             return axis
     return None
 
@@ -243,7 +248,8 @@ def reduce_point(
     lanes = _reduction_lanes(stage, along, machine)
     acc, more = allocate([lanes], dtype, "partial")
     clear = vectorized(lanes, lambda lane: store(acc, combine.identity(substitute(stage.init, at), dtype), lane))
-    full = along.extent // const(lanes) if as_int(along.extent) is None else const(as_int(along.extent) // lanes)
+    size = as_int(along.extent)
+    full = along.extent // const(lanes) if size is None else const(size // lanes)
     vectors = nest(
         outer,
         lambda inner: serial(
@@ -252,7 +258,7 @@ def reduce_point(
         at,
     )
     gather = serial(lanes, lambda lane: store(total, combine.node(load(total, [zero]), load(acc, [lane])), zero), "lane")
-    rest = along.extent - full * const(lanes) if as_int(along.extent) is None else const(as_int(along.extent) % lanes)
+    rest = along.extent - full * const(lanes) if size is None else const(size % lanes)
     tail = nest(outer, lambda inner: serial(rest, lambda t: step(total, zero, {**inner, along.var: full * const(lanes) + t}), "rest"), at)
     return seq(allocation, more, start, clear, vectors, gather, tail, finish)
 

@@ -130,4 +130,4 @@ def dtype_of(expr: Expr) -> str:
 
 def bits_of(dtype: str) -> int:
     """Bits one element takes in memory."""
-    return max(tvm.runtime.DataType(dtype).bits, 8)
+    return max(int(tvm.runtime.DataType(dtype).bits), 8)

@@ -157,7 +157,8 @@ def _weight(expr: Expr) -> int:
 
 
 def _all_nodes(expr: Expr) -> list[Expr]:
-    found, stack = [], [expr]
+    found: list[Expr] = []
+    stack = [expr]
     while stack and len(found) < 400:
         node = stack.pop()
         found.append(node)

@@ -54,3 +54,14 @@ def compile_graph() -> Callable[..., Compiled]:
 @pytest.fixture
 def draw() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def assembly_for() -> Callable[..., str]:
+    """The assembly of a graph compiled for any target."""
+
+    def build(function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]], target: Any) -> str:
+        executable = generate(lower(build_module(function, inputs), target, ()), target)
+        return str(executable.mod.imports[0].inspect_source("asm"))
+
+    return build
