@@ -24,8 +24,9 @@ _TAIL = 2000
 def link_library(executable: "relax.VMExecutable", output: Path, target: Target) -> None:
     """Write the executable as the shared library `output`; raises LinkError."""
 
-    def combine(library: str, objects: list[str]) -> None:
-        link_objects([Path(item) for item in objects], Path(library), target)
+    def combine(library: str, objects: list[str], options: Sequence[str] = ()) -> None:
+        # A model without a single kernel comes as C sources, and `options` say where their headers lie.
+        link_objects([Path(item) for item in objects], Path(library), target, options)
 
     # TVM asks for the objects' format through this attribute.
     combine.object_format = "o"  # type: ignore[attr-defined]
@@ -33,9 +34,9 @@ def link_library(executable: "relax.VMExecutable", output: Path, target: Target)
         executable.export_library(str(output), fcompile=combine, workspace_dir=workspace)
 
 
-def link_objects(objects: Sequence[Path], output: Path, target: Target) -> None:
+def link_objects(objects: Sequence[Path], output: Path, target: Target, options: Sequence[str] = ()) -> None:
     """One shared library of the objects, with nothing in it that depends on where or when it was linked; raises LinkError."""
-    _zig("-shared", "-o", str(output), "-Wl,--build-id=none", "-Wl,-S", *map(str, objects), target=target)
+    _zig("-shared", "-o", str(output), "-Wl,--build-id=none", "-Wl,-S", *options, *map(str, objects), target=target)
 
 
 def warm_up(target: Target) -> None:
