@@ -23,25 +23,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where a case gave a wrong answer, crashed or ran out of time."""
     options = _parser().parse_args(arguments)
     cases = _chosen(collect(), options)
-    plan = workers.Plan(options.engine, Mode(options.mode), options.seconds, options.workers)
+    modes = [Mode(options.mode)] if options.mode else list(Mode)
+    runs = {mode: _run(cases, workers.Plan(options.engine, mode, options.seconds, options.workers), options.verbose) for mode in modes}
+    if options.json:
+        documents = [report.document(options.engine, mode, results) for mode, results in runs.items()]
+        options.json.write_text(json.dumps(documents, indent=1) + "\n")
+    return int(any(result.outcome in _BROKEN for results in runs.values() for result in results))
+
+
+def _run(cases: Sequence[Case], plan: workers.Plan, verbose: bool) -> list[Result]:
+    """Every result, reported on standard output; interrupted, those there are."""
     started = time.monotonic()
     results: list[Result] = []
-    # Interrupted, it reports what there is.
     with contextlib.suppress(KeyboardInterrupt):
         for result in workers.run(cases, plan):
             results.append(result)
-            if options.verbose or len(results) % 100 == 0:
-                print(f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.why}", file=sys.stderr, flush=True)
+            if verbose or len(results) % 100 == 0:
+                print(
+                    f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.seconds} s {result.why}",
+                    file=sys.stderr,
+                    flush=True,
+                )
     print("\n".join(report.lines(plan.mode, results)))
     print(f"{len(results)} cases in {time.monotonic() - started:.0f} s")
-    if options.json:
-        options.json.write_text(json.dumps(report.document(plan.engine, plan.mode, results), indent=1) + "\n")
-    return int(any(result.outcome in _BROKEN for result in results))
+    return results
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.STATIC.value)
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="both unless said")
     parser.add_argument("--engine", choices=["relaxd", "onnxruntime"], default="relaxd")
     parser.add_argument("--json", type=Path, help="write every result there")
     parser.add_argument("--filter", default="", help="a regular expression that names must match somewhere")
