@@ -75,7 +75,7 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     """The kernel, None where the contraction has a form that this family does not take."""
     width, depth = packed_width(contraction), contraction.depth
     columns = as_int(contraction.column.extent)
-    mr, nr = register_tile(machine)
+    _mr, nr = register_tile(machine)
     if width != nr or depth is None or columns is None or contraction.batch:
         return None
     if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:

@@ -7,12 +7,12 @@ import pytest
 
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
-import tvm
-from tvm import relax
+import tvm  # noqa: E402
+from tvm import relax  # noqa: E402
 
-from compiler import targets
-from compiler.codegen import generate
-from compiler.lower import lower
+from compiler import targets  # noqa: E402
+from compiler.codegen import generate  # noqa: E402
+from compiler.lower import lower  # noqa: E402
 
 HOST = targets.resolve("native")
 

@@ -7,7 +7,7 @@ op = relax.op
 
 def reference(x, w, strides, pads, dilation, groups):
     """NCHW convolution by its definition, in float64."""
-    n, _, h, width = x.shape
+    n, _, _h, _width = x.shape
     out, depth, kh, kw = w.shape
     x = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
     oh = (x.shape[2] - (kh - 1) * dilation[0] - 1) // strides[0] + 1

@@ -5,7 +5,7 @@ from tvm import relax
 op = relax.op
 
 
-@pytest.mark.parametrize("depth, columns", [(1, 1), (7, 16), (48, 17), (64, 33), (2100, 24)])
+@pytest.mark.parametrize(("depth", "columns"), [(1, 1), (7, 16), (48, 17), (64, 33), (2100, 24)])
 def test_constant_weights_with_epilogue_for_every_row_count(depth, columns, compile_graph, draw):
     weight = draw.standard_normal((depth, columns)).astype("float32")
     bias = draw.standard_normal(columns).astype("float32")

@@ -1,0 +1,19 @@
+"""Rewriting scalar expressions keeps the dtype of every constant."""
+
+import sys
+
+sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+import tvm
+from tvm import tirx
+
+from compiler.passes.tir.exprs import nodes, substitute
+
+
+def test_constants_of_equal_value_and_different_dtype_stay_apart() -> None:
+    i, j = tirx.Var("i", "int64"), tirx.Var("j", "int64")
+    value = tirx.Select(tirx.EQ(i, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0))
+    wanted = tirx.Select(tirx.EQ(j, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0))
+    tvm.ir.assert_structural_equal(substitute(value, {i: j}), wanted)
+    constants = [node for node in nodes(value) if isinstance(node, tirx.IntImm)]
+    assert sorted((node.value, str(node.ty.dtype)) for node in constants) == [(0, "int32"), (0, "int64"), (1, "int32")]
