@@ -1,9 +1,5 @@
 """Rewriting scalar expressions keeps the dtype of every constant."""
 
-import sys
-
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-
 import tvm
 from tvm import tirx
 

@@ -1,0 +1,43 @@
+"""Dataflow blocks end where a run-time value becomes a dim."""
+
+import numpy as np
+from onnx import helper
+from tvm import relax
+
+from tests.compiler.ir.onnx.running import assert_close, build, model_of, normal
+
+NODE = helper.make_node
+
+
+def test_a_program_over_a_new_dim_is_not_fused_to_before_it() -> None:
+    nodes = [
+        NODE("Mul", ["n", "n"], ["square"]),
+        NODE("Range", ["zero", "n", "one"], ["steps"]),
+        NODE("Mul", ["steps", "square"], ["y"]),
+    ]
+    constants = {"zero": np.array(0, np.float32), "one": np.array(1, np.float32)}
+    built = build(model_of(nodes, {"n": "float32[]"}, constants, outputs=["y"]))
+    for count in (0, 1, 5):
+        n = np.array(count, np.float32)
+        assert_close(built.run({"n": n}), [np.arange(count, dtype=np.float32) * n * n], ["y"], 0)
+
+
+def test_blocks_are_cut_only_where_a_dim_is_defined() -> None:
+    def kinds(nodes: list[object], inputs: dict[str, str]) -> list[bool]:
+        body = build(model_of(nodes, inputs)).imported.module["main"].body  # type: ignore[arg-type]
+        return [isinstance(block, relax.DataflowBlock) for block in body.blocks]
+
+    assert kinds([NODE("Add", ["x", "y"], ["z"])], {"x": "float32[n]", "y": "float32[n]"}) == [True]
+    assert kinds([NODE("NonZero", ["x"], ["z"])], {"x": "float32[n]"}) == [True, False, True]
+
+
+def test_values_from_both_sides_of_a_cut() -> None:
+    nodes = [
+        NODE("Abs", ["x"], ["a"]),
+        NODE("Compress", ["a", "keep"], ["kept"]),
+        NODE("Add", ["kept", "x0"], ["y"]),
+        NODE("Neg", ["a"], ["b"]),
+    ]
+    built = build(model_of(nodes, {"x": "float32[n]", "keep": "bool[n]", "x0": "float32[1]"}, outputs=["y", "b"]))
+    x, keep, x0 = normal(7), np.arange(7) % 3 == 0, normal(1, seed=1)
+    assert_close(built.run({"x": x, "keep": keep, "x0": x0}), [np.abs(x)[keep] + x0, -np.abs(x)], ["y", "b"], 1e-6)
