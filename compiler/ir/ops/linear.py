@@ -9,8 +9,11 @@ from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout
+from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops.reduce import or_identity
 from compiler.ir.values import Known, Value
+
+_NARROW = ("float16", "bfloat16")
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value:
@@ -21,7 +24,9 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
         return Known(np.matmul(x.data, y.data).astype(x.data.dtype), x.dtype)
     left = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
     right = layout.unsqueeze(b, y, [1]) if len(y.shape) == 1 else y
-    inner = b.same(left.shape[-1], right.shape[-2], f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ")
+    inner = b.same(
+        left.shape[-1], right.shape[-2], f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ"
+    )
     result = _product(b, left, right, inner)
     if len(x.shape) == 1 or len(y.shape) == 1:
         kept = [*result.shape[:-2], *([] if len(x.shape) == 1 else [result.shape[-2]]), *([] if len(y.shape) == 1 else [result.shape[-1]])]
@@ -35,7 +40,11 @@ def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
     q = _batched(b, right, batch, (inner, right.shape[-1]))
     tensors = [b.tensor(value) for value in (p, q)]
     exact = [b.adopt(tensor.expr, value.shape).expr for tensor, value in zip(tensors, (p, q), strict=True)]
-    return or_identity(b, b.emit(relax.op.matmul(*exact), [*batch, left.shape[-2], right.shape[-1]]), "sum", inner)
+    shape = [*batch, left.shape[-2], right.shape[-1]]
+    if left.dtype in _NARROW:
+        # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine gives.
+        return ew.cast(b, or_identity(b, b.emit(relax.op.matmul(*exact, out_dtype="float32"), shape), "sum", inner), left.dtype)
+    return or_identity(b, b.emit(relax.op.matmul(*exact), shape), "sum", inner)
 
 
 def _batched(b: Builder, value: Value, batch: tuple[Extent, ...], matrix: tuple[Extent, Extent]) -> Value:

@@ -52,9 +52,8 @@ def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
 
 def _emit(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
     tensor = b.tensor(x)
-    narrow = x.dtype in ("float16", "bfloat16") and kind in ("sum", "prod", "mean")
-    source = b.tensor(ew.cast(b, tensor, "float32")) if narrow else tensor
-    if kind in ("max", "min") and (x.dtype == "bool" or not ew.is_float(x.dtype)):
+    source = b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
+    if kind in ("max", "min"):
         result = _extreme(b, source, kind, places, keepdims, shape)
     elif kind == "mean" and ew.is_integer(x.dtype):
         result = _integer_mean(b, source, places, keepdims, shape)
@@ -70,12 +69,8 @@ def _integer_mean(b: Builder, x: Value, places: Sequence[int], keepdims: bool, s
 
 
 def _extreme(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
-    """max and min of integers and bool, whose identity TVM's reducers spell wrongly for some dtypes."""
     wide = "int8" if x.dtype == "bool" else x.dtype
-    info = np.iinfo(np.dtype(wide))
-    identity = int(info.min if kind == "max" else info.max) if x.dtype != "bool" else int(kind == "min")
-    combine = tirx.max if kind == "max" else tirx.min
-    reducer = te.comm_reducer(lambda p, q: combine(p, q), lambda dtype: tirx.const(identity, dtype), name=kind)
+    reducer = _EXTREMES[kind]
 
     def compute(data: te.Tensor) -> te.Tensor:
         reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
@@ -105,7 +100,11 @@ def reduce_at_run_time(b: Builder, x: Value, kind: str, axes: Value, keepdims: b
         return result
     count = b.facts.simplify(axes.shape[0])
     if not isinstance(count, int):
-        raise ImportFailed("the number of reduced axes is known only at run time, so the rank is not", reason="unknown_rank", hint="fix the axes with --const")
+        raise ImportFailed(
+            "the number of reduced axes is known only at run time, so the rank is not",
+            reason="unknown_rank",
+            hint="fix the axes with --const",
+        )
     return layout.reshape(b, result, _squeezed(x.shape, flags, rank - (count or rank)))
 
 
@@ -122,7 +121,11 @@ def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
             return te.sum(tirx.Select(tirx.EQ(wrapped, place), ex.prim(1), ex.prim(0)), axis=[r])
 
         found = te.compute([ex.prim(rank)], named, name="named")
-        return te.compute([ex.prim(rank)], lambda place: tirx.Select(all_axes, ex.prim(1), tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0)))), name="flags")
+        return te.compute(
+            [ex.prim(rank)],
+            lambda place: tirx.Select(all_axes, ex.prim(1), tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0)))),
+            name="flags",
+        )
 
     return b.te(compute, axes, name="reduced_axes")
 
@@ -130,11 +133,15 @@ def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
 def _walk(b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequence[Extent]) -> Value:
     work = "float32" if x.dtype in ("float16", "bfloat16") else "int8" if x.dtype == "bool" else x.dtype
     base = "sum" if kind == "mean" else kind
-    reducer = {"sum": te.sum, "prod": _prod, "max": te.max, "min": te.min}[base]
+    reducer = _EXTREMES[base] if base in _EXTREMES else {"sum": te.sum, "prod": _prod}[base]
 
     def compute(data: te.Tensor) -> te.Tensor:
         axes = [te.reduce_axis((0, ex.prim(extent)), f"r{place}") for place, extent in enumerate(loops)]
-        return te.compute([ex.prim(e) for e in kept], lambda *i: reducer(data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes), name=base)
+        return te.compute(
+            [ex.prim(e) for e in kept],
+            lambda *i: reducer(data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes),
+            name=base,
+        )
 
     total: Value = b.te(compute, x, name=f"reduce_{base}")
     if x.dtype == "bool":
@@ -145,6 +152,20 @@ def _walk(b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequen
     return ew.cast(b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype)
 
 
+def _extreme_of(kind: str) -> Any:
+    """A reducer that starts from infinity: TVM's own starts from the extreme finite number, wrong where all are infinite."""
+    combine = tirx.max if kind == "max" else tirx.min
+
+    def identity(dtype: str) -> Any:
+        if ew.is_float(dtype):
+            return tirx.const(IDENTITY[kind], dtype)
+        info = np.iinfo(np.dtype(dtype))
+        return tirx.const(int(info.min if kind == "max" else info.max), dtype)
+
+    return te.comm_reducer(lambda p, q: combine(p, q), identity, name=kind)
+
+
+_EXTREMES = {kind: _extreme_of(kind) for kind in ("max", "min")}
 _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
 
 
