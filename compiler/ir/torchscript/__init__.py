@@ -1,0 +1,1 @@
+"""The TorchScript front end."""

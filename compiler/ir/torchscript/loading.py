@@ -1,0 +1,94 @@
+"""TorchScript files to graphs: loaded, set to evaluation, frozen, inlined. The one place that imports torch."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compiler.errors import LoadError, ToolchainMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A frozen module with its forward inlined into one graph; `schema` names and types its arguments."""
+
+    module: Any
+    graph: Any
+    schema: Any
+
+
+def load_torch() -> Any:
+    """The torch package, on one thread; raises ToolchainMissing where it is not installed."""
+    if sys.modules.get("torch", ...) is None:
+        # The compile process keeps others from importing it.
+        del sys.modules["torch"]
+    try:
+        import torch
+    except ImportError as error:
+        raise ToolchainMissing(
+            "a TorchScript model needs torch, which is not installed", reason="torch", hint='pip install "relaxd[torchscript]"'
+        ) from error
+    torch.set_num_threads(1)
+    return torch
+
+
+@contextmanager
+def without_torch() -> Iterator[None]:
+    """Keeps tvm_ffi from binding itself to torch while it is imported: seconds, and nothing here needs it."""
+    torch = sys.modules.get("torch")
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if torch is None:
+            del sys.modules["torch"]
+        else:
+            sys.modules["torch"] = torch
+
+
+def load(source: Path | bytes) -> Program:
+    """Read a saved module; raises LoadError for a file that torch does not take, ToolchainMissing without torch."""
+    torch = load_torch()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = torch.jit.load(BytesIO(source) if isinstance(source, bytes) else str(source), map_location="cpu")
+    except Exception as error:
+        raise LoadError(
+            f"torch cannot load the model: {_first_line(error)}",
+            reason="not_torchscript",
+            field="model",
+            hint="save it with torch.jit.save",
+        ) from error
+    return prepare(module)
+
+
+def prepare(module: Any) -> Program:
+    """A loaded module in evaluation mode, frozen and inlined; raises LoadError where it has no forward."""
+    torch = load_torch()
+    if not module._c._has_method("forward"):
+        raise LoadError("the module has no method forward", reason="no_forward", field="model")
+    frozen = module
+    if hasattr(module, "training"):
+        module.eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frozen = torch.jit.freeze(module)
+    graph = frozen.graph
+    torch._C._jit_pass_inline(graph)
+    torch._C._jit_pass_remove_dropout(frozen._c)
+    torch._C._jit_pass_constant_propagation(graph)
+    torch._C._jit_pass_dce(graph)
+    return Program(frozen, graph, frozen._c._get_method("forward").schema)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,0 +1,168 @@
+"""What a TorchScript program can change in place: cells with a journal of writes, and tensors as views of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.torchscript import positions
+from compiler.ir.values import Value
+
+Step = Callable[[Builder, Value], Value]
+"""How a view follows from what it is a view of."""
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """The content of a cell after something was written that may or may not have been the same memory."""
+
+    why: str
+
+
+@dataclass(eq=False)
+class Cell:
+    """A place that holds a tensor, the items of a list or of a dict, or a module's attribute; `serial` orders by creation."""
+
+    value: Any
+    serial: int
+    version: int = 0
+    twins: list[Cell] = field(default_factory=list)
+
+
+class ListBox(Cell):
+    """A Python list: its value is a tuple of items, or a Stack."""
+
+
+class DictBox(Cell):
+    """A Python dict: its value is a dict that is replaced, never changed."""
+
+
+class Slot(Cell):
+    """An attribute of a module: its value is one of the scope's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """A list of equally shaped tensors whose length only run time knows: item i is tensor[i]."""
+
+    tensor: Value
+
+    @property
+    def length(self) -> Extent:
+        """How many items there are."""
+        return self.tensor.shape[0]
+
+
+@dataclass(eq=False)
+class Ref:
+    """A tensor as the program holds it: a cell, seen through views. `writable` is False where elements may overlap."""
+
+    cell: Cell
+    steps: tuple[Step, ...] = ()
+    writable: bool = True
+    seen: tuple[int, Value] | None = None
+
+
+class Memory:
+    """All cells of one import, and who writes to them."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self._journals: list[dict[Cell, Any]] = []
+        self.serial = 0
+
+    def cell(self, value: Any, kind: type[Cell] = Cell) -> Any:
+        """A new cell."""
+        self.serial += 1
+        return kind(value, self.serial)
+
+    def ref(self, value: Value) -> Ref:
+        """A tensor of its own."""
+        return Ref(self.cell(value), (), True, (0, value))
+
+    def view(self, source: Ref, value: Value, step: Step, overlaps: bool = False) -> Ref:
+        """A view of `source`, whose value now is `value`."""
+        return Ref(source.cell, (*source.steps, step), source.writable and not overlaps, (source.cell.version, value))
+
+    def related(self, source: Ref, value: Value) -> Ref:
+        """A tensor that may be a view of `source` or a copy: writing to either makes the other unreadable."""
+        made = self.ref(value)
+        link(made.cell, source.cell)
+        return made
+
+    def read(self, ref: Ref) -> Value:
+        """The tensor as it is now; raises ImportFailed where that cannot be told."""
+        if ref.seen is not None and ref.seen[0] == ref.cell.version:
+            return ref.seen[1]
+        value: Value = self.content(ref.cell)
+        for step in ref.steps:
+            value = step(self.builder, value)
+        if not self._journals:
+            ref.seen = (ref.cell.version, value)
+        return value
+
+    @staticmethod
+    def content(cell: Cell) -> Any:
+        """What a cell holds; raises ImportFailed where that cannot be told."""
+        if isinstance(cell.value, Unsure):
+            raise ImportFailed(cell.value.why, reason="unsupported_mutation", hint="write out of place: y = x + 1, not x += 1")
+        return cell.value
+
+    def write(self, cell: Cell, value: Any) -> None:
+        """Replace what a cell holds."""
+        for twin in cell.twins:
+            self._set(twin, Unsure("a tensor was changed in place that may or may not share its memory with one read here"))
+        self._set(cell, value)
+
+    def _set(self, cell: Cell, value: Any) -> None:
+        for journal in self._journals:
+            journal.setdefault(cell, cell.value)
+        cell.value = value
+        cell.version += 1
+
+    def spoil(self, cell: Cell, why: str) -> None:
+        """Make a cell unreadable."""
+        self._set(cell, Unsure(why))
+
+    def store(self, ref: Ref, value: Value) -> None:
+        """Write a tensor of the ref's shape and dtype in place, through its views."""
+        if not ref.writable:
+            raise ImportFailed(
+                "a tensor whose elements overlap in memory is changed in place", reason="unsupported_mutation", hint="clone() it first"
+            )
+        if not ref.steps:
+            self.write(ref.cell, value)
+            return
+        base = self.content(ref.cell)
+        places = positions.of(self.builder, base)
+        for step in ref.steps:
+            places = step(self.builder, places)
+        self.write(ref.cell, positions.put(self.builder, base, places, value))
+
+    @contextmanager
+    def trial(self) -> Iterator[dict[Cell, Any]]:
+        """Writes inside are journaled (cell to what it held) and undone at the end."""
+        journal: dict[Cell, Any] = {}
+        self._journals.append(journal)
+        try:
+            yield journal
+        finally:
+            self._journals.pop()
+            for cell, value in journal.items():
+                cell.value = value
+                cell.version += 1
+
+
+def link(one: Cell, other: Cell) -> None:
+    """Note that two cells may be one piece of memory."""
+    if one is not other and one not in other.twins:
+        group = [one, *one.twins], [other, *other.twins]
+        for a in group[0]:
+            for b in group[1]:
+                a.twins.append(b)
+                b.twins.append(a)

@@ -1,0 +1,215 @@
+"""One TorchScript node as its handler sees it: arguments by their schema's names, and errors that name the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tvm.ir import Expr as PrimExpr
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.torchscript.dtypes import dtype_of
+from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
+from compiler.ir.values import Known, Tensor, Value
+
+if TYPE_CHECKING:
+    from compiler.ir.torchscript.scope import Scope
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A number that only run time knows and that no shape follows from: a float tensor of rank 0."""
+
+    tensor: Value
+
+
+@dataclass(frozen=True)
+class Node:
+    """`raw` is torch's node; `args` are values of the scope: Ref, ListBox, DictBox, tuples, numbers, expressions, strings, None."""
+
+    raw: Any
+    kind: str
+    args: tuple[Any, ...]
+    names: tuple[str, ...]
+    scope: Scope
+
+    @property
+    def memory(self) -> Memory:
+        """Where tensors and lists are written."""
+        return self.scope.memory
+
+    @property
+    def builder(self) -> Builder:
+        """Of the function under construction."""
+        return self.scope.builder
+
+    @property
+    def label(self) -> str:
+        """The name of the node's first output."""
+        return label_of(self.raw)
+
+    def has(self, name: str) -> bool:
+        """Whether the argument exists and is not None."""
+        return name in self.names and self.args[self.names.index(name)] is not None
+
+    def get(self, name: str, default: Any = _MISSING) -> Any:
+        """An argument as it stands in the scope, `default` where this overload has none of that name."""
+        if name in self.names:
+            return self.args[self.names.index(name)]
+        if default is _MISSING:
+            self.fail(f"this overload has no argument {name!r}", reason="unsupported_form")
+        return default
+
+    def ref(self, name: str) -> Ref:
+        """A tensor argument as the program holds it."""
+        found = self.get(name)
+        if not isinstance(found, Ref):
+            self.fail(f"{name!r} is {_shown(found)}, not a tensor", reason="unsupported_form")
+        return found
+
+    def value(self, name: str) -> Value:
+        """A tensor argument."""
+        return self.memory.read(self.ref(name))
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor argument as a run-time tensor."""
+        return self.builder.tensor(self.value(name))
+
+    def optional(self, name: str) -> Value | None:
+        """A tensor argument, None where it is None or this overload has none."""
+        return self.value(name) if self.get(name, None) is not None else None
+
+    def items(self, name: str) -> tuple[Any, ...]:
+        """A list or tuple argument as the values in it."""
+        found = self.get(name)
+        content = self.memory.content(found) if isinstance(found, ListBox) else found
+        if isinstance(content, Stack):
+            self.fail(f"{name!r} is a list whose length only run time knows", reason="data_dependent")
+        if not isinstance(content, tuple):
+            self.fail(f"{name!r} is {_shown(found)}, not a list", reason="unsupported_form")
+        return content
+
+    def values(self, name: str) -> list[Value]:
+        """A list of tensors."""
+        return [self.memory.read(item) for item in self.items(name)]
+
+    def extent(self, name: str, default: Any = _MISSING) -> Extent:
+        """An integer argument, symbolic or not."""
+        return self.as_extent(self.get(name, default), name)
+
+    def as_extent(self, found: Any, name: str) -> Extent:
+        """An integer, also one that stands in a tensor of one element."""
+        if isinstance(found, Ref):
+            return self.builder.known(self.memory.read(found), name).scalars()[0]  # type: ignore[return-value]
+        found = ex.plain(found) if isinstance(found, PrimExpr) else found
+        if not isinstance(found, (int, PrimExpr)):
+            self.fail(f"{name!r} is {_shown(found)}, not an integer", reason="unsupported_form")
+        return found
+
+    def extents(self, name: str) -> list[Extent]:
+        """A list of integers, symbolic or not; a single integer counts as a list of one."""
+        found = self.get(name)
+        if isinstance(found, (int, PrimExpr)):
+            return [found]
+        return [self.as_extent(item, name) for item in self.items(name)]
+
+    def int(self, name: str, default: Any = _MISSING) -> int:
+        """An integer argument that import must know, such as an axis."""
+        found = self.builder.facts.simplify(self.extent(name, default))
+        if not isinstance(found, int):
+            self.fail(
+                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+            )
+        return int(found)
+
+    def ints(self, name: str) -> list[int]:
+        """A list of integers that import must know."""
+        found = [self.builder.facts.simplify(item) for item in self.extents(name)]
+        if not all(isinstance(item, int) for item in found):
+            self.fail(
+                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+            )
+        return [int(item) for item in found]
+
+    def float(self, name: str, default: Any = _MISSING) -> float:
+        """A number that import must know."""
+        found = self.get(name, default)
+        if not isinstance(found, (int, float)):
+            self.fail(f"{name!r} is known only at run time", reason="data_dependent")
+        return float(found)
+
+    def bool(self, name: str, default: Any = _MISSING) -> bool:
+        """A flag that import must know; None counts as false."""
+        found = self.get(name, default)
+        decided = self.builder.facts.decide(found) if isinstance(found, PrimExpr) else bool(found)
+        if decided is None:
+            self.fail(
+                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+            )
+        return decided
+
+    def text(self, name: str, default: Any = _MISSING) -> str:
+        """A string."""
+        return str(self.get(name, default))
+
+    def dtype(self, name: str, default: str) -> str:
+        """A dtype argument, `default` where it is None."""
+        code = self.get(name, None)
+        return default if code is None else dtype_of(code)
+
+    def axis(self, name: str, rank: int, default: Any = _MISSING) -> int:
+        """An axis as a non-negative number; a tensor of rank 0 has one axis."""
+        return self.as_axis(self.int(name, default), rank)
+
+    def as_axis(self, axis: int, rank: int) -> int:
+        """As `axis`, of a number."""
+        limit = max(rank, 1)
+        if not -limit <= axis < limit:
+            self.fail(f"axis {axis} is out of range for rank {rank}", reason="axis")
+        return axis % limit
+
+    def axes(self, name: str, rank: int) -> list[int] | None:
+        """A list of axes as non-negative numbers, None where it is None or empty."""
+        if not self.has(name):
+            return None
+        found = [self.as_axis(axis, rank) for axis in self.ints(name)]
+        return found or None
+
+    def fail(self, message: str, *, reason: str = "invalid_node", hint: str | None = None) -> NoReturn:
+        """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
+        raise ImportFailed(message, reason=reason, node=self.label, op=self.kind, hint=hint, inputs=self.described())
+
+    def described(self) -> list[str]:
+        """Each argument for messages: dtype and symbolic shape of tensors."""
+        return [describe(item) for item in self.args]
+
+
+def label_of(raw: Any) -> str:
+    """The name of a node's first output, or its kind."""
+    return next((f"%{output.debugName()}" for output in raw.outputs()), str(raw.kind()))
+
+
+def describe(item: Any) -> str:
+    """A value of the scope in a few words."""
+    if isinstance(item, Ref):
+        return describe(item.seen[1]) if item.seen else "tensor"
+    if isinstance(item, (Known, Tensor)):
+        return f"{item.dtype}[{','.join(str(extent) for extent in item.shape)}]"
+    if isinstance(item, ListBox):
+        return "list" if isinstance(item.value, Stack) else f"list of {_count(item.value)}"
+    return _shown(item)
+
+
+def _count(content: Any) -> str:
+    return str(len(content)) if isinstance(content, Sequence) else "unknown"
+
+
+def _shown(item: Any) -> str:
+    text = str(item) if isinstance(item, (int, float, str, PrimExpr, type(None))) else type(item).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,54 @@
+"""Operands of elementwise operators: tensors and plain numbers brought to the dtype that torch gives the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm.ir import Expr as PrimExpr
+
+from compiler.ir.builder import Builder
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT, category, result_type
+from compiler.ir.torchscript.memory import Ref
+from compiler.ir.torchscript.node import Measured, Node
+from compiler.ir.torchscript.structure import kind_of
+from compiler.ir.values import Known, Value
+
+
+def scalar(b: Builder, value: Any, dtype: str) -> Value:
+    """A plain number as a value of rank 0."""
+    if isinstance(value, Measured):
+        return ew.cast(b, value.tensor, dtype)
+    if isinstance(value, PrimExpr):
+        number = kind_of(value)
+        return ew.cast(b, Known.of(value, number.value), dtype)
+    return Known(np.asarray(value).astype(np.dtype(dtype)), dtype)
+
+
+def operand(b: Builder, node: Node, item: Any, dtype: str) -> Value:
+    """A tensor or number of the scope in a dtype."""
+    return ew.cast(b, node.memory.read(item), dtype) if isinstance(item, Ref) else scalar(b, item, dtype)
+
+
+def common(node: Node, *items: Any) -> str:
+    """The dtype that torch gives an operation of these tensors and numbers."""
+    tensors = [node.memory.read(item) for item in items if isinstance(item, Ref)]
+    numbers = [kind_of(item) for item in items if not isinstance(item, Ref)]
+    if any(number is None for number in numbers):
+        node.fail("an operand is neither a tensor nor a number", reason="unsupported_form")
+    return result_type([(tensor.dtype, len(tensor.shape)) for tensor in tensors], [number.value for number in numbers])
+
+
+def pair(b: Builder, node: Node, one: str = "self", other: str = "other", *, floating: bool = False) -> tuple[Value, Value]:
+    """Two operands in their common dtype; `floating` turns integers into the default float."""
+    items = node.get(one), node.get(other)
+    dtype = common(node, *items)
+    if floating and category(dtype) < 2:
+        dtype = DEFAULT_FLOAT
+    return operand(b, node, items[0], dtype), operand(b, node, items[1], dtype)
+
+
+def floated(b: Builder, x: Value) -> Value:
+    """Integers and bool as the default float, floats as they are."""
+    return x if ew.is_float(x.dtype) else ew.cast(b, x, DEFAULT_FLOAT)

@@ -1,0 +1,7 @@
+"""The operators by family; importing this package fills the registry."""
+
+import importlib
+import pkgutil
+
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,148 @@
+"""prim::If and prim::RaiseException: decided at import, compiled as a branch, or turned into a run-time check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.ir import Expr as PrimExpr
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops import control as ctl
+from compiler.ir.torchscript import structure as st
+from compiler.ir.torchscript.memory import Cell, link
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.registry import control
+from compiler.ir.values import Known, Value
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a block does, found by importing it for nothing: forms of its results and of the outer cells it writes."""
+
+    forms: list[st.Form]
+    cells: dict[Cell, st.Form]
+    shared: list[list[Cell]]
+
+
+@control("prim::If")
+def branch(b: Builder, node: Node) -> Any:
+    """The results of the block that the condition chooses."""
+    condition = truth(b, node.args[0])
+    blocks = list(node.raw.blocks())
+    if isinstance(condition, bool):
+        return results(node.scope.inner().run(blocks[0 if condition else 1]))
+    for index, block in enumerate(blocks):
+        message = raised(block)
+        if message is not None:
+            b.require(condition if index else ex.negate(condition), f"the model raises: {message}")
+            return results(node.scope.inner().run(blocks[1 - index]))
+    if not any(_touches_tensors(block) for block in blocks):
+        return results(_selected(b, node, condition, blocks))
+    return results(_compiled(b, node, condition, blocks))
+
+
+@control("prim::RaiseException")
+def raise_exception(b: Builder, node: Node) -> Any:
+    """Reached by the import, it is reached by every run."""
+    node.fail(f"the model raises: {node.args[0]}", reason="raises", hint="the declared inputs and consts lead here at every size")
+
+
+def truth(b: Builder, condition: Any) -> Any:
+    """A condition as True, False or an undecided expression."""
+    condition = ex.plain(condition) if isinstance(condition, PrimExpr) else bool(condition)
+    decided = b.facts.decide(condition)
+    return condition if decided is None else decided
+
+
+def results(values: Sequence[Any]) -> Any:
+    """As a handler returns them: the value of a node's only output, or a list."""
+    return values[0] if len(values) == 1 else list(values)
+
+
+def raised(block: Any) -> str | None:
+    """What a block raises whatever else it does, None where it does not."""
+    for raw in block.nodes():
+        if raw.kind() == "prim::RaiseException":
+            return _message(next(iter(raw.inputs())).node())
+    return None
+
+
+def _message(raw: Any) -> str:
+    if raw.kind() == "prim::Constant":
+        return str(raw.output().toIValue())
+    if raw.kind() == "aten::format":
+        return _message(next(iter(raw.inputs())).node())
+    return "an exception"
+
+
+def _touches_tensors(block: Any) -> bool:
+    """Whether a block does more than compute plain numbers."""
+    for raw in block.nodes():
+        if raw.kind() == "prim::Constant":
+            continue
+        if not raw.kind().startswith("aten::") or any(
+            str(v.type()) not in ("int", "float", "bool", "number") for v in (*raw.inputs(), *raw.outputs())
+        ):
+            return True
+    return any(str(output.type()) not in ("int", "bool") for output in block.outputs())
+
+
+def _selected(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> list[Any]:
+    """Numbers of both blocks, chosen between by the condition."""
+    one, other = (node.scope.inner().run(block) for block in blocks)
+    return [b.facts.simplify(ex.select(condition, p, q)) if p is not q else p for p, q in zip(one, other, strict=True)]
+
+
+def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:
+    """Import a block for nothing."""
+    memory, start = node.memory, node.memory.serial
+    with memory.trial() as journal, node.builder.block():
+        made = run()
+        forms = [st.form_of(memory, value) for value in made]
+        cells = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
+        return Tried(forms, cells, [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in made])
+
+
+def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> list[Any]:
+    memory = node.memory
+    then, other = (tried(node, lambda block=block: node.scope.inner().run(block)) for block in blocks)  # type: ignore[misc]
+    forms = [st.join(b, p, q) for p, q in zip(then.forms, other.forms, strict=True)]
+    cells = {}
+    for cell in {**then.cells, **other.cells}:
+        now = None if cell in then.cells and cell in other.cells else st.content_form(memory, cell)
+        cells[cell] = st.join(b, then.cells.get(cell, now), other.cells.get(cell, now))  # type: ignore[arg-type]
+
+    def make(block: Any) -> Callable[[], list[Value]]:
+        def run() -> list[Value]:
+            with memory.trial():
+                made = node.scope.inner().run(block)
+                carried = [leaf for form, value in zip(forms, made, strict=True) for leaf in st.leaves(memory, form, value)]
+                return carried + [leaf for cell, form in cells.items() for leaf in st.content_leaves(memory, form, cell)]
+
+        return run
+
+    tensors = iter(ctl.branch(b, Known.of(condition, "bool"), make(blocks[0]), make(blocks[1])))
+    values = [st.rebuild(memory, form, tensors) for form in forms]
+    for cell, form in cells.items():
+        st.restore(memory, form, cell, tensors)
+    for value, *shared in zip(values, then.shared, other.shared, strict=True):
+        _relate(value, [cell for group in shared for cell in group])
+    return values
+
+
+def _relate(value: Any, shared: Sequence[Cell]) -> None:
+    for made in st.cells_of(value):
+        for cell in shared:
+            link(made, cell)
+
+
+def refuse_sharing(shared: Sequence[Cell], what: str) -> None:
+    """Raise ImportFailed where cells repeat."""
+    if len(set(map(id, shared))) != len(shared):
+        raise ImportFailed(
+            f"{what} share memory and are changed in place", reason="unsupported_mutation", hint="write out of place: y = x + 1, not x += 1"
+        )

@@ -1,0 +1,253 @@
+"""Operators that join, repeat, mirror and pad tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import broadcast, indexing, layout, nn_pad
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.torchscript.dtypes import result_type
+from compiler.ir.torchscript.memory import ListBox, Ref, Stack
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.operands import operand
+from compiler.ir.torchscript.registry import op
+from compiler.ir.values import Value
+
+
+def _stack_of(node: Node, name: str) -> Stack | None:
+    """The list as a stack where only run time knows its length."""
+    found = node.get(name)
+    content = node.memory.content(found) if isinstance(found, ListBox) else found
+    return content if isinstance(content, Stack) else None
+
+
+def _promoted(b: Builder, values: Sequence[Value]) -> list[Value]:
+    dtype = result_type([(value.dtype, len(value.shape)) for value in values], [])
+    return [ew.cast(b, value, dtype) for value in values]
+
+
+@op("cat", "concat", "concatenate")
+def cat(b: Builder, node: Node) -> Value:
+    """Tensors joined along an axis; empty vectors do not count."""
+    stack = _stack_of(node, "tensors")
+    if stack is not None:
+        return _joined_stack(b, node, stack.tensor)
+    values = _promoted(b, node.values("tensors"))
+    rank = max(len(value.shape) for value in values)
+    kept = [value for value in values if len(value.shape) == rank or b.facts.same(value.shape[0], 0) is not True] or values[:1]
+    return layout.concat(b, kept, node.axis("dim", rank, 0))
+
+
+def _joined_stack(b: Builder, node: Node, tensor: Value) -> Value:
+    """The items of a stack one behind the other along an axis."""
+    rank = len(tensor.shape) - 1
+    axis = node.axis("dim", rank, 0)
+    forward = [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)]
+    moved = layout.transpose(b, tensor, forward)
+    merged = b.facts.simplify(ex.mul(moved.shape[axis], moved.shape[axis + 1]))
+    return layout.reshape(b, moved, [*moved.shape[:axis], merged, *moved.shape[axis + 2 :]])
+
+
+@op("stack")
+def stack(b: Builder, node: Node) -> Value:
+    """Tensors joined along a new axis."""
+    found = _stack_of(node, "tensors")
+    if found is not None:
+        rank = len(found.tensor.shape)
+        axis = node.axis("dim", rank, 0)
+        return layout.transpose(b, found.tensor, [*range(1, axis + 1), 0, *range(axis + 1, rank)])
+    values = _promoted(b, node.values("tensors"))
+    axis = node.axis("dim", len(values[0].shape) + 1, 0)
+    return layout.concat(b, [layout.unsqueeze(b, value, [axis]) for value in values], axis)
+
+
+@op("hstack")
+def hstack(b: Builder, node: Node) -> Value:
+    """Tensors joined along the second axis, vectors along the first."""
+    values = _promoted(b, node.values("tensors"))
+    values = [layout.reshape(b, value, [1]) if not value.shape else value for value in values]
+    return layout.concat(b, values, 0 if len(values[0].shape) == 1 else 1)
+
+
+@op("vstack", "row_stack")
+def vstack(b: Builder, node: Node) -> Value:
+    """Tensors joined along the first axis, vectors as rows."""
+    values = [layout.unsqueeze(b, value, [0]) if len(value.shape) == 1 else value for value in _promoted(b, node.values("tensors"))]
+    return layout.concat(b, values, 0)
+
+
+@op("repeat", "tile")
+def repeat(b: Builder, node: Node) -> Value:
+    """Self repeated so many times along each axis, axes of 1 added in front."""
+    x = node.value("self")
+    counts = node.extents("repeats" if "repeats" in node.names else "dims")
+    counts = [1] * (len(x.shape) - len(counts)) + list(counts)
+    if len(counts) > len(x.shape):
+        x = layout.reshape(b, x, [*[1] * (len(counts) - len(x.shape)), *x.shape])
+    return indexing.tile(b, x, counts) if counts else x
+
+
+@op("repeat_interleave")
+def repeat_interleave(b: Builder, node: Node) -> Value:
+    """Each element repeated in place along an axis, of the flattened tensor without one."""
+    if "self" not in node.names or isinstance(node.get("repeats"), Ref):
+        node.fail("repeats that are a tensor are not supported", reason="unsupported_form")
+    x, count = node.value("self"), node.extent("repeats")
+    if not node.has("dim"):
+        x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
+    spread = broadcast.expand(b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], count, *x.shape[axis + 1 :]])
+    merged = b.facts.simplify(ex.mul(x.shape[axis], count))
+    return layout.reshape(b, spread, [*x.shape[:axis], merged, *x.shape[axis + 1 :]])
+
+
+@op("flip")
+def flip(b: Builder, node: Node) -> Value:
+    """Axes reversed."""
+    x = node.value("self")
+    for axis in node.axes("dims", len(x.shape)) or []:
+        x = layout.strided_slice(b, x, axis, -1, -layout.INT64_MAX, -1)
+    return x
+
+
+@op("roll")
+def roll(b: Builder, node: Node) -> Value:
+    """Elements moved along axes, those that leave come in at the other end."""
+    x = node.value("self")
+    shape, shifts = x.shape, node.extents("shifts")
+    axes = node.axes("dims", len(shape))
+    if axes is None:
+        x, axes = layout.reshape(b, x, [b.facts.simplify(ex.product(shape))]), [0]
+    for axis, shift in zip(axes, shifts, strict=True):
+        extent = x.shape[axis]
+        divisor = extent if b.facts.decide(ex.greater_equal(extent, 1)) is True else ex.maximum(extent, 1)
+        split = b.facts.simplify(ex.sub(extent, ex.floormod(shift, divisor)))
+        parts = [layout.strided_slice(b, x, axis, split, extent, 1), layout.strided_slice(b, x, axis, 0, split, 1)]
+        x = b.adopt(b.tensor(layout.concat(b, parts, axis)).expr, x.shape)
+    return layout.reshape(b, x, shape)
+
+
+_MODES = {
+    "constant": nn_pad.PadMode.CONSTANT,
+    "reflect": nn_pad.PadMode.REFLECT,
+    "replicate": nn_pad.PadMode.EDGE,
+    "circular": nn_pad.PadMode.WRAP,
+}
+
+
+@op("pad", "constant_pad_nd")
+def pad(b: Builder, node: Node) -> Value:
+    """Padding of the last axes, last one first."""
+    x = node.value("self")
+    mode = node.get("mode", "constant")
+    value = node.get("value", None)
+    fill = operand(b, node, 0 if value is None else value, x.dtype) if mode == "constant" else None
+    return padded(b, x, node.extents("pad"), _MODES[mode], fill)
+
+
+def padded(b: Builder, x: Value, pads: Sequence[Extent], mode: nn_pad.PadMode, fill: Value | None) -> Value:
+    """`pads` are pairs of before and after, the last axis first."""
+    rank = len(x.shape)
+    before: list[Extent] = [0] * rank
+    after: list[Extent] = [0] * rank
+    for index in range(len(pads) // 2):
+        before[rank - 1 - index], after[rank - 1 - index] = pads[2 * index], pads[2 * index + 1]
+    if mode is not nn_pad.PadMode.CONSTANT:
+        for axis in range(rank):
+            limit = ex.sub(x.shape[axis], 1) if mode is nn_pad.PadMode.REFLECT else x.shape[axis]
+            for size in (before[axis], after[axis]):
+                if b.facts.same(size, 0) is not True and mode is not nn_pad.PadMode.EDGE:
+                    b.require(ex.less_equal(size, limit), f"{mode} padding of {size} needs a longer axis than {x.shape[axis]}")
+    return nn_pad.pad(b, x, before, after, mode, fill)
+
+
+def _old_pad(mode: nn_pad.PadMode, *names: str) -> None:
+    @op(*names)
+    def handler(b: Builder, node: Node) -> Value:
+        return padded(b, node.value("self"), node.extents("padding"), mode, None)
+
+    handler.__doc__ = f"Padding of the last axes, {mode}."
+
+
+_old_pad(nn_pad.PadMode.REFLECT, "reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+_old_pad(nn_pad.PadMode.EDGE, "replication_pad1d", "replication_pad2d", "replication_pad3d")
+
+
+@op("tril")
+def tril(b: Builder, node: Node) -> Value:
+    """The lower triangle, zeros elsewhere."""
+    return _triangle(b, node, upper=False)
+
+
+@op("triu")
+def triu(b: Builder, node: Node) -> Value:
+    """The upper triangle, zeros elsewhere."""
+    return _triangle(b, node, upper=True)
+
+
+def _triangle(b: Builder, node: Node, upper: bool) -> Value:
+    x = node.value("self")
+    if x.dtype == "bool":
+        # TVM selects between booleans as bytes.
+        return ew.cast(b, indexing.triangle(b, ew.cast(b, x, "int8"), upper, node.extent("diagonal")), "bool")
+    return indexing.triangle(b, x, upper, node.extent("diagonal"))
+
+
+@op("meshgrid")
+def meshgrid(b: Builder, node: Node) -> list[Value]:
+    """Vectors spread over a grid, an axis each; indexing `xy` exchanges the first two axes."""
+    values = node.values("tensors")
+    extents = [value.shape[0] if value.shape else 1 for value in values]
+    order = list(range(len(values)))
+    if node.get("indexing", "ij") == "xy" and len(values) > 1:
+        order[:2] = [1, 0]
+    shape = [extents[i] for i in order]
+    grids = []
+    for index, value in enumerate(values):
+        axis = order.index(index)
+        column = layout.reshape(b, value, [extents[index] if place == axis else 1 for place in range(len(values))])
+        grids.append(broadcast.expand(b, column, shape))
+    return grids
+
+
+@op("broadcast_tensors")
+def broadcast_tensors(b: Builder, node: Node) -> list[Value]:
+    """Tensors brought to their common shape."""
+    values = node.values("tensors")
+    shape = broadcast.joined_shape(b, *(value.shape for value in values))
+    return [broadcast.expand(b, value, shape) for value in values]
+
+
+@op("pixel_shuffle")
+def pixel_shuffle(b: Builder, node: Node) -> Value:
+    """[.., C*r*r, H, W] to [.., C, H*r, W*r]."""
+    x, r = node.value("self"), node.int("upscale_factor")
+    *lead, channels, height, width = x.shape
+    depth = b.facts.simplify(ex.floordiv(channels, r * r))
+    at = len(lead)
+    split = layout.reshape(b, x, [*lead, depth, r, r, height, width])
+    moved = layout.transpose(b, split, [*range(at), at, at + 3, at + 1, at + 4, at + 2])
+    return layout.reshape(b, moved, [*lead, depth, b.facts.simplify(ex.mul(height, r)), b.facts.simplify(ex.mul(width, r))])
+
+
+@op("pixel_unshuffle")
+def pixel_unshuffle(b: Builder, node: Node) -> Value:
+    """[.., C, H*r, W*r] to [.., C*r*r, H, W]."""
+    x, r = node.value("self"), node.int("downscale_factor")
+    *lead, channels, height, width = x.shape
+    h, w = (b.facts.simplify(ex.floordiv(extent, r)) for extent in (height, width))
+    at = len(lead)
+    split = layout.reshape(b, x, [*lead, channels, h, r, w, r])
+    moved = layout.transpose(b, split, [*range(at), at, at + 2, at + 4, at + 1, at + 3])
+    return layout.reshape(b, moved, [*lead, b.facts.simplify(ex.mul(channels, r * r)), h, w])
+
+
+@op("channel_shuffle")
+def channel_shuffle(b: Builder, node: Node) -> Value:
+    """Channels of [N, C, ..] dealt out over groups."""
+    x, groups = node.value("self"), node.int("groups")
+    depth = b.facts.simplify(ex.floordiv(x.shape[1], groups))
+    split = layout.reshape(b, x, [x.shape[0], groups, depth, *x.shape[2:]])
+    return layout.reshape(b, layout.transpose(b, split, [0, 2, 1, *range(3, len(split.shape))]), x.shape)

@@ -1,0 +1,249 @@
+"""Reductions over all axes or some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import layout, nn_norm, scan, sorting
+from compiler.ir.ops import reduce as rd
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.operands import floated, pair, scalar
+from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
+from compiler.ir.torchscript.registry import op
+from compiler.ir.values import Known, Value
+
+
+def _axes(node: Node, x: Value, name: str = "dim") -> list[int]:
+    """The reduced axes; None and an empty list mean all."""
+    found = node.axes(name, len(x.shape)) if name in node.names else None
+    axes = list(range(len(x.shape))) if found is None else found
+    return axes if x.shape else []
+
+
+def _summed(node: Node, x: Value) -> str:
+    """The dtype that sums have: int64 for integers and bool unless one is asked for."""
+    return node.dtype("dtype", x.dtype if ew.is_float(x.dtype) else "int64")
+
+
+@op("sum")
+def total(b: Builder, node: Node) -> Value:
+    """The sum."""
+    x = node.value("self")
+    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "sum", _axes(node, x), node.bool("keepdim", False))
+
+
+@op("prod")
+def prod(b: Builder, node: Node) -> Value:
+    """The product."""
+    x = node.value("self")
+    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "prod", _axes(node, x), node.bool("keepdim", False))
+
+
+@op("mean")
+def mean(b: Builder, node: Node) -> Value:
+    """The mean."""
+    x = node.value("self")
+    return rd.reduce(b, ew.cast(b, x, node.dtype("dtype", x.dtype)), "mean", _axes(node, x), node.bool("keepdim", False))
+
+
+@op("amax")
+def amax(b: Builder, node: Node) -> Value:
+    """The greatest element."""
+    x = node.value("self")
+    return rd.reduce(b, x, "max", _axes(node, x), node.bool("keepdim", False))
+
+
+@op("amin")
+def amin(b: Builder, node: Node) -> Value:
+    """The least element."""
+    x = node.value("self")
+    return rd.reduce(b, x, "min", _axes(node, x), node.bool("keepdim", False))
+
+
+@op("max")
+def greatest(b: Builder, node: Node) -> Any:
+    """The greatest element of all, of two tensors at each place, or along an axis with its index."""
+    return greater_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=True)
+
+
+@op("min")
+def least(b: Builder, node: Node) -> Any:
+    """The least element of all, of two tensors at each place, or along an axis with its index."""
+    return lesser_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=False)
+
+
+def _extreme(b: Builder, node: Node, greatest: bool) -> Any:
+    x, kind = node.value("self"), "max" if greatest else "min"
+    if "dim" not in node.names:
+        return rd.reduce(b, x, kind, list(range(len(x.shape))), False)
+    axis = node.axis("dim", len(x.shape))
+    index = _position(b, x, axis, greatest, node.bool("keepdim"))
+    return [rd.reduce(b, x, kind, [axis] if x.shape else [], node.bool("keepdim")), index]
+
+
+def _position(b: Builder, x: Value, axis: int, greatest: bool, keepdim: bool) -> Value:
+    """The first index of the extreme element along an axis."""
+    if not x.shape:
+        return Known(np.asarray(0, np.int64), "int64")
+    source = ew.cast(b, x, "int8") if x.dtype == "bool" else x
+    found = sorting.arg_extreme(b, source, axis, greatest, False)
+    return found if keepdim else layout.squeeze(b, found, [axis])
+
+
+@op("argmax")
+def argmax(b: Builder, node: Node) -> Value:
+    """The first index of the greatest element, along an axis or of the flattened tensor."""
+    return _argument(b, node, greatest=True)
+
+
+@op("argmin")
+def argmin(b: Builder, node: Node) -> Value:
+    """The first index of the least element, along an axis or of the flattened tensor."""
+    return _argument(b, node, greatest=False)
+
+
+def _argument(b: Builder, node: Node, greatest: bool) -> Value:
+    x = node.value("self")
+    if node.has("dim"):
+        return _position(b, x, node.axis("dim", len(x.shape)), greatest, node.bool("keepdim"))
+    flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    found = _position(b, flat, 0, greatest, False)
+    return layout.reshape(b, found, [1] * len(x.shape)) if node.bool("keepdim") else found
+
+
+@op("any")
+def any_of(b: Builder, node: Node) -> Value:
+    """Whether any element is true."""
+    return _truths(b, node, "max")
+
+
+@op("all")
+def all_of(b: Builder, node: Node) -> Value:
+    """Whether all elements are true."""
+    return _truths(b, node, "min")
+
+
+def _truths(b: Builder, node: Node, kind: str) -> Value:
+    x = ew.cast(b, node.value("self"), "bool")
+    return rd.reduce(b, x, kind, _axes(node, x), node.bool("keepdim", False))
+
+
+@op("count_nonzero")
+def count_nonzero(b: Builder, node: Node) -> Value:
+    """How many elements are not zero."""
+    x = node.value("self")
+    return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), "int64"), "sum", _axes(node, x), False)
+
+
+@op("var")
+def var(b: Builder, node: Node) -> Value:
+    """The variance."""
+    return _variance(b, node)[0]
+
+
+@op("std")
+def std(b: Builder, node: Node) -> Value:
+    """The standard deviation."""
+    return nn_norm.sqrt(b, _variance(b, node)[0])
+
+
+@op("var_mean")
+def var_mean(b: Builder, node: Node) -> list[Value]:
+    """The variance and the mean."""
+    return list(_variance(b, node))
+
+
+@op("std_mean")
+def std_mean(b: Builder, node: Node) -> list[Value]:
+    """The standard deviation and the mean."""
+    variance, middle = _variance(b, node)
+    return [nn_norm.sqrt(b, variance), middle]
+
+
+def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
+    """Sum of squared distances from the mean over the count less the correction (1 unless told otherwise)."""
+    x, keepdim = node.value("self"), node.bool("keepdim", False)
+    axes = _axes(node, x)
+    correction = node.float("correction") if node.has("correction") else float(node.bool("unbiased", True))
+    centred, middle = nn_norm.moments(b, x, axes)
+    squares = rd.reduce(b, ew.multiply(b, centred, centred), "sum", axes, keepdim)
+    count = scalar(b, b.facts.simplify(ex.product(x.shape[axis] for axis in axes)), squares.dtype)
+    divisor = ew.binary(
+        b, ew.subtract(b, count, scalar(b, correction, squares.dtype)), scalar(b, 0, squares.dtype), relax.op.maximum, numpy=np.maximum
+    )
+    kept = middle if keepdim else layout.squeeze(b, middle, axes)
+    return ew.cast(b, ew.divide(b, squares, divisor), x.dtype), ew.cast(b, kept, x.dtype)
+
+
+@op("norm", "linalg_vector_norm", "frobenius_norm")
+def norm(b: Builder, node: Node) -> Value:
+    """The p-norm, 2 where p is None."""
+    x = node.value("self")
+    x = floated(b, ew.cast(b, x, node.dtype("dtype", x.dtype)))
+    name = "ord" if "ord" in node.names else "p"
+    p = 2.0 if node.get(name, None) in (None, "fro") else node.float(name)
+    return _norm(b, node, x, p, _axes(node, x), node.bool("keepdim", False))
+
+
+def _norm(b: Builder, node: Node, x: Value, p: float, axes: Sequence[int], keepdim: bool) -> Value:
+    size = ew.unary(b, x, relax.op.abs, numpy=np.abs)
+    if p == 1:
+        return rd.reduce(b, size, "sum", axes, keepdim)
+    if p == 2:
+        return nn_norm.sqrt(b, rd.reduce(b, ew.multiply(b, x, x), "sum", axes, keepdim))
+    if abs(p) == np.inf:
+        return rd.reduce(b, size, "max" if p > 0 else "min", axes, keepdim)
+    if p == 0:
+        return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), x.dtype), "sum", axes, keepdim)
+    powers = ew.binary(b, size, scalar(b, p, x.dtype), relax.op.power, numpy=np.power)
+    return ew.binary(b, rd.reduce(b, powers, "sum", axes, keepdim), scalar(b, 1 / p, x.dtype), relax.op.power, numpy=np.power)
+
+
+@op("logsumexp", "special_logsumexp")
+def logsumexp(b: Builder, node: Node) -> Value:
+    """log(sum(exp(self))), the greatest element taken out so that nothing overflows."""
+    x = floated(b, node.value("self"))
+    axes, keepdim = _axes(node, x), node.bool("keepdim", False)
+    top = rd.reduce(b, x, "max", axes, True)
+    zero, infinity = scalar(b, 0, x.dtype), scalar(b, np.inf, x.dtype)
+    top = ew.where(b, ew.compare(b, ew.unary(b, top, relax.op.abs, numpy=np.abs), infinity, "less"), top, zero)
+    powers = ew.unary(b, ew.subtract(b, x, top), relax.op.exp, numpy=np.exp)
+    result = ew.add(b, ew.unary(b, rd.reduce(b, powers, "sum", axes, True), relax.op.log, numpy=np.log), top)
+    return result if keepdim else layout.squeeze(b, result, axes)
+
+
+@op("cumsum")
+def cumsum(b: Builder, node: Node) -> Value:
+    """Running sums along an axis."""
+    return _running(b, node, lambda p, q: p + q, 0)
+
+
+@op("cumprod")
+def cumprod(b: Builder, node: Node) -> Value:
+    """Running products along an axis."""
+    return _running(b, node, lambda p, q: p * q, 1)
+
+
+def _running(b: Builder, node: Node, combine: Any, start: int) -> Value:
+    x = node.value("self")
+    x = ew.cast(b, x, _summed(node, x))
+    return x if not x.shape else scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False)
+
+
+@op("cummax", "cummin")
+def running_extreme(b: Builder, node: Node) -> Any:
+    """Running extremes along an axis; their indices are not supported."""
+    if any(list(output.uses()) for output in list(node.raw.outputs())[1:]):
+        node.fail("the indices of running extremes are not supported", reason="unsupported_form")
+    x = node.value("self")
+    combine, dtype = (tirx.max, x.dtype) if node.kind == "aten::cummax" else (tirx.min, x.dtype)
+    info = np.finfo(np.dtype(dtype)) if ew.is_float(dtype) else np.iinfo(np.dtype(dtype))
+    start = float("-inf" if combine is tirx.max else "inf") if ew.is_float(dtype) else int(info.min if combine is tirx.max else info.max)
+    return [scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False), None]  # type: ignore[arg-type]

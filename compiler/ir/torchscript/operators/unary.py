@@ -1,0 +1,189 @@
+"""Elementwise functions of one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops import activation as fn
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import pointwise as pw
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.operands import floated, scalar
+from compiler.ir.torchscript.registry import op
+from compiler.ir.values import Known, Value
+
+
+def of_float(b: Builder, x: Value, emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[Any], Any] | None = None) -> Value:
+    """A function of floats: integers become floats first, 16-bit floats are worked out in float32."""
+    x = floated(b, x)
+    if x.dtype in pw.NARROW:
+        return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit, numpy=fold), x.dtype)
+    return ew.unary(b, x, emit, numpy=fold)
+
+
+def _register(names: tuple[str, ...], emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[Any], Any] | None) -> None:
+    @op(*names)
+    def handler(b: Builder, node: Node) -> Value:
+        return of_float(b, node.value("self"), emit, fold)
+
+    handler.__doc__ = f"{names[0]}, elementwise."
+
+
+_R = relax.op
+for _names, _emit, _fold in (
+    (("exp",), _R.exp, np.exp), (("log",), _R.log, np.log), (("sqrt",), _R.sqrt, np.sqrt),
+    (("sin",), _R.sin, np.sin), (("cos",), _R.cos, np.cos), (("tan",), _R.tan, np.tan),
+    (("asin", "arcsin"), _R.asin, np.arcsin), (("acos", "arccos"), _R.acos, np.arccos), (("atan", "arctan"), _R.atan, np.arctan),
+    (("sinh",), _R.sinh, np.sinh), (("cosh",), _R.cosh, np.cosh), (("tanh",), _R.tanh, np.tanh),
+    (("asinh", "arcsinh"), _R.asinh, np.arcsinh), (("acosh", "arccosh"), _R.acosh, np.arccosh), (("atanh", "arctanh"), _R.atanh, np.arctanh),
+    (("erf", "special_erf"), _R.erf, None), (("sigmoid", "special_expit"), _R.sigmoid, None),
+):  # fmt: skip
+    _register(_names, _emit, _fold)
+
+
+@op("log2")
+def log2(b: Builder, node: Node) -> Value:
+    """Logarithm to base 2."""
+    return _logarithm(b, node, 2)
+
+
+@op("log10")
+def log10(b: Builder, node: Node) -> Value:
+    """Logarithm to base 10."""
+    return _logarithm(b, node, 10)
+
+
+def _logarithm(b: Builder, node: Node, base: int) -> Value:
+    natural = of_float(b, node.value("self"), relax.op.log, np.log)
+    return ew.multiply(b, natural, scalar(b, 1 / np.log(base), natural.dtype))
+
+
+@op("exp2")
+def exp2(b: Builder, node: Node) -> Value:
+    """2 to the power self."""
+    x = floated(b, node.value("self"))
+    return of_float(b, ew.multiply(b, x, scalar(b, np.log(2), x.dtype)), relax.op.exp, np.exp)
+
+
+@op("log1p")
+def log1p(b: Builder, node: Node) -> Value:
+    """log(1 + self), exact near zero."""
+    x = floated(b, node.value("self"))
+    return pw.in_float(b, lambda v: tirx.Select(v > pw.like(v, 1e30), tirx.log(v), fn.log1p(v)), x, name="log1p")
+
+
+@op("expm1")
+def expm1(b: Builder, node: Node) -> Value:
+    """exp(self) - 1, exact near zero."""
+    x = floated(b, node.value("self"))
+    return pw.in_float(b, lambda v: tirx.Select(v > pw.like(v, 40), tirx.exp(v), fn.expm1(tirx.min(v, pw.like(v, 40)))), x, name="expm1")
+
+
+@op("rsqrt")
+def rsqrt(b: Builder, node: Node) -> Value:
+    """1 / sqrt(self)."""
+    root = of_float(b, node.value("self"), relax.op.sqrt, np.sqrt)
+    return ew.divide(b, scalar(b, 1, root.dtype), root)
+
+
+@op("reciprocal")
+def reciprocal(b: Builder, node: Node) -> Value:
+    """1 / self."""
+    x = floated(b, node.value("self"))
+    return ew.divide(b, scalar(b, 1, x.dtype), x)
+
+
+@op("neg", "negative")
+def neg(b: Builder, node: Node) -> Value:
+    """-self."""
+    return ew.unary(b, node.value("self"), relax.op.negative, numpy=np.negative, symbolic=lambda v: ex.sub(0, v))
+
+
+@op("abs", "absolute")
+def absolute(b: Builder, node: Node) -> Value:
+    """|self|."""
+    return ew.unary(b, node.value("self"), relax.op.abs, numpy=np.abs, symbolic=lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v))
+
+
+@op("square")
+def square(b: Builder, node: Node) -> Value:
+    """self * self."""
+    x = node.value("self")
+    return ew.multiply(b, x, x)
+
+
+@op("sign", "sgn")
+def sign(b: Builder, node: Node) -> Value:
+    """-1, 0 or 1; 0 for a NaN."""
+    x = node.value("self")
+    if isinstance(x, Known) and not x.symbolic:
+        return Known(np.sign(x.data), x.dtype)
+
+    def at(v: Any) -> Any:
+        one, zero = pw.like(v, 1), pw.like(v, 0)
+        negative = zero if x.dtype.startswith("uint") else pw.like(v, -1)
+        return tirx.Select(v > zero, one, tirx.Select(v < zero, negative, zero))
+
+    return pw.pointwise(b, at, x, name="sign")
+
+
+def _rounding(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], Any]) -> None:
+    @op(name)
+    def handler(b: Builder, node: Node) -> Value:
+        x = node.value("self")
+        if not ew.is_float(x.dtype):
+            return x
+        if node.get("decimals", 0):
+            node.fail("rounding to decimals is not supported", reason="unsupported_form")
+        return ew.unary(b, x, lambda v: _emit_rounding(b, x, scalar_of, name), numpy=fold, symbolic=lambda v: _whole(v, scalar_of))
+
+    handler.__doc__ = f"{name}, elementwise; integers stay as they are."
+
+
+def _emit_rounding(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:
+    return b.tensor(pw.in_float(b, scalar_of, x, name=name)).expr
+
+
+def _whole(item: Any, scalar_of: Callable[[Any], Any]) -> Any:
+    """Of a float made from an integer, that float."""
+    if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
+        return item
+    return scalar_of(item) if isinstance(item, ex.PrimExpr) else item
+
+
+_rounding("floor", np.floor, tirx.floor)
+_rounding("ceil", np.ceil, tirx.ceil)
+_rounding("trunc", np.trunc, tirx.trunc)
+_rounding("fix", np.trunc, tirx.trunc)
+_rounding("round", np.rint, tirx.nearbyint)
+
+
+@op("frac")
+def frac(b: Builder, node: Node) -> Value:
+    """self less its whole part."""
+    return pw.in_float(b, lambda v: v - tirx.trunc(v), node.value("self"), name="frac")
+
+
+@op("nan_to_num")
+def nan_to_num(b: Builder, node: Node) -> Value:
+    """NaN as `nan` (0), infinities as `posinf` and `neginf` (the greatest and least finite number)."""
+    x = node.value("self")
+    if not ew.is_float(x.dtype):
+        return x
+    high = float(np.finfo(np.dtype(x.dtype)).max) if x.dtype != "bfloat16" else 3.3895313892515355e38
+    nan, above, below = (
+        node.get(name) if node.get(name) is not None else value for name, value in (("nan", 0.0), ("posinf", high), ("neginf", -high))
+    )
+
+    def at(v: Any) -> Any:
+        infinity = pw.like(v, float("inf"))
+        finite = tirx.Select(tirx.EQ(v, infinity), pw.like(v, above), tirx.Select(tirx.EQ(v, -infinity), pw.like(v, below), v))
+        return tirx.Select(tirx.isnan(v), pw.like(v, nan), finite)
+
+    return pw.in_float(b, at, x, name="nan_to_num")

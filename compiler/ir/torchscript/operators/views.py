@@ -1,0 +1,340 @@
+"""Operators whose result shares memory with their argument, and those that may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import te
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import broadcast, layout
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.torchscript.memory import ListBox, Ref, Stack, Step
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.registry import op, view
+from compiler.ir.values import Value
+
+
+def resolved(b: Builder, node: Node, have: Sequence[Extent], wanted: Sequence[Extent]) -> list[Extent]:
+    """A target shape with its -1 worked out."""
+    sizes = [b.facts.simplify(size) for size in wanted]
+    if sizes.count(-1) == 0:
+        return sizes
+    if sizes.count(-1) > 1:
+        node.fail("more than one size is -1", reason="shape")
+    rest = b.facts.simplify(ex.product(size for size in sizes if not (isinstance(size, int) and size == -1)))
+    if b.facts.same(rest, 0) is True:
+        node.fail("a size of -1 beside a size of 0 is ambiguous", reason="shape")
+    whole = b.facts.simplify(ex.product(have))
+    divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
+    left = b.facts.simplify(ex.floordiv(whole, divisor))
+    return [left if isinstance(size, int) and size == -1 else size for size in sizes]
+
+
+def _to(shape: Sequence[Extent]) -> Step:
+    return lambda b, x: layout.reshape(b, x, shape)
+
+
+@view("view", "_unsafe_view", "view_as")
+def reshaped_view(b: Builder, node: Node) -> Step:
+    """The same elements in another shape."""
+    x = node.value("self")
+    if "dtype" in node.names:
+        node.fail("a view of another dtype is not supported", reason="unsupported_form")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
+    return _to(resolved(b, node, x.shape, wanted))
+
+
+@op("reshape", "reshape_as")
+def reshape(b: Builder, node: Node) -> Ref:
+    """The same elements in another shape; whether it is a view depends on strides."""
+    x = node.value("self")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("shape")
+    return _maybe(b, node, _to(resolved(b, node, x.shape, wanted)))
+
+
+@op("flatten")
+def flatten(b: Builder, node: Node) -> Ref:
+    """Axes start_dim to end_dim made one."""
+    x = node.value("self")
+    start, end = node.axis("start_dim", len(x.shape), 0), node.axis("end_dim", len(x.shape), -1)
+    merged = b.facts.simplify(ex.product(x.shape[start : end + 1]))
+    return _maybe(b, node, _to([*x.shape[:start], merged, *x.shape[end + 1 :]]))
+
+
+@op("contiguous")
+def contiguous(b: Builder, node: Node) -> Ref:
+    """Self, or a copy of it whose elements lie in order."""
+    return _maybe(b, node, lambda _, x: x)
+
+
+def _maybe(b: Builder, node: Node, step: Step) -> Ref:
+    source = node.ref("self")
+    return node.memory.related(source, step(b, node.memory.read(source)))
+
+
+@view("unflatten")
+def unflatten(b: Builder, node: Node) -> Step:
+    """One axis split into several."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape))
+    sizes = resolved(b, node, [x.shape[axis]], node.extents("sizes"))
+    return _to([*x.shape[:axis], *sizes, *x.shape[axis + 1 :]])
+
+
+@view("unsqueeze")
+def unsqueeze(b: Builder, node: Node) -> Step:
+    """An axis of 1 inserted."""
+    axis = node.axis("dim", len(node.value("self").shape) + 1)
+    return lambda b, x: layout.unsqueeze(b, x, [axis])
+
+
+@view("squeeze")
+def squeeze(b: Builder, node: Node) -> Step:
+    """Axes of 1 removed: all, or those named that are 1."""
+    x = node.value("self")
+    named = [node.as_axis(axis, len(x.shape)) for axis in node.ints("dim")] if "dim" in node.names else list(range(len(x.shape)))
+    axes = [axis for axis in named if x.shape and _one(b, node, x.shape[axis])]
+    return lambda b, x: layout.squeeze(b, x, axes)
+
+
+def _one(b: Builder, node: Node, extent: Extent) -> bool:
+    decided = b.facts.same(extent, 1)
+    if decided is None:
+        node.fail(
+            f"squeezing an axis of {extent} leaves the rank open", reason="unknown_rank", hint="declare the dim's min as 2, or fix it to 1"
+        )
+    return decided
+
+
+def _permuted(order: Sequence[int]) -> Step:
+    return lambda b, x: layout.transpose(b, x, order)
+
+
+@view("transpose", "swapaxes", "swapdims")
+def transpose(b: Builder, node: Node) -> Step:
+    """Two axes exchanged."""
+    rank = len(node.value("self").shape)
+    one, other = (node.as_axis(node.as_extent(node.args[place], "dim"), rank) for place in (1, 2))  # type: ignore[arg-type]
+    order = list(range(rank))
+    if rank:
+        order[one], order[other] = other, one
+    return _permuted(order)
+
+
+@view("permute")
+def permute(b: Builder, node: Node) -> Step:
+    """Axes in another order."""
+    rank = len(node.value("self").shape)
+    return _permuted([node.as_axis(axis, rank) for axis in node.ints("dims")])
+
+
+@view("t", "numpy_T", "mT")
+def matrix_transpose(b: Builder, node: Node) -> Step:
+    """The last two axes exchanged, of a matrix; of fewer axes, nothing."""
+    rank = len(node.value("self").shape)
+    order = list(range(rank))
+    if rank >= 2:
+        order = [*order[:-2], rank - 1, rank - 2] if node.kind != "aten::numpy_T" else order[::-1]
+    return _permuted(order)
+
+
+@view("movedim", "moveaxis")
+def movedim(b: Builder, node: Node) -> Step:
+    """Axes moved to other positions, the rest in order."""
+    rank = len(node.value("self").shape)
+    source, target = ([node.as_axis(axis, rank) for axis in node.ints(name)] for name in ("source", "destination"))
+    rest = iter(axis for axis in range(rank) if axis not in source)
+    return _permuted([source[target.index(place)] if place in target else next(rest) for place in range(rank)])
+
+
+@view("expand", "broadcast_to", "expand_as")
+def expand(b: Builder, node: Node) -> Step:
+    """Broadcast to a shape; -1 keeps an axis."""
+    x = node.value("self")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
+    lead = len(wanted) - len(x.shape)
+    shape = [x.shape[i - lead] if isinstance(size, int) and size == -1 else size for i, size in enumerate(wanted)]
+    for have, want in zip(x.shape, shape[lead:], strict=True):
+        if b.facts.same(have, want) is not True and b.facts.same(have, 1) is not True:
+            b.require(ex.either(ex.equal(have, want), ex.equal(have, 1)), f"an axis of {have} cannot be expanded to {want}")
+    return lambda b, x: broadcast.expand(b, x, shape)
+
+
+@view("select")
+def select(b: Builder, node: Node) -> Step:
+    """One index along an axis, which is removed."""
+    x = node.value("self")
+    axis, index = node.axis("dim", len(x.shape)), node.extent("index")
+    extent = x.shape[axis]
+    b.require(
+        ex.both(ex.less(index, extent), ex.greater_equal(index, ex.sub(0, extent))),
+        f"the index {index} is out of range for an axis of {extent}",
+    )
+    negative = b.facts.decide(ex.less(index, 0))
+    place = (
+        ex.add(index, extent) if negative else index if negative is False else ex.select(ex.less(index, 0), ex.add(index, extent), index)
+    )
+    place = b.facts.simplify(place)
+    return lambda b, x: layout.squeeze(b, layout.strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis])
+
+
+@view("slice")
+def sliced(b: Builder, node: Node) -> Step:
+    """start to end along an axis in steps, both clamped to the axis."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape), 0)
+    start = node.extent("start") if node.has("start") else 0
+    end = node.extent("end") if node.has("end") else layout.INT64_MAX
+    step = node.extent("step", 1)
+    return lambda b, x: layout.strided_slice(b, x, axis, start, end, step)
+
+
+@view("narrow")
+def narrow(b: Builder, node: Node) -> Step:
+    """`length` elements from `start` along an axis."""
+    x = node.value("self")
+    axis, start, length = node.axis("dim", len(x.shape)), node.extent("start"), node.extent("length")
+    if b.facts.decide(ex.less(start, 0)) is True:
+        start = b.facts.simplify(ex.add(start, x.shape[axis]))
+    end = b.facts.simplify(ex.add(start, length))
+    b.require(ex.less_equal(end, x.shape[axis]), f"{length} elements from {start} exceed an axis of {x.shape[axis]}")
+    return lambda b, x: layout.strided_slice(b, x, axis, start, end, 1)
+
+
+@view("diagonal")
+def diagonal(b: Builder, node: Node) -> Step:
+    """The diagonal of two axes as a new last axis."""
+    x, offset = node.value("self"), node.int("offset", 0)
+    one, other = node.axis("dim1", len(x.shape), 0), node.axis("dim2", len(x.shape), 1)
+    rows, columns = ex.add(x.shape[one], min(offset, 0)), ex.sub(x.shape[other], max(offset, 0))
+    (count,) = b.extents([ex.maximum(ex.minimum(rows, columns), 0)], "diagonal")
+    kept = [axis for axis in range(len(x.shape)) if axis not in (one, other)]
+    shape = [*(x.shape[axis] for axis in kept), count]
+
+    def step(b: Builder, x: Value) -> Value:
+        def at(data: te.Tensor, index: Sequence[Any]) -> Any:
+            place = dict(zip(kept, index[:-1], strict=True))
+            place[one], place[other] = index[-1] + max(-offset, 0), index[-1] + max(offset, 0)
+            return data(*(place[axis] for axis in range(len(x.shape))))
+
+        return b.te(lambda data: te.compute([ex.prim(e) for e in shape], lambda *i: at(data, i), name="diagonal"), x, name="diagonal")
+
+    return step
+
+
+@view("unfold")
+def unfold(b: Builder, node: Node) -> Step:
+    """Windows of `size` elements along an axis, `step` apart, as a new last axis."""
+    x = node.value("self")
+    axis, size, stride = node.axis("dimension", len(x.shape)), node.extent("size"), node.extent("step")
+    b.require(ex.less_equal(size, x.shape[axis]), f"a window of {size} does not fit an axis of {x.shape[axis]}")
+    count = b.facts.simplify(ex.add(ex.floordiv(ex.sub(x.shape[axis], size), stride), 1))
+    shape = [*x.shape[:axis], count, *x.shape[axis + 1 :], size]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def at(*i: Any) -> Any:
+            return data(*i[:axis], i[axis] * ex.prim(stride) + i[-1], *i[axis + 1 : -1])
+
+        return te.compute([ex.prim(e) for e in shape], at, name="unfold")
+
+    return lambda b, x: b.te(compute, x, name="unfold")
+
+
+@view("alias", "detach", "lift_fresh", "requires_grad_", "view_as_real_copy")
+def alias(b: Builder, node: Node) -> Step:
+    """Self."""
+    return lambda b, x: x
+
+
+@op("clone", "detach_copy", "lift_fresh_copy")
+def clone(b: Builder, node: Node) -> Value:
+    """A copy."""
+    return node.value("self")
+
+
+@op("to", "type_as", "_autocast_to_reduced_precision", "_autocast_to_full_precision")
+def to(b: Builder, node: Node) -> Any:
+    """Another dtype, which makes a copy; of the same dtype and device, self."""
+    x = node.value("self")
+    if node.kind.startswith("aten::_autocast"):
+        return node.ref("self")
+    dtype = node.value("other").dtype if "other" in node.names else node.dtype("dtype", x.dtype)
+    if dtype == x.dtype and not (node.has("copy") and node.bool("copy")):
+        return node.ref("self")
+    return ew.cast(b, x, dtype)
+
+
+def _pieces(b: Builder, node: Node, axis: int, sizes: Sequence[Extent]) -> list[Ref]:
+    """Consecutive parts of an axis, each a view."""
+    source, start, parts = node.ref("self"), 0, []
+    for size in sizes:
+        stop = b.facts.simplify(ex.add(start, size))
+        step = _part(axis, start, stop)
+        parts.append(node.memory.view(source, step(b, node.memory.read(source)), step))
+        start = stop
+    return parts
+
+
+def _part(axis: int, start: Extent, stop: Extent) -> Step:
+    return lambda b, x: layout.strided_slice(b, x, axis, start, stop, 1)
+
+
+@op("split", "split_with_sizes")
+def split(b: Builder, node: Node) -> list[Ref]:
+    """Parts of a size each, the last one smaller, or of given sizes."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape), 0)
+    if "split_sizes" in node.names or isinstance(node.args[1], (tuple, ListBox)):
+        sizes = node.extents(node.names[1])
+        b.same(ex.total(sizes), x.shape[axis], "the parts of a split do not add up to the axis")
+        return _pieces(b, node, axis, sizes)
+    return _even(b, node, axis, node.extent("split_size"))
+
+
+def _even(b: Builder, node: Node, axis: int, size: Extent) -> list[Ref]:
+    extent = node.value("self").shape[axis]
+    count = b.facts.simplify(ex.ceildiv(extent, size))
+    if not isinstance(count, int):
+        node.fail("the number of parts is known only at run time", reason="data_dependent", hint="fix the dim that is split")
+    last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
+    return _pieces(b, node, axis, [*[size] * (count - 1), last] if count else [0])
+
+
+@op("chunk")
+def chunk(b: Builder, node: Node) -> list[Ref]:
+    """At most so many parts of equal size, the last one smaller."""
+    x, chunks = node.value("self"), node.int("chunks")
+    axis = node.axis("dim", len(x.shape), 0)
+    extent = b.facts.simplify(x.shape[axis])
+    if isinstance(extent, int):
+        return _even(b, node, axis, -(-extent // chunks)) if extent else _pieces(b, node, axis, [0] * chunks)
+    if b.facts.same(ex.floormod(extent, chunks), 0) is True:
+        return _pieces(b, node, axis, [b.facts.simplify(ex.floordiv(extent, chunks))] * chunks)
+    node.fail(
+        "chunks of an axis that may not divide by them leave their number open",
+        reason="data_dependent",
+        hint="declare the dim as a multiple of the chunks",
+    )
+
+
+@op("unbind")
+def unbind(b: Builder, node: Node) -> Any:
+    """One tensor for each index of an axis."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape), 0)
+    extent = b.facts.simplify(x.shape[axis])
+    if not isinstance(extent, int):
+        return Stack(layout.transpose(b, x, [axis, *(i for i in range(len(x.shape)) if i != axis)]))
+    source, parts = node.ref("self"), []
+    for index in range(extent):
+        step = _row(axis, index)
+        parts.append(node.memory.view(source, step(b, x), step))
+    return parts
+
+
+def _row(axis: int, index: int) -> Step:
+    return lambda b, x: layout.squeeze(b, layout.strided_slice(b, x, axis, index, index + 1, 1), [axis])

@@ -1,0 +1,52 @@
+"""Writing through a view: the view of a tensor's positions says where each of its elements goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops import layout, loops
+from compiler.ir.values import Known, Value
+
+
+def of(b: Builder, x: Value) -> Value:
+    """int64 of x's shape: each element's place in the flattened tensor."""
+    extents = [ex.prim(extent) for extent in x.shape]
+
+    def flat(*index: Any) -> Any:
+        place = ex.prim(0)
+        for i, extent in zip(index, extents, strict=True):
+            place = place * extent + i
+        return place
+
+    if all(isinstance(extent, int) for extent in x.shape) and ex.product(x.shape) <= 64:  # type: ignore[operator]
+        return Known(np.arange(int(ex.product(x.shape)), dtype=np.int64).reshape([int(e) for e in x.shape]), "int64")  # type: ignore[arg-type]
+    return b.te(lambda: te.compute(extents, flat, name="positions"), name="positions")
+
+
+def put(b: Builder, base: Value, places: Value, values: Value) -> Value:
+    """`base` with its elements at `places`, which differ, replaced by `values` of the same shape as `places`."""
+    if isinstance(base, Known) and isinstance(places, Known) and isinstance(values, Known):
+        symbolic = base.symbolic or values.symbolic
+        data = base.data.astype(object) if symbolic else base.data.copy()
+        data.reshape(-1)[places.data.reshape(-1)] = values.data.reshape(-1)
+        return Known.of(data, base.dtype)
+    size, count = (b.facts.simplify(ex.product(value.shape)) for value in (base, places))
+    flat = [layout.reshape(b, b.tensor(value), [n]) for value, n in ((base, size), (places, count), (values, count))]
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        old, place, new = inputs
+        (out,) = outputs
+        loops.copy(old, out, size)
+
+        def one(i: Any) -> None:
+            out[place[i]] = new[i]
+
+        loops.spread(count, one)
+
+    (made,) = loops.program(b, body, [((size,), base.dtype)], *flat, name="put")
+    return layout.reshape(b, made, base.shape)

@@ -1,0 +1,110 @@
+"""Reads a TorchScript program into a Relax module: arguments, attributes, nodes, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.facts import Facts
+from compiler.ir.imported import Imported
+from compiler.ir.output import close, finish
+from compiler.ir.symbols import extent_of
+from compiler.ir.torchscript import operators, support  # noqa: F401  operators fill the registry
+from compiler.ir.torchscript.constants import convert
+from compiler.ir.torchscript.inputs import (
+    Inputs,
+    argument_value,
+    arguments_of,
+    attribute,
+    create_parameters,
+    declare_inputs,
+    written_attributes,
+)
+from compiler.ir.torchscript.loading import Program
+from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
+from compiler.ir.torchscript.scope import Model, Scope
+from compiler.ir.torchscript.structure import Number, kind_of, number_of, scalar_tensor
+from compiler.ir.torchscript.tracing import index_bounds
+from compiler.ir.values import Value
+from relaxd.contract.request import CompileRequest
+
+
+def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None = None) -> Imported:
+    """Import a program under a request; `trace` collects every node with its inferred shapes.
+
+    Raises ImportFailed naming the node or the declaration at fault.
+    """
+    if trace is None:
+        support.check(program.graph)
+    facts = Facts()
+    inputs = declare_inputs(program, facts, request)
+    table = request.dim_table
+    shapes = {
+        name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim)))) for axis in axes]
+        for name, axes in request.shapes
+    }
+    builder = Builder(facts)
+    scope = Scope(builder, Memory(builder), Model(program.graph, shapes, trace=trace))
+    with builder.bb.function("main", create_parameters(inputs)):
+        _bind_arguments(scope, program, inputs)
+        slots = _bind_attributes(scope, program, inputs)
+        results = scope.run(program.graph)
+        named = [
+            (f"output{suffix}" if suffix[:1] in ("", "_") else suffix, value)
+            for value in results
+            for suffix, value in _flattened(scope, value, "")
+        ]
+        kept = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
+        outputs = close(builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]])
+    bounds = index_bounds(program, scope.model.indexed, {spec.name for spec in inputs.specs})
+    return Imported(finish(builder), tuple(inputs.specs), outputs, tuple(facts.dims.values()), frozenset(facts.derived), bounds)
+
+
+def _bind_arguments(scope: Scope, program: Program, inputs: Inputs) -> None:
+    """forward's arguments; tensors among them lie densely in memory."""
+    formal = list(program.graph.inputs())
+    scope.bind(formal[0], scope.memory)
+    for raw, argument in zip(formal[1:], arguments_of(program), strict=True):
+        scope.bind(raw, scope.wrap(argument_value(scope.builder, argument, inputs)))
+
+
+def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str, Slot]:
+    """Attributes that forward uses: an input where one is declared, else what the file holds."""
+    slots = {}
+    for path in written_attributes(program):
+        value = inputs.tensors.get(path)
+        saved = convert(attribute(program, path))
+        if value is not None and isinstance(saved, (bool, int, float)):
+            value = number_of(scope.builder, value, Number({bool: "bool", int: "int64", float: "float64"}[type(saved)]))
+        given = inputs.consts.get(path, saved) if value is None else value
+        slots[path] = scope.memory.cell(scope.wrap(given), Slot)
+    scope.model.slots = slots
+    return slots
+
+
+def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
+    """The tensors in what forward returns, each with the suffix of its name: `_0` in a tuple or list, the key in a dict."""
+    content = scope.memory.content(value) if isinstance(value, (ListBox, DictBox)) else value
+    if isinstance(content, dict):
+        items = [(f"{suffix}_{key}" if suffix else str(key), item) for key, item in content.items()]
+    elif isinstance(content, tuple):
+        items = [(f"{suffix}_{index}", item) for index, item in enumerate(content)]
+    elif isinstance(content, Stack):
+        raise ImportFailed(
+            "forward returns a list whose length only run time knows", reason="unsupported_output", hint="stack it into one tensor"
+        )
+    else:
+        return [] if value is None else [(suffix, value)]
+    return [found for name, item in items for found in _flattened(scope, item, name)]
+
+
+def _tensor(scope: Scope, name: str, value: Any) -> Value:
+    if isinstance(value, Ref):
+        return scope.memory.read(value)
+    if isinstance(value, str):
+        raise ImportFailed(f"the output {name!r} is a string", reason="unsupported_output")
+    number = kind_of(value)
+    if number is None:
+        raise ImportFailed(f"the output {name!r} is no tensor and no number", reason="unsupported_output")
+    return scalar_tensor(scope.builder, value, number)

@@ -1,0 +1,184 @@
+"""A graph being read: torch's values to ours, nodes to handlers, blocks to nested scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from compiler.errors import CompileError, ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.ops import broadcast
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.torchscript import registry, support
+from compiler.ir.torchscript.constants import constant
+from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
+from compiler.ir.torchscript.node import Node, describe
+from compiler.ir.values import Known, Tensor, Value
+
+
+@dataclass
+class Model:
+    """What every scope of one model shares: the graph, names for shapes, what indexes something, a trace of nodes, and attributes by path."""
+
+    graph: Any
+    names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    indexed: list[tuple[Any, int, int]] = field(default_factory=list)
+    trace: list[dict[str, Any]] | None = None
+    slots: dict[str, Slot] = field(default_factory=dict)
+
+
+@dataclass
+class Scope:
+    """Values by torch's name for them, unique in a graph; a nested scope sees those around it."""
+
+    builder: Builder
+    memory: Memory
+    model: Model
+    outer: Scope | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def lookup(self, raw: Any) -> Any:
+        """What a torch value stands for."""
+        name = raw.debugName()
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        raise KeyError(name)
+
+    def bind(self, raw: Any, value: Any) -> None:
+        """Make a torch value stand for something, its shape restated where the request names it."""
+        axes = self.model.names.get(raw.debugName())
+        if axes is not None and isinstance(value, Ref):
+            value = self._named(raw.debugName(), value, axes)
+        self.values[raw.debugName()] = value
+
+    def _named(self, name: str, ref: Ref, axes: Sequence[Any]) -> Ref:
+        value = self.memory.read(ref)
+        if not isinstance(value, Tensor):
+            return ref
+        if len(axes) != len(value.shape):
+            raise ImportFailed(
+                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}"
+            )
+        restated = self.builder.adopt(value.expr, axes)
+        return self.memory.view(ref, restated, lambda b, v: b.adopt(b.tensor(v).expr, axes))
+
+    def inner(self) -> Scope:
+        """A scope for a block."""
+        return Scope(self.builder, self.memory, self.model, self)
+
+    def run(self, block: Any) -> list[Any]:
+        """Import a block's (or graph's) nodes in order; gives what it returns."""
+        for raw in block.nodes():
+            self._node(raw)
+        return [self.lookup(output) for output in block.outputs()]
+
+    def _node(self, raw: Any) -> None:
+        kind = raw.kind()
+        if kind == "prim::Constant":
+            self.bind(raw.output(), self.wrap(constant(raw)))
+            return
+        args = tuple(self.lookup(item) for item in raw.inputs())
+        node = Node(raw, kind, args, argument_names(raw.schema()), self)
+        try:
+            self._results(raw, self._call(node))
+        except CompileError as error:
+            if error.failure.node is None:
+                node.fail(error.failure.message, reason=error.failure.code.partition(".")[2], hint=error.failure.hint)
+            raise
+        except Exception as error:
+            raise ImportFailed(
+                f"{kind} cannot be imported here: {_first_line(error)}",
+                reason="internal",
+                node=node.label,
+                op=kind,
+                inputs=node.described(),
+            ) from error
+
+    def _call(self, node: Node) -> Any:
+        kind = node.kind
+        if kind in registry.CONTROL:
+            return registry.CONTROL[kind](self.builder, node)
+        base = registry.out_of_place(kind)
+        of_tensors = any(isinstance(item, Ref) for item in node.args)
+        if kind in registry.PLAIN and not (of_tensors and self._of_tensors(kind)):
+            return registry.PLAIN[kind](self.builder, node)
+        if kind in registry.VIEW:
+            return self._view(node)
+        if kind in registry.TENSOR:
+            return registry.TENSOR[kind](self.builder, node)
+        if base in registry.TENSOR:
+            return self._in_place(node, registry.TENSOR[base](self.builder, node))
+        if base in registry.VIEW and base != "aten::detach":
+            node.fail(
+                "changing a tensor's shape in place is not supported",
+                reason="unsupported_mutation",
+                hint="use the operator without the underscore",
+            )
+        support.refuse(self.model.graph, node.label, kind)
+
+    @staticmethod
+    def _of_tensors(kind: str) -> bool:
+        """Whether an operator also has a form for tensors."""
+        base = registry.out_of_place(kind)
+        return any(name in table for name in (kind, base) for table in (registry.VIEW, registry.TENSOR))
+
+    def _view(self, node: Node) -> Ref:
+        source = node.ref(node.names[0])
+        step = registry.VIEW[node.kind](self.builder, node)
+        return self.memory.view(source, step(self.builder, self.memory.read(source)), step, node.kind in registry.OVERLAPPING)
+
+    def _in_place(self, node: Node, made: Any) -> Ref:
+        """The result of the operator without the underscore, written over its first argument in that one's dtype."""
+        target = node.ref(node.names[0])
+        self.overwrite(target, self.memory.read(made) if isinstance(made, Ref) else made)
+        return target
+
+    def overwrite(self, target: Ref, made: Value) -> None:
+        """Write a value over a tensor, broadcast to its shape and cast to its dtype."""
+        old = self.memory.read(target)
+        shaped = broadcast.expand(self.builder, ew.cast(self.builder, made, old.dtype), old.shape)
+        self.memory.store(target, shaped)
+
+    def _results(self, raw: Any, made: Any) -> None:
+        outputs = list(raw.outputs())
+        results = [made] if len(outputs) == 1 else list(made or ())
+        for output, result in zip(outputs, results, strict=len(outputs) > 0):
+            self.bind(output, self.wrap(result))
+        if self.model.trace is not None and outputs:
+            self.model.trace.append(
+                {"node": f"%{outputs[0].debugName()}", "op": raw.kind(), "outputs": [describe(self.lookup(o)) for o in outputs]}
+            )
+
+    def wrap(self, result: Any) -> Any:
+        """A handler's result as a value of the scope: tensors get a cell of their own, lists and dicts a box."""
+        if isinstance(result, (Known, Tensor)):
+            return self.memory.ref(result)
+        if isinstance(result, list):
+            return self.memory.cell(tuple(self.wrap(item) for item in result), ListBox)
+        if isinstance(result, tuple):
+            return tuple(self.wrap(item) for item in result)
+        if isinstance(result, dict):
+            return self.memory.cell({key: self.wrap(item) for key, item in result.items()}, DictBox)
+        if isinstance(result, Stack):
+            return self.memory.cell(result, ListBox)
+        return result
+
+
+@lru_cache(maxsize=4096)
+def argument_names(schema: str) -> tuple[str, ...]:
+    """The names of a schema's arguments, none for a node without one."""
+    if "::" not in schema:
+        return ()
+    import torch
+
+    return tuple(argument.name for argument in torch._C.parse_schema(schema).arguments)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]

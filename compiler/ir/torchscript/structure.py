@@ -1,0 +1,274 @@
+"""Python values across a branch or a loop that only run time decides: what stays constant, and what travels as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm.ir import Expr as PrimExpr
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.ops import layout
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.torchscript.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
+from compiler.ir.torchscript.node import Measured, describe
+from compiler.ir.values import Known, Value
+
+
+class Uninitialized:
+    """What stands where a program leaves a value unset, on a way that raises or returns early."""
+
+
+UNSET = Uninitialized()
+
+
+class Number(StrEnum):
+    """Plain numbers, by the dtype they travel in."""
+
+    INT = "int64"
+    FLOAT = "float64"
+    BOOL = "bool"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value on every way."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Array:
+    """A tensor."""
+
+    dtype: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that travels as a tensor of rank 0."""
+
+    number: Number
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A list that travels as the stack of its items, all of one dtype and rank."""
+
+    item: Array
+
+
+@dataclass(frozen=True)
+class Group:
+    """A tuple, or a list of a certain length."""
+
+    items: tuple[Form, ...]
+    listed: bool
+
+
+Form: TypeAlias = "Constant | Array | Scalar | Growing | Group"
+
+
+def form_of(memory: Memory, value: Any) -> Form:
+    """How a value of the scope travels if it stays as it is."""
+    if isinstance(value, Ref):
+        tensor = memory.read(value)
+        return Array(tensor.dtype, len(tensor.shape))
+    if isinstance(value, ListBox):
+        return _listed(memory, memory.content(value))
+    if isinstance(value, tuple):
+        return Group(tuple(form_of(memory, item) for item in value), False)
+    if isinstance(value, Measured):
+        return Scalar(Number.FLOAT)
+    if isinstance(value, DictBox):
+        raise ImportFailed("a dict crosses a branch or loop that only run time decides", reason="unsupported_control")
+    return Constant(value)
+
+
+def _listed(memory: Memory, content: Any) -> Form:
+    if isinstance(content, Stack):
+        return Growing(Array(content.tensor.dtype, len(content.tensor.shape) - 1))
+    return Group(tuple(form_of(memory, item) for item in content), True)
+
+
+def join(b: Builder, one: Form, other: Form) -> Form:
+    """The form that serves both; raises ImportFailed where there is none."""
+    if isinstance(one, Constant) and isinstance(other, Constant):
+        return _constants(b, one, other)
+    for unset, given in ((one, other), (other, one)):
+        if isinstance(unset, Constant) and unset.value is UNSET:
+            return given
+        if isinstance(unset, Constant) and isinstance(given, Scalar) and kind_of(unset.value) is given.number:
+            return given
+    if one == other:
+        return one
+    if isinstance(one, Group) and isinstance(other, Group) and one.listed == other.listed:
+        if len(one.items) == len(other.items):
+            return Group(tuple(join(b, p, q) for p, q in zip(one.items, other.items, strict=True)), one.listed)
+        if one.listed:
+            return _growing(b, [*one.items, *other.items])
+    for stack, group in ((one, other), (other, one)):
+        if isinstance(stack, Growing) and isinstance(group, Group) and group.listed:
+            return _growing(b, [stack.item, *group.items])
+    raise ImportFailed(
+        f"a value is {_told(one)} on one way and {_told(other)} on another, and only run time knows which is taken",
+        reason="unsupported_control",
+        hint="fix the argument that decides it with --const",
+    )
+
+
+def _growing(b: Builder, items: Sequence[Form]) -> Form:
+    joined = items[0]
+    for item in items[1:]:
+        joined = join(b, joined, item)
+    if not isinstance(joined, Array):
+        raise ImportFailed(f"a list that grows holds {_told(joined)}, only tensors are supported", reason="unsupported_control")
+    return Growing(joined)
+
+
+def _constants(b: Builder, one: Constant, other: Constant) -> Form:
+    p, q = one.value, other.value
+    if p is UNSET or q is UNSET:
+        given = q if p is UNSET else p
+        return Scalar(kind_of(given)) if isinstance(given, PrimExpr) else Constant(given)
+    numbers = kind_of(p), kind_of(q)
+    if numbers[0] is not None and numbers[0] is numbers[1]:
+        equal = (
+            b.facts.same(p, q) is True
+            if numbers[0] is Number.INT
+            else not isinstance(p, PrimExpr) and not isinstance(q, PrimExpr) and p == q
+        )
+        return one if equal else Scalar(numbers[0])
+    if type(p) is type(q) and p == q:
+        return one
+    raise ImportFailed(
+        f"a value is {describe(p)} on one way and {describe(q)} on another, and only run time knows which is taken",
+        reason="unsupported_control",
+        hint="fix the argument that decides it with --const",
+    )
+
+
+def kind_of(value: Any) -> Any:
+    """The kind of a plain number, None for anything else."""
+    if isinstance(value, Measured):
+        return Number.FLOAT
+    if isinstance(value, PrimExpr):
+        dtype = value.ty.dtype
+        return Number.BOOL if dtype == "bool" else Number.INT if dtype.startswith("int") else Number.FLOAT
+    return {bool: Number.BOOL, int: Number.INT, float: Number.FLOAT}.get(type(value))
+
+
+def _told(form: Form) -> str:
+    match form:
+        case Constant(value):
+            return describe(value)
+        case Array(dtype, rank):
+            return f"a {dtype} tensor of rank {rank}"
+        case Scalar(number):
+            return f"a number ({number})"
+        case Growing(_):
+            return "a growing list"
+        case Group(items, listed):
+            return f"a {'list' if listed else 'tuple'} of {len(items)}"
+
+
+def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
+    """The tensors that carry a value of this form."""
+    b = memory.builder
+    match form:
+        case Constant(_):
+            return []
+        case Array(dtype, rank):
+            return [Known(np.zeros([0] * rank, np.dtype(dtype)), dtype) if value is UNSET else memory.read(value)]
+        case Scalar(number):
+            return [scalar_tensor(b, value, number)]
+        case Growing(item):
+            return [stacked(memory, value, item)]
+        case Group(items, _):
+            content = (UNSET,) * len(items) if value is UNSET else memory.content(value) if isinstance(value, ListBox) else value
+            return [leaf for inner, part in zip(items, content, strict=True) for leaf in leaves(memory, inner, part)]
+
+
+def scalar_tensor(b: Builder, value: Any, number: Number) -> Value:
+    """A plain number as a tensor of rank 0."""
+    if value is UNSET:
+        value = 0
+    if isinstance(value, Measured):
+        return value.tensor
+    return b.tensor(Known.of(value, number.value))
+
+
+def stacked(memory: Memory, value: Any, item: Array) -> Value:
+    """A list as the stack of its items."""
+    b = memory.builder
+    content = () if value is UNSET else memory.content(value)
+    if isinstance(content, Stack):
+        return content.tensor
+    if not content:
+        return Known(np.zeros([0] * (item.rank + 1), np.dtype(item.dtype)), item.dtype)
+    return layout.concat(b, [layout.unsqueeze(b, memory.read(part), [0]) for part in content], 0)
+
+
+def rebuild(memory: Memory, form: Form, tensors: Iterator[Value]) -> Any:
+    """The value of a form from the tensors that carry it, in cells of its own."""
+    b = memory.builder
+    match form:
+        case Constant(value):
+            return value
+        case Array(_, _):
+            return memory.ref(next(tensors))
+        case Scalar(number):
+            return number_of(b, next(tensors), number)
+        case Growing(_):
+            return memory.cell(Stack(next(tensors)), ListBox)
+        case Group(items, listed):
+            made = tuple(rebuild(memory, item, tensors) for item in items)
+            return memory.cell(made, ListBox) if listed else made
+
+
+def number_of(b: Builder, tensor: Value, number: Number) -> Any:
+    """The plain number in a tensor of one element; floats that only run time knows stay tensors."""
+    if number is Number.FLOAT and not isinstance(tensor, Known):
+        return Measured(ew.cast(b, layout.reshape(b, tensor, []), "float64"))
+    return ex.plain(b.known(tensor, "number").scalars()[0])
+
+
+def restore(memory: Memory, form: Form, cell: Cell, tensors: Iterator[Value]) -> None:
+    """Write into a cell what a branch or loop left in it."""
+    made = rebuild(memory, form, tensors)
+    if not isinstance(cell, Slot):
+        made = memory.read(made) if isinstance(made, Ref) else made.value
+    memory.write(cell, made)
+
+
+def content_form(memory: Memory, cell: Cell) -> Form:
+    """The form of what a cell holds."""
+    content = memory.content(cell)
+    if isinstance(cell, ListBox):
+        return _listed(memory, content)
+    if isinstance(cell, DictBox):
+        raise ImportFailed("a dict is changed in a branch or loop that only run time decides", reason="unsupported_control")
+    return form_of(memory, content) if isinstance(cell, Slot) else Array(content.dtype, len(content.shape))
+
+
+def content_leaves(memory: Memory, form: Form, cell: Cell) -> list[Value]:
+    """The tensors that carry what a cell holds."""
+    if isinstance(cell, ListBox):
+        return leaves(memory, form, cell)
+    content = memory.content(cell)
+    return leaves(memory, form, content) if isinstance(cell, Slot) else [content]
+
+
+def cells_of(value: Any) -> list[Cell]:
+    """The cells of the tensors in a value."""
+    if isinstance(value, Ref):
+        return [value.cell]
+    content = value.value if isinstance(value, ListBox) else value
+    return [cell for item in content for cell in cells_of(item)] if isinstance(content, tuple) else []
