@@ -7,6 +7,7 @@ from compiler.ir.onnx.registry import refuse
 SEQUENCES = "sequences are not supported: a compiled model's values are tensors; unroll the sequence when exporting"
 OPTIONALS = "optional values are not supported: a compiled model's inputs are always there"
 STRINGS = "strings are not supported: do text processing before the model"
+TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
 RANDOM = "random operators are not supported: pass the random numbers in as an input"
 TREES = "tree ensembles and classical machine learning operators are not supported"
@@ -16,7 +17,8 @@ CODECS = "decoding images is not supported: decode before the model"
 refuse("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", why=SEQUENCES)
 refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
 refuse("Optional", why=OPTIONALS)
-refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", why=STRINGS)
+refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", why=STRINGS)
+refuse("TfIdfVectorizer", why=TEXT)
 refuse("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", why=RANDOM)
 refuse("ImageDecoder", why=CODECS)
 refuse("Adagrad", "Adam", "Momentum", "Gradient", domain="ai.onnx.preview.training", why=TRAINING)
