@@ -59,7 +59,9 @@ class Builder:
             return Tensor(variable, tuple(self.facts.simplify(extent) for extent in ty.shape.values), str(ty.dtype))
         if shape is None:
             if ty.ndim < 0:
-                raise ImportFailed("a tensor's rank is not known at compile time", reason="unknown_rank", hint="fix the inputs that decide it with --const")
+                raise ImportFailed(
+                    "a tensor's rank is not known at compile time", reason="unknown_rank", hint="fix the inputs that decide it with --const"
+                )
             shape = [self.facts.fresh("dyn") for _ in range(ty.ndim)]
         wanted = tuple(self.facts.simplify(extent) for extent in shape)
         if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr) or not _identical(ty.shape.values, wanted):
@@ -77,7 +79,7 @@ class Builder:
         call, _ = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols, attrs)
         return self.emit(call)
 
-    def te_many(self, compute: Callable[..., Sequence[te.Tensor]], *values: Value, name: str = "kernel") -> tuple[Tensor, ...]:
+    def te_many(self, compute: Callable[..., Sequence[Any]], *values: Value, name: str = "kernel") -> tuple[Tensor, ...]:
         """As `te`, for a program of several outputs."""
         call, outputs = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols)
         return self.emit_tuple(call) if len(outputs) > 1 else (self.emit(call),)
@@ -124,7 +126,11 @@ class Builder:
             return value
         if value.expr in self._symbols:
             return self._symbols[value.expr][1]
-        if not all(isinstance(extent, int) for extent in value.shape) or ex.product(value.shape) > MAX_SYMBOLS or value.dtype.startswith(("float", "bfloat")):
+        if (
+            not all(isinstance(extent, int) for extent in value.shape)
+            or ex.product(value.shape) > MAX_SYMBOLS
+            or value.dtype.startswith(("float", "bfloat"))
+        ):
             raise ImportFailed(
                 f"{what} is computed at run time and is too large or not of integers, so shapes cannot follow from it",
                 reason="data_dependent",
@@ -134,7 +140,9 @@ class Builder:
         flat = self.emit(relax.op.reshape(value.expr, [count])) if len(value.shape) != 1 else value
         if flat.dtype != "int64":
             flat = self.emit(relax.op.astype(flat.expr, "int64"))
-        variables = [self.facts.fresh(what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)) for index in range(count)]
+        variables = [
+            self.facts.fresh(what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)) for index in range(count)
+        ]
         if count:
             shape = self.bb.emit(relax.op.tensor_to_shape(flat.expr))
             self.bb.match_cast(shape, relax.ShapeType(variables))
@@ -160,7 +168,7 @@ class Builder:
         CanonicalizeBindings recurses without end where that expression holds a Select.
         """
         extent = self.facts.simplify(extent)
-        if isinstance(extent, int) or isinstance(extent, tirx.Var):
+        if isinstance(extent, int | tirx.Var):
             return extent
         low, high = self.facts.bounds(extent)
         written = self._write(Known.of([extent]))

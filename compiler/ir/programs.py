@@ -17,12 +17,18 @@ OPAQUE = 8
 
 
 def call_program(
-    bb: relax.BlockBuilder, compute: Callable[..., Any], inputs: Sequence[Tensor], name: str, dims: Collection[tirx.Var], attrs: dict[str, Any] | None = None
+    bb: relax.BlockBuilder,
+    compute: Callable[..., Any],
+    inputs: Sequence[Tensor],
+    name: str,
+    dims: Collection[tirx.Var],
+    attrs: dict[str, Any] | None = None,
 ) -> tuple[Expr, list[te.Tensor]]:
     """The `call_tir` of a TE computation and its outputs.
 
-    `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te renames the dims of the inputs but not those in
-    closures, which leaves the latter unbound; here one set of variables is used throughout and renewed at the end.
+    `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te renames the dims of the
+    inputs but not those in closures, which leaves the latter unbound; here one set of variables is used throughout
+    and renewed at the end.
     """
     placeholders = [te.placeholder([ex.prim(extent) for extent in t.shape], t.dtype, name=f"p{index}") for index, t in enumerate(inputs)]
     made = compute(*placeholders)

@@ -51,18 +51,31 @@ def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
     if declared is None:
         if found.axes is None:
             raise ImportFailed(
-                f"the model does not give the rank of input {found.name!r}", reason="input_rank", field=f"inputs.{found.name}", hint=f'declare it: --input "{found.name}={found.dtype}[n,...]"'
+                f"the model does not give the rank of input {found.name!r}",
+                reason="input_rank",
+                field=f"inputs.{found.name}",
+                hint=f'declare it: --input "{found.name}={found.dtype}[n,...]"',
             )
         return TensorSpec(found.name, found.dtype, tuple(axis_from_file(found.name, i, axis) for i, axis in enumerate(found.axes)))
     if declared.dtype != found.dtype:
-        raise ImportFailed(f"input {found.name!r} is {found.dtype} in the model, declared as {declared.dtype}", reason="input_dtype", field=f"inputs.{found.name}")
+        raise ImportFailed(
+            f"input {found.name!r} is {found.dtype} in the model, declared as {declared.dtype}",
+            reason="input_dtype",
+            field=f"inputs.{found.name}",
+        )
     if found.axes is not None and len(found.axes) != len(declared.shape):
         raise ImportFailed(
-            f"input {found.name!r} has {len(found.axes)} axes in the model, declared with {len(declared.shape)}", reason="input_rank", field=f"inputs.{found.name}"
+            f"input {found.name!r} has {len(found.axes)} axes in the model, declared with {len(declared.shape)}",
+            reason="input_rank",
+            field=f"inputs.{found.name}",
         )
     for index, (have, want) in enumerate(zip(found.axes or (), declared.shape, strict=False)):
         if isinstance(have, int) and have > 0 and want.size is not None and want.size != have:
-            raise ImportFailed(f"axis {index} of input {found.name!r} is {have} in the model, declared as {want.size}", reason="input_shape", field=f"inputs.{found.name}")
+            raise ImportFailed(
+                f"axis {index} of input {found.name!r} is {have} in the model, declared as {want.size}",
+                reason="input_shape",
+                field=f"inputs.{found.name}",
+            )
     return declared
 
 
@@ -94,8 +107,17 @@ def check_names(kind: str, names: Iterable[str], inputs: Iterable[str]) -> None:
     known = set(inputs)
     for name in names:
         if name not in known:
-            raise ImportFailed(f"the model has no input {name!r}", reason="unknown_input", field=f"{kind}.{name}", hint=f"its inputs are {', '.join(sorted(known))}")
+            raise ImportFailed(
+                f"the model has no input {name!r}",
+                reason="unknown_input",
+                field=f"{kind}.{name}",
+                hint=f"its inputs are {', '.join(sorted(known))}",
+            )
 
 
 def _known(names: set[str]) -> str:
-    return f"its dims are {', '.join(sorted(names))}" if names else "every axis of its inputs is fixed; redeclare one with --input to make it a dim"
+    return (
+        f"its dims are {', '.join(sorted(names))}"
+        if names
+        else "every axis of its inputs is fixed; redeclare one with --input to make it a dim"
+    )

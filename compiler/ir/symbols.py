@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Any
 
 from tvm import tirx
 
@@ -23,15 +24,15 @@ def axis_of(extent: Extent) -> Axis | None:
 
 
 def _spell(extent: Extent) -> str | None:
-    extent = ex.plain(extent)
-    if isinstance(extent, int):
-        return str(extent)
-    if isinstance(extent, tirx.Var):
-        return str(extent.name)
-    sign, call = _TEXT.get(type(extent)), _CALLS.get(type(extent))
+    node: Any = ex.plain(extent)
+    if isinstance(node, int):
+        return str(node)
+    if isinstance(node, tirx.Var):
+        return str(node.name)
+    sign, call = _TEXT.get(type(node)), _CALLS.get(type(node))
     if sign is None and call is None:
         return None
-    a, b = _spell(extent.a), _spell(extent.b)
+    a, b = _spell(node.a), _spell(node.b)
     if a is None or b is None:
         return None
     return f"({a} {sign} {b})" if sign else f"{call}({a}, {b})"

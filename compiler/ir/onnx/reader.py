@@ -46,9 +46,14 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
     shared = Model(
         {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import},
         {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
-        {name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))) for axis in axes] for name, axes in request.shapes},
+        {
+            name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))) for axis in axes]
+            for name, axes in request.shapes
+        },
         trace=trace,
-        ranks={v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")},
+        ranks={
+            v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")
+        },
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)
@@ -79,7 +84,12 @@ def _input(value: onnx.ValueInfoProto) -> FileInput:
     tensor = value.type.tensor_type
     if kind != "tensor_type" or tensor.elem_type not in DTYPES:
         shown = onnx.TensorProto.DataType.Name(tensor.elem_type) if kind == "tensor_type" else str(kind).removesuffix("_type")
-        raise ImportFailed(f"input {value.name!r} is of type {shown}, which is not supported", reason="dtype", field=f"inputs.{value.name}", hint="inputs are tensors of bool, integers and floats")
+        raise ImportFailed(
+            f"input {value.name!r} is of type {shown}, which is not supported",
+            reason="dtype",
+            field=f"inputs.{value.name}",
+            hint="inputs are tensors of bool, integers and floats",
+        )
     if not tensor.HasField("shape"):
         return FileInput(value.name, DTYPES[tensor.elem_type], None)
     axes = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None for d in tensor.shape.dim)
@@ -96,7 +106,9 @@ def _fixed(found: FileInput, value: Any) -> Known:
     try:
         return Known(np.full(shape, value).astype(np.dtype(found.dtype)), found.dtype)
     except (TypeError, ValueError) as error:
-        raise ImportFailed(f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}", reason="const", field=f"consts.{found.name}") from error
+        raise ImportFailed(
+            f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}", reason="const", field=f"consts.{found.name}"
+        ) from error
 
 
 def _output(scope: Scope, name: str) -> Value:

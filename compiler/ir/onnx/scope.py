@@ -90,7 +90,9 @@ class Scope:
         if axes is None or not isinstance(value, Tensor):
             return value
         if len(axes) != len(value.shape):
-            raise ImportFailed(f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}")
+            raise ImportFailed(
+                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}"
+            )
         return self.builder.adopt(value.expr, axes)
 
     def _import(self, proto: onnx.NodeProto) -> Sequence[Value | None]:
@@ -111,7 +113,11 @@ class Scope:
             raise
         except Exception as error:
             raise ImportFailed(
-                f"{node.op} cannot be imported here: {_first_line(error)}", reason="internal", node=node.label, op=node.op, inputs=describe(inputs)
+                f"{node.op} cannot be imported here: {_first_line(error)}",
+                reason="internal",
+                node=node.label,
+                op=node.op,
+                inputs=describe(inputs),
             ) from error
         if self.model.trace is not None:
             self.model.trace.append({"node": node.label, "op": node.op, "outputs": describe(outputs)})
@@ -121,7 +127,9 @@ class Scope:
         try:
             return self.lookup(name)
         except KeyError:
-            raise ImportFailed(f"the input {name!r} is produced nowhere before", reason="dangling", node=proto.name or proto.output[0], op=proto.op_type) from None
+            raise ImportFailed(
+                f"the input {name!r} is produced nowhere before", reason="dangling", node=proto.name or proto.output[0], op=proto.op_type
+            ) from None
 
     def _resolved(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto | None:
         """A function body's reference to an attribute of its call, replaced by that attribute; None where the call omits it."""
@@ -145,7 +153,7 @@ class Scope:
         defaults = {a.name: a for a in body.attribute_proto}
         inner = Scope(self.builder, Model(opsets, self.model.functions, trace=None), attributes={**defaults, **attributes})
         inner.values.update(zip(body.input, node.inputs, strict=False))
-        inner.values.update({name: None for name in body.input[len(node.inputs) :]})
+        inner.values.update(dict.fromkeys(body.input[len(node.inputs) :]))
         inner.run(body.node)
         return [inner.lookup(name) if node.wants(index) else None for index, name in enumerate(body.output)]
 

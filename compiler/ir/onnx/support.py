@@ -72,7 +72,9 @@ def _walk(nodes: list[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _walk(graph.node)
 
 
-def _why(proto: onnx.NodeProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]) -> str | None:
+def _why(
+    proto: onnx.NodeProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]
+) -> str | None:
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     version = opsets.get(domain, 1)
     if registry.find(domain, proto.op_type, version) is not None:
@@ -92,7 +94,9 @@ def _why(proto: onnx.NodeProto, opsets: dict[str, int], functions: dict[tuple[st
     return f"no importer for {op_of(proto)} at opset {version}"
 
 
-def _body(body: onnx.FunctionProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]) -> str | None:
+def _body(
+    body: onnx.FunctionProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]
+) -> str | None:
     inner = {**opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import}}
     for proto in _walk(body.node):
         why = _why(proto, inner, functions, calls)

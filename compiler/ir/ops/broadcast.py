@@ -88,7 +88,9 @@ def aligned(b: Builder, *values: Value, what: str = "operands") -> tuple[tuple[T
 
 def _expand_dynamic(b: Builder, value: Value, shape: Sequence[Extent]) -> Value:
     """Expand, or only restate the shape where every extent is equal though spelled differently."""
-    if isinstance(value, Tensor) and all(b.facts.same(a, e) is True or b.facts.same(a, 1) is False for a, e in zip(value.shape, shape, strict=True)):
+    if isinstance(value, Tensor) and all(
+        b.facts.same(a, e) is True or b.facts.same(a, 1) is False for a, e in zip(value.shape, shape, strict=True)
+    ):
         return b.adopt(value.expr, shape)
     return expand(b, value, shape, "broadcast")
 

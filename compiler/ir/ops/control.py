@@ -13,7 +13,6 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import broadcast, layout
 from compiler.ir.values import Known, Tensor, Value
 
@@ -102,7 +101,9 @@ def _joined(b: Builder, p: Tensor, q: Tensor) -> list[Extent | None]:
         raise ImportFailed(f"the branches of an If give {p.dtype} and {q.dtype}", reason="branch_dtype")
     if len(p.shape) != len(q.shape):
         raise ImportFailed(
-            f"the branches of an If give ranks {len(p.shape)} and {len(q.shape)}", reason="branch_rank", hint="fix the input that decides it with --const"
+            f"the branches of an If give ranks {len(p.shape)} and {len(q.shape)}",
+            reason="branch_rank",
+            hint="fix the input that decides it with --const",
         )
     return [one if b.facts.same(one, two) is True else None for one, two in zip(p.shape, q.shape, strict=True)]
 
@@ -176,7 +177,9 @@ def _kept(b: Builder, before: Tensor, after: Tensor, shape: Sequence[Extent | No
             reason="loop_state",
             hint="fix the trip count with --const, so that the loop is unrolled",
         )
-    return tuple(e if e is not None and b.facts.same(p, q) is True else None for e, p, q in zip(shape, before.shape, after.shape, strict=True))
+    return tuple(
+        e if e is not None and b.facts.same(p, q) is True else None for e, p, q in zip(shape, before.shape, after.shape, strict=True)
+    )
 
 
 def _parameter(b: Builder, dtype: str, shape: Sequence[Extent | None], name: str = "state") -> Tensor:
@@ -195,7 +198,7 @@ def _function(b: Builder, frame: _Frame, body: Body) -> Outlined:
         return [scalar_condition(b, more), *after]
 
     step = outline(b, "body", [index, *state], once)
-    outer = [value for value in step.captured[:-1]]
+    outer = list(step.captured[:-1])
     dims = relax.Var("dims", relax.ShapeType(list(step.captured[-1].values)))
     own = [t.expr for t in (index, limit, go, *state)]
     parameters = [*own, *outer, dims]

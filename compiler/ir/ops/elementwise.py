@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax, tirx
+from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
@@ -187,7 +188,7 @@ def cast(b: Builder, x: Value, dtype: str) -> Value:
 def _cast_symbol(item: Any, dtype: str) -> Any:
     """Integers of any width are carried as int64 expressions: extents do not overflow."""
     if is_integer(dtype):
-        if not isinstance(item, ex.PrimExpr):
+        if not isinstance(item, PrimExpr):
             return int(item)
         return item if item.ty.dtype == "int64" else _to_int(item)
     if dtype == "bool":

@@ -67,9 +67,15 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
     """Axes of extent 1 removed; None removes those that are 1 for certain."""
     rank = len(x.shape)
-    places = {axis for axis in range(rank) if b.facts.same(x.shape[axis], 1) is True} if axes is None else {axis_of(axis, rank) for axis in axes}
+    places = (
+        {axis for axis in range(rank) if b.facts.same(x.shape[axis], 1) is True} if axes is None else {axis_of(axis, rank) for axis in axes}
+    )
     if axes is None and any(b.facts.same(x.shape[axis], 1) is None for axis in range(rank)):
-        raise ImportFailed(f"squeezing {_show(x.shape)} without axes leaves the rank open", reason="shape", hint="declare the dim's min as 2, or fix it to 1")
+        raise ImportFailed(
+            f"squeezing {_show(x.shape)} without axes leaves the rank open",
+            reason="shape",
+            hint="declare the dim's min as 2, or fix it to 1",
+        )
     for axis in places:
         b.require(ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1")
     return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])

@@ -51,7 +51,11 @@ class Cell:
 def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
     """An activation by ONNX's name, any case; raises ImportFailed for one that the operator does not define."""
     f = T.float32
-    a = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "scaledtanh": 1.0, "affine": 1.0}.get(name.lower(), 0.0) if alpha is None else alpha
+    a = (
+        {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "scaledtanh": 1.0, "affine": 1.0}.get(name.lower(), 0.0)
+        if alpha is None
+        else alpha
+    )
     c = {"hardsigmoid": 0.5, "scaledtanh": 1.0}.get(name.lower(), 0.0) if beta is None else beta
     table: dict[str, Activation] = {
         "sigmoid": tirx.sigmoid,
@@ -92,9 +96,20 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
     given = b.adopt(b.tensor(linear.matmul(b, x, layout.transpose(b, w, [1, 0]))).expr, [steps, batch, wide])
     zeros = Known(np.zeros([1, 1], np.float32), "float32")
-    bias = ew.cast(b, d.bias, "float32") if d.bias is not None else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(wide, 2)])
-    peepholes = ew.cast(b, d.peepholes, "float32") if d.peepholes is not None else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(hidden, 3)])
-    states = [broadcast.expand(b, zeros, [batch, hidden]) if v is None else b.adopt(b.tensor(ew.cast(b, v, "float32")).expr, [batch, hidden]) for v in (d.h, d.c)]
+    bias = (
+        ew.cast(b, d.bias, "float32")
+        if d.bias is not None
+        else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(wide, 2)])
+    )
+    peepholes = (
+        ew.cast(b, d.peepholes, "float32")
+        if d.peepholes is not None
+        else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(hidden, 3)])
+    )
+    states = [
+        broadcast.expand(b, zeros, [batch, hidden]) if v is None else b.adopt(b.tensor(ew.cast(b, v, "float32")).expr, [batch, hidden])
+        for v in (d.h, d.c)
+    ]
     limits = broadcast.expand(b, Known.of([LENGTH]), [batch]) if lengths is None else ew.cast(b, lengths, "int64")
     inputs = [given, layout.transpose(b, r, [1, 0]), bias, peepholes, *states, limits]
     program = _PROGRAMS[cell.kind](cell, _dim(hidden, "hidden"), d.backward)
@@ -123,8 +138,8 @@ def _dim(extent: Extent, name: str) -> Any:
     return extent if isinstance(extent, int) else tirx.Var(name, "int64")
 
 
-def _lstm(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:  # noqa: N803
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))  # noqa: N806
+def _lstm(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
+    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
     act, coupled = cell.act, cell.input_forget
 
     @T.prim_func(private=True, s_tir=True)
@@ -168,8 +183,8 @@ def _lstm(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:  # noqa: N803
     return lstm
 
 
-def _gru(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:  # noqa: N803
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))  # noqa: N806
+def _gru(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
+    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
     act, before = cell.act, cell.linear_before_reset
 
     @T.prim_func(private=True, s_tir=True)
@@ -223,8 +238,8 @@ def _gru(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:  # noqa: N803
     return gru
 
 
-def _rnn(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:  # noqa: N803
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))  # noqa: N806
+def _rnn(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
+    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
     act = cell.act
 
     @T.prim_func(private=True, s_tir=True)

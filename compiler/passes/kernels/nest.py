@@ -63,6 +63,11 @@ def combine_of(stage: Stage) -> Combine | None:
     return None
 
 
+def _scalar_call(node: Any, var: Any) -> bool:
+    """Whether a call that reads `var` has no vector form: a choice by it, or a function without one."""
+    return bool(uses(node.args[0], var)) if is_choice(node) else getattr(node.op, "name", "") not in _VECTOR_CALLS
+
+
 def vectorizable(value: Expr, var: Any) -> bool:
     """Whether `value` can be computed for neighbouring values of `var` in one vector, every access a whole or a single element."""
     for node in nodes(value):
@@ -70,9 +75,8 @@ def vectorizable(value: Expr, var: Any) -> bool:
             step = stride(node.indices[0], var)
             if step is None or as_int(step) not in (0, 1) or dtype_of(node) == "bool":
                 return False
-        if isinstance(node, tvm.ir.Call) and uses(node, var):
-            if uses(node.args[0], var) if is_choice(node) else getattr(node.op, "name", "") not in _VECTOR_CALLS:
-                return False
+        if isinstance(node, tvm.ir.Call) and uses(node, var) and _scalar_call(node, var):
+            return False
         if (
             isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))
             and not dtype_of(node).startswith(("float", "bfloat"))

@@ -98,7 +98,8 @@ def scan(b: Builder, node: Node) -> list[Value]:
     ]
     results = scan_over(b, node, body, [node.value(i) for i in range(states)], sequences)
     stacked = [
-        _restored(b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i)) for i, value in enumerate(results[states:])
+        _restored(b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i))
+        for i, value in enumerate(results[states:])
     ]
     assert len(stacked) == outputs
     return [*results[:states], *stacked]
@@ -117,6 +118,7 @@ def scan_over(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value],
             state = made[: len(state)]
             columns.append([layout.unsqueeze(b, item, [0]) for item in made[len(state) :]])
         return [*state, *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True))]
+
     def first() -> list[Value]:
         items = [layout.take(b, sequence, b.tensor(Known.of(0)), 0) for sequence in sequences]
         return node.scope.subgraph(body, [*state, *items])[len(state) :]
@@ -169,7 +171,11 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
     states = len(values) - inputs
     batch = b.facts.simplify(values[0].shape[0])
     if not isinstance(batch, int):
-        node.fail("Scan at opset 8 with a symbolic batch is not supported", reason="unsupported_form", hint="fix the batch dim, or export at opset 9 or later")
+        node.fail(
+            "Scan at opset 8 with a symbolic batch is not supported",
+            reason="unsupported_form",
+            hint="fix the batch dim, or export at opset 9 or later",
+        )
     rows = []
     for position in range(batch):
         picked = [layout.take(b, value, Known.of(position), 0) for value in values]

@@ -43,7 +43,10 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
     dtype = x.dtype
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     cells = _cells(node, kind, len(backward))
-    ran = [run(b, cell, x, node.optional(4), _direction(b, node, index, back, batch_first)) for index, (cell, back) in enumerate(zip(cells, backward, strict=True))]
+    ran = [
+        run(b, cell, x, node.optional(4), _direction(b, node, index, back, batch_first))
+        for index, (cell, back) in enumerate(zip(cells, backward, strict=True))
+    ]
     every = _stacked(b, [r[0] for r in ran], 1)
     last = _stacked(b, [r[1] for r in ran], 0)
     outputs: list[Value | None] = [
@@ -79,7 +82,10 @@ def _cells(node: Node, kind: str, directions: int) -> list[Cell]:
     names = node.attr("activations", None) or list(DEFAULTS[kind]) * directions
     alphas, betas = iter(node.attr("activation_alpha", [])), iter(node.attr("activation_beta", []))
     made = [
-        activation(name, next(alphas, None) if name.lower() in TAKES_ALPHA else None, next(betas, None) if name.lower() in TAKES_BETA else None) for name in names
+        activation(
+            name, next(alphas, None) if name.lower() in TAKES_ALPHA else None, next(betas, None) if name.lower() in TAKES_BETA else None
+        )
+        for name in names
     ]
     each = len(DEFAULTS[kind])
     return [

@@ -83,6 +83,11 @@ def log_sum_exp(b: Builder, node: Node) -> Value:
     x = node.value(0)
     work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
     top = rd.reduce(b, work, "max", list(range(len(work.shape))), False)
-    finite = ew.where(b, ew.compare(b, _unary(b, top, relax.op.abs, np.abs), Known(np.asarray(np.inf, np.dtype(work.dtype)), work.dtype), "less"), top, Known(np.zeros((), np.dtype(work.dtype)), work.dtype))
+    finite = ew.where(
+        b,
+        ew.compare(b, _unary(b, top, relax.op.abs, np.abs), Known(np.asarray(np.inf, np.dtype(work.dtype)), work.dtype), "less"),
+        top,
+        Known(np.zeros((), np.dtype(work.dtype)), work.dtype),
+    )
     total = _reduced(b, node, _unary(b, ew.subtract(b, work, finite), relax.op.exp, np.exp), "sum")
     return ew.cast(b, ew.add(b, _unary(b, total, relax.op.log, np.log), finite), x.dtype)
