@@ -133,7 +133,7 @@ def _wanted(argument: Argument, consts: Mapping[str, Any], declared: set[str]) -
     """Names of the inputs that an argument is given by; raises ImportFailed for one that nothing gives."""
     kind = bare(argument).kind()
     if kind == "ListType":
-        items = []
+        items: list[str] = []
         while f"{argument.name}_{len(items)}" in declared:
             items.append(f"{argument.name}_{len(items)}")
         return items
@@ -174,7 +174,8 @@ def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
         return _fixed(argument, inputs.consts[argument.name])
     kind = bare(argument).kind()
     if kind == "ListType":
-        return [inputs.tensors[name] for name in inputs.tensors if name.rpartition("_")[0] == argument.name]
+        items = [inputs.tensors[name] for name in inputs.tensors if name.rpartition("_")[0] == argument.name]
+        return items if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType") else argument.default
     names = names_in(argument)
     if not all(name in inputs.tensors for name in names):
         return argument.default

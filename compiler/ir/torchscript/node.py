@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -128,7 +129,7 @@ class Node:
             )
         return int(found)
 
-    def ints(self, name: str) -> list[int]:
+    def ints(self, name: str) -> list[builtins.int]:
         """A list of integers that import must know."""
         found = [self.builder.facts.simplify(item) for item in self.extents(name)]
         if not all(isinstance(item, int) for item in found):
@@ -163,18 +164,18 @@ class Node:
         code = self.get(name, None)
         return default if code is None else dtype_of(code)
 
-    def axis(self, name: str, rank: int, default: Any = _MISSING) -> int:
+    def axis(self, name: str, rank: builtins.int, default: Any = _MISSING) -> builtins.int:
         """An axis as a non-negative number; a tensor of rank 0 has one axis."""
         return self.as_axis(self.int(name, default), rank)
 
-    def as_axis(self, axis: int, rank: int) -> int:
+    def as_axis(self, axis: builtins.int, rank: builtins.int) -> builtins.int:
         """As `axis`, of a number."""
         limit = max(rank, 1)
         if not -limit <= axis < limit:
             self.fail(f"axis {axis} is out of range for rank {rank}", reason="axis")
         return axis % limit
 
-    def axes(self, name: str, rank: int) -> list[int] | None:
+    def axes(self, name: str, rank: builtins.int) -> list[builtins.int] | None:
         """A list of axes as non-negative numbers, None where it is None or empty."""
         if not self.has(name):
             return None

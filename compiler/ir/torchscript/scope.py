@@ -20,7 +20,7 @@ from compiler.ir.values import Known, Tensor, Value
 
 @dataclass
 class Model:
-    """What every scope of one model shares: the graph, names for shapes, what indexes something, a trace of nodes, and attributes by path."""
+    """What every scope of one model shares: graph, names for shapes, what indexes something, a trace of nodes, attributes by path."""
 
     graph: Any
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)

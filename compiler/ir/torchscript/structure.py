@@ -8,14 +8,13 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
-from compiler.ir.ops import layout
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import layout
 from compiler.ir.torchscript.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Measured, describe
 from compiler.ir.values import Known, Value

@@ -12,7 +12,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_norm
+from compiler.ir.ops import layout, nn_conv, nn_norm
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, operand, scalar
@@ -54,7 +54,7 @@ def prelu(b: Builder, node: Node) -> Value:
     """self where it is not negative, weight * self elsewhere; one weight, or one a channel."""
     x, weight = node.value("self"), node.value("weight")
     if len(weight.shape) == 1 and len(x.shape) > 1 and b.facts.same(weight.shape[0], 1) is not True:
-        weight = nn_norm.per_channel(b, weight, x)
+        weight = nn_conv.per_channel(b, weight, x)
     return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, weight), x)
 
 

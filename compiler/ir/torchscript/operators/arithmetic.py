@@ -85,10 +85,16 @@ def _floor_quotient(p: Any, q: Any) -> Any:
     rest = _fmod(p, q)
     zero, one, half = pw.like(p, 0), pw.like(p, 1), pw.like(p, 0.5)
     exact = (p - rest) / q
-    astray = tirx.And(tirx.NE(rest, zero), tirx.NE(q < zero, rest < zero))
+    astray = _astray(rest, q)
     exact = tirx.Select(astray, exact - one, exact)
     down = tirx.floor(exact)
     return tirx.Select(tirx.EQ(q, zero), p / q, tirx.Select(exact - down > half, down + one, down))
+
+
+def _astray(rest: Any, divisor: Any) -> Any:
+    """Whether a remainder has not the divisor's sign."""
+    zero = pw.like(rest, 0)
+    return tirx.Or(tirx.And(rest > zero, divisor < zero), tirx.And(rest < zero, divisor > zero))
 
 
 def _fmod(p: Any, q: Any) -> Any:
@@ -113,8 +119,7 @@ def remainder(b: Builder, node: Node) -> Value:
 
 def _floor_rest(p: Any, q: Any) -> Any:
     rest = _fmod(p, q)
-    zero = pw.like(p, 0)
-    astray = tirx.And(tirx.NE(rest, zero), tirx.NE(q < zero, rest < zero))
+    astray = _astray(rest, q)
     return tirx.Select(astray, rest + q, rest)
 
 

@@ -199,7 +199,8 @@ def _scattered(b: Builder, x: Value, places: dict[int, Value], values: Value, re
 @op("scatter", "scatter_reduce")
 def scatter(b: Builder, node: Node) -> Value:
     """`src` (a tensor or one number) written along an axis at indices, or combined with what is there."""
-    reduction = {None: sc.Reduction.NONE, "add": sc.Reduction.ADD, "sum": sc.Reduction.ADD, "multiply": sc.Reduction.MUL, "prod": sc.Reduction.MUL,
+    reduction = {None: sc.Reduction.NONE, "add": sc.Reduction.ADD, "sum": sc.Reduction.ADD, "multiply": sc.Reduction.MUL,
+                 "prod": sc.Reduction.MUL,
                  "amax": sc.Reduction.MAX, "amin": sc.Reduction.MIN}.get(node.get("reduce", None))  # fmt: skip
     if reduction is None or not node.bool("include_self", True):
         node.fail("this reduction is not supported, or not without include_self", reason="unsupported_form")

@@ -8,12 +8,12 @@ import numpy as np
 
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import nn_norm
+from compiler.ir.ops import nn_conv, nn_norm
 from compiler.ir.ops import reduce as rd
+from compiler.ir.torchscript.memory import Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op, view
-from compiler.ir.torchscript.memory import Step
 from compiler.ir.values import Known, Value
 
 
@@ -98,7 +98,7 @@ def instance_norm(b: Builder, node: Node) -> Value:
         mean = node.value("running_mean")
         weight, bias = _or_ones(node.optional("weight"), mean), _or_zeros(node.optional("bias"), mean)
         return nn_norm.batch_norm(b, x, weight, bias, mean, node.value("running_var"), node.float("eps"))
-    weight_, bias_ = (None if v is None else nn_norm.per_channel(b, v, x) for v in (node.optional("weight"), node.optional("bias")))
+    weight_, bias_ = (None if v is None else nn_conv.per_channel(b, v, x) for v in (node.optional("weight"), node.optional("bias")))
     return nn_norm.layer_norm_moments(b, x, weight_, bias_, list(range(2, len(x.shape))), node.float("eps"))[0]
 
 

@@ -24,7 +24,8 @@ _KINDS = {"nearest": Interpolation.NEAREST, "linear": Interpolation.LINEAR, "bic
 
 @op(
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
-    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
 def upsample(b: Builder, node: Node) -> Value:
     """[N, C, *spatial] to given spatial extents, or by scale factors."""

@@ -69,8 +69,10 @@ def _always(value: Any, *names: str) -> None:
 _always("cpu", "prim::device")
 _always(0, "prim::layout")
 _always(
-    False, "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse", "prim::is_quantized", "prim::is_nested", "prim::is_mkldnn",
-    "prim::requires_grad", "prim::is_vulkan", "prim::is_meta", "prim::is_sparse_csr", "prim::is_ipu", "prim::is_maia", "prim::is_mtia", "is_inference",
+    False, "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse", "prim::is_quantized", "prim::is_nested",
+    "prim::is_mkldnn",
+    "prim::requires_grad", "prim::is_vulkan", "prim::is_meta", "prim::is_sparse_csr", "prim::is_ipu", "prim::is_maia", "prim::is_mtia",
+    "is_inference",
 )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def unique(b: Builder, node: Node) -> list[Value]:
     """Distinct elements in ascending order, where each input element went, and how often each occurs."""
     x = node.value("self")
     axis = node.axis("dim", len(x.shape)) if node.kind == "aten::unique_dim" else None
-    values, _, inverse, counts = sorting.unique(b, x, axis, False)
+    values, _, inverse, counts = sorting.unique(b, x, axis, True)
     if axis is None:
         inverse = layout.reshape(b, inverse, x.shape)
     return [values, inverse, counts][: len(list(node.raw.outputs()))]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax, tirx
+from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
@@ -41,7 +42,8 @@ for _names, _emit, _fold in (
     (("sin",), _R.sin, np.sin), (("cos",), _R.cos, np.cos), (("tan",), _R.tan, np.tan),
     (("asin", "arcsin"), _R.asin, np.arcsin), (("acos", "arccos"), _R.acos, np.arccos), (("atan", "arctan"), _R.atan, np.arctan),
     (("sinh",), _R.sinh, np.sinh), (("cosh",), _R.cosh, np.cosh), (("tanh",), _R.tanh, np.tanh),
-    (("asinh", "arcsinh"), _R.asinh, np.arcsinh), (("acosh", "arccosh"), _R.acosh, np.arccosh), (("atanh", "arctanh"), _R.atanh, np.arctanh),
+    (("asinh", "arcsinh"), _R.asinh, np.arcsinh), (("acosh", "arccosh"), _R.acosh, np.arccosh),
+    (("atanh", "arctanh"), _R.atanh, np.arctanh),
     (("erf", "special_erf"), _R.erf, None), (("sigmoid", "special_expit"), _R.sigmoid, None),
 ):  # fmt: skip
     _register(_names, _emit, _fold)
@@ -154,7 +156,7 @@ def _whole(item: Any, scalar_of: Callable[[Any], Any]) -> Any:
     """Of a float made from an integer, that float."""
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item
-    return scalar_of(item) if isinstance(item, ex.PrimExpr) else item
+    return scalar_of(item) if isinstance(item, PrimExpr) else item
 
 
 _rounding("floor", np.floor, tirx.floor)

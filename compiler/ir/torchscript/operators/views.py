@@ -283,7 +283,7 @@ def _part(axis: int, start: Extent, stop: Extent) -> Step:
     return lambda b, x: layout.strided_slice(b, x, axis, start, stop, 1)
 
 
-@op("split", "split_with_sizes")
+@op("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes")
 def split(b: Builder, node: Node) -> list[Ref]:
     """Parts of a size each, the last one smaller, or of given sizes."""
     x = node.value("self")
@@ -304,7 +304,7 @@ def _even(b: Builder, node: Node, axis: int, size: Extent) -> list[Ref]:
     return _pieces(b, node, axis, [*[size] * (count - 1), last] if count else [0])
 
 
-@op("chunk")
+@op("chunk", "unsafe_chunk")
 def chunk(b: Builder, node: Node) -> list[Ref]:
     """At most so many parts of equal size, the last one smaller."""
     x, chunks = node.value("self"), node.int("chunks")
