@@ -85,3 +85,9 @@ def covered(kind: str) -> bool:
 def names() -> list[str]:
     """Every operator served, in order."""
     return sorted({*TENSOR, *VIEW, *PLAIN, *CONTROL})
+
+
+def family(name: str) -> str:
+    """The module that serves an operator."""
+    handler = next(table[name] for table in (CONTROL, VIEW, TENSOR, PLAIN) if name in table)
+    return str(handler.__module__).rpartition(".")[2]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import numpy as np
+from tvm import tirx
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
+from compiler.ir.ops import broadcast, layout
 from compiler.ir.torchscript.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Measured, describe
 from compiler.ir.values import Known, Value
@@ -44,10 +46,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Array:
-    """A tensor."""
+    """A tensor; `shape` is what it was where it was seen, None for an extent that only holds there."""
 
     dtype: str
     rank: int
+    shape: tuple[Extent | None, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def form_of(memory: Memory, value: Any) -> Form:
     """How a value of the scope travels if it stays as it is."""
     if isinstance(value, Ref):
         tensor = memory.read(value)
-        return Array(tensor.dtype, len(tensor.shape))
+        return Array(tensor.dtype, len(tensor.shape), tensor.shape)
     if isinstance(value, ListBox):
         return _listed(memory, memory.content(value))
     if isinstance(value, tuple):
@@ -168,7 +171,7 @@ def _told(form: Form) -> str:
     match form:
         case Constant(value):
             return describe(value)
-        case Array(dtype, rank):
+        case Array(dtype, rank, _):
             return f"a {dtype} tensor of rank {rank}"
         case Scalar(number):
             return f"a number ({number})"
@@ -184,8 +187,8 @@ def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
     match form:
         case Constant(_):
             return []
-        case Array(dtype, rank):
-            return [Known(np.zeros([0] * rank, np.dtype(dtype)), dtype) if value is UNSET else memory.read(value)]
+        case Array(dtype, _, shape):
+            return [_anything(b, dtype, shape) if value is UNSET else memory.read(value)]
         case Scalar(number):
             return [scalar_tensor(b, value, number)]
         case Growing(item):
@@ -193,6 +196,25 @@ def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
         case Group(items, _):
             content = (UNSET,) * len(items) if value is UNSET else memory.content(value) if isinstance(value, ListBox) else value
             return [leaf for inner, part in zip(items, content, strict=True) for leaf in leaves(memory, inner, part)]
+
+
+def _anything(b: Builder, dtype: str, shape: Sequence[Extent | None]) -> Value:
+    """A tensor that nobody reads, of the shape that others have where it can be told."""
+    return broadcast.expand(b, Known(np.zeros([1] * len(shape), np.dtype(dtype)), dtype), [0 if extent is None else extent for extent in shape])
+
+
+def outside(b: Builder, form: Form, dims: set[Any]) -> Form:
+    """The form without those extents that are not made of `dims` alone."""
+    match form:
+        case Array(dtype, rank, shape):
+            return Array(dtype, rank, tuple(extent if _made_of(extent, dims) else None for extent in shape))
+        case Group(items, listed):
+            return Group(tuple(outside(b, item, dims) for item in items), listed)
+    return form
+
+
+def _made_of(extent: Extent | None, dims: set[Any]) -> bool:
+    return not isinstance(extent, PrimExpr) or all(var in dims for var in tirx.analysis.undefined_vars(extent))
 
 
 def scalar_tensor(b: Builder, value: Any, number: Number) -> Value:
@@ -221,7 +243,7 @@ def rebuild(memory: Memory, form: Form, tensors: Iterator[Value]) -> Any:
     match form:
         case Constant(value):
             return value
-        case Array(_, _):
+        case Array(_, _, _):
             return memory.ref(next(tensors))
         case Scalar(number):
             return number_of(b, next(tensors), number)

@@ -3,5 +3,7 @@
 import importlib
 import pkgutil
 
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")
+FAMILIES = tuple(found.name for found in pkgutil.iter_modules(__path__))
+
+for _family in FAMILIES:
+    importlib.import_module(f"{__name__}.{_family}")

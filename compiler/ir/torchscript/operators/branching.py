@@ -100,9 +100,10 @@ def _selected(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
 def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:
     """Import a block for nothing."""
     memory, start = node.memory, node.memory.serial
+    dims = set(node.builder.facts.symbols)
     with memory.trial() as journal, node.builder.block():
         made = run()
-        forms = [st.form_of(memory, value) for value in made]
+        forms = [st.outside(node.builder, st.form_of(memory, value), dims) for value in made]
         cells = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
         return Tried(forms, cells, [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in made])
 

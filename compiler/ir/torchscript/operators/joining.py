@@ -14,7 +14,7 @@ from compiler.ir.torchscript.memory import ListBox, Ref, Stack
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
+from compiler.ir.values import Known, Value
 
 
 def _stack_of(node: Node, name: str) -> Stack | None:
@@ -252,3 +252,20 @@ def channel_shuffle(b: Builder, node: Node) -> Value:
     depth = b.facts.simplify(ex.floordiv(x.shape[1], groups))
     split = layout.reshape(b, x, [x.shape[0], groups, depth, *x.shape[2:]])
     return layout.reshape(b, layout.transpose(b, split, [0, 2, 1, *range(3, len(split.shape))]), x.shape)
+
+
+@op("diff")
+def diff(b: Builder, node: Node) -> Value:
+    """Differences of neighbours along an axis, after what is given to stand before and behind."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape))
+    parts = [node.optional("prepend"), x, node.optional("append")]
+    x = layout.concat(b, _promoted(b, [part for part in parts if part is not None]), axis)
+    for _ in range(node.int("n")):
+        later = layout.strided_slice(b, x, axis, 1, layout.INT64_MAX, 1)
+        earlier = layout.strided_slice(b, x, axis, 0, -1, 1)
+        if x.dtype == "bool":
+            x = ew.compare(b, later, earlier, "not_equal")
+        else:
+            x = ew.subtract(b, later, b.adopt(b.tensor(earlier).expr, later.shape) if not isinstance(earlier, Known) else earlier)
+    return x

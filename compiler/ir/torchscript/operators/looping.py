@@ -133,7 +133,7 @@ class _Compiled:
                 return
 
     def _try(self) -> _Trial:
-        memory, start = self.memory, self.memory.serial
+        memory, start, dims = self.memory, self.memory.serial, set(self.b.facts.symbols)
         with memory.trial() as journal, self.b.block():
             leaves = [self._placeholder(leaf) for leaf in self._leaves(self.state)]
             carried, mine = self._enter(iter(leaves)), memory.serial
@@ -145,7 +145,7 @@ class _Compiled:
                 refuse_sharing([cell for value in after for cell in st.cells_of(value)] + outside * 2, "values that a loop carries")
             assert mine >= start
             outer = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
-            forms = [st.form_of(memory, value) for value in after]
+            forms = [st.outside(self.b, st.form_of(memory, value), dims) for value in after]
             return _Trial(forms, outer, written, self._gained(leaves, self._leaves(after, forms)))
 
     def _gained(self, before: Sequence[Value], after: Sequence[Value]) -> dict[int, Extent]:
