@@ -8,14 +8,14 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compiler import bundle, profile, reference, targets, toolchain, verify
 from compiler.action import action_key
 from compiler.errors import LoadError
 from compiler.host import host
-from compiler.ir import import_model, inspect_model
-from compiler.load import LoadedModel, read_model
+from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
+from compiler.load import LoadedModel, LoadedScript, open_model
 from compiler.messages import CompileJob, InspectJob, Progress
 from compiler.process import partial_of
 from compiler.stages import OnEvent, entered
@@ -25,6 +25,9 @@ from compiler.trials import Signature, Trials, prepare
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
+
+if TYPE_CHECKING:
+    from compiler.ir.imported import Imported
 
 _PROFILE_SECONDS = 20.0
 _VERIFY = verify.Budget()
@@ -49,7 +52,7 @@ def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
             with entered(Stage.LOAD, on_event):
                 request = CompileRequest.from_json(job.request)
                 this = _Build(job, request, targets.resolve(job.target), _clear(job), Path(scratch), on_event)
-                model = read_model(Path(job.model))
+                model = open_model(Path(job.model))
             manifest = _build(this, model)
         partial_of(job).rename(job.output)
     finally:
@@ -61,9 +64,9 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
     """What an import would find, without compiling; raises CompileError."""
     with entered(Stage.LOAD, on_event):
         request = CompileRequest.from_json(job.request)
-        model = read_model(Path(job.model))
+        model = open_model(Path(job.model))
     with entered(Stage.IMPORT, on_event):
-        return inspect_model(model.proto, request)
+        return inspect_torchscript(model.path, request) if isinstance(model, LoadedScript) else inspect_model(model.proto, request)
 
 
 def _clear(job: CompileJob) -> Path:
@@ -79,8 +82,8 @@ def _clear(job: CompileJob) -> Path:
     return partial
 
 
-def _build(this: _Build, model: LoadedModel) -> Manifest:
-    original = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
+    original = _reference(this, model)
     manifest, signature = _compile(this, model)
     bundle.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
@@ -95,16 +98,14 @@ def _build(this: _Build, model: LoadedModel) -> Manifest:
     return bundle.seal(this.partial, dataclasses.replace(manifest, target={**manifest.target, "status": status.value}))
 
 
-def _compile(this: _Build, model: LoadedModel) -> tuple[Manifest, Signature]:
+def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest, Signature]:
     """Everything up to the library and its runtime in the partial bundle."""
-    # TVM takes a second to import: a model that cannot even be read fails before that.
+    with entered(Stage.IMPORT, this.on_event):
+        imported = _import(model, this.request)
+        signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds)
+    # TVM takes a second to import: a model that cannot even be read fails before that, and torch has to come first.
     from compiler import codegen, link, lower, weights
 
-    with entered(Stage.IMPORT, this.on_event):
-        imported = import_model(model.proto, this.request)
-        # The module holds its own copy of the weights.
-        model.proto.Clear()
-        signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds)
     with entered(Stage.PASS, this.on_event):
         lowered = lower.lower(imported.module, this.target, imported.dims)
         separated = weights.separate(lowered)
@@ -119,6 +120,22 @@ def _compile(this: _Build, model: LoadedModel) -> tuple[Manifest, Signature]:
         bundle.add_runtime(this.partial)
     manifest = _manifest(this, model.digest, signature, codegen.llvm_version())
     return dataclasses.replace(manifest, weights=table), signature
+
+
+def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
+    if isinstance(model, LoadedScript):
+        return import_torchscript(model.path, request)
+    imported = import_model(model.proto, request)
+    # The module holds its own copy of the weights.
+    model.proto.Clear()
+    return imported
+
+
+def _reference(this: _Build, model: LoadedModel | LoadedScript) -> verify.Reference:
+    consts = dict(this.request.consts)
+    if isinstance(model, LoadedScript):
+        return verify.Reference(model.path, consts, reference.TORCHSCRIPT)
+    return verify.Reference(reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch), consts)
 
 
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
@@ -144,14 +161,13 @@ def _trials(this: _Build, signature: Signature) -> Trials:
     return prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes)
 
 
-def _verify(this: _Build, original: Path, signature: Signature, trials: Trials) -> Record:
+def _verify(this: _Build, original: verify.Reference, signature: Signature, trials: Trials) -> Record:
     if not this.request.options.verify:
         return verify.not_run("options.verify is off", trials.left_out)
     if reason := _cannot_run(this.target):
         return verify.not_run(reason)
     this.on_event(Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes"))
-    known = verify.Reference(original, dict(this.request.consts))
-    return verify.verify(this.partial, known, signature, trials, this.request.options, this.scratch, _VERIFY)
+    return verify.verify(this.partial, original, signature, trials, this.request.options, this.scratch, _VERIFY)
 
 
 def _profile(this: _Build, trials: Trials) -> Record:

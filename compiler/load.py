@@ -1,6 +1,7 @@
-"""Reads an ONNX model that nobody has vouched for: sizes, truncation, and data files kept inside the model's own folder."""
+"""Reads a model that nobody has vouched for: its format, sizes, truncation, and data files kept inside the model's own folder."""
 
 import hashlib
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,41 @@ class LoadedModel:
     digest: str
 
 
+@dataclass(frozen=True)
+class LoadedScript:
+    """A TorchScript archive, which only torch can read; digest: over the file."""
+
+    path: Path
+    digest: str
+
+
+def open_model(path: Path) -> LoadedModel | LoadedScript:
+    """The model in the file, whichever its format; raises LoadError."""
+    if not _is_torchscript(path):
+        return read_model(path)
+    size = path.stat().st_size
+    if size > MAX_DATA_BYTES:
+        raise LoadError(f"the model has {size} bytes, the limit is {MAX_DATA_BYTES}", reason="too_large", field="model")
+    return LoadedScript(path, f"sha256:{_digest_of(path).hex()}")
+
+
+def _is_torchscript(path: Path) -> bool:
+    """Whether the file is a zip with code and constants as torch.jit.save writes them; raises LoadError for torch's other archives."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return False
+    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
+        return True
+    if "data.pkl" in names or any(name.startswith(("models/", "data/")) for name in names):
+        hint = "save it with torch.jit.save, after torch.jit.trace or torch.jit.script, or export it to ONNX"
+        raise LoadError("the file is an archive of torch's without TorchScript code", reason="not_torchscript", field="model", hint=hint)
+    return False
+
+
 def read_model(path: Path, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:
-    """The model in the file; raises LoadError."""
+    """The ONNX model in the file; raises LoadError."""
     data = _bytes_of(path, max_bytes)
     model = _parse(data)
     digest = hashlib.sha256(data)

@@ -1,4 +1,4 @@
-"""The reference's side of verify, in a process of its own: ONNX Runtime, or onnx's own evaluator where that cannot load the model."""
+"""The reference's side of verify, in a process of its own: ONNX Runtime, onnx's own evaluator where that cannot load the model, or torch."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -74,7 +74,15 @@ class OnnxReference:
         return dict(zip(names, self._evaluator.run(names, {**feeds, **fixed}), strict=True))
 
 
-ENGINES: dict[str, Callable[[str], Engine]] = {"onnxruntime": OnnxRuntime, "onnx.reference": OnnxReference}
+def _torch(model: str) -> Engine:
+    from compiler.torch_reference import TorchScript
+
+    return TorchScript(model)
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {"onnxruntime": OnnxRuntime, "onnx.reference": OnnxReference, "torch": _torch}
+ONNX = ("onnxruntime", "onnx.reference")
+TORCHSCRIPT = ("torch",)
 
 
 def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:

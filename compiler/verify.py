@@ -10,7 +10,7 @@ from typing import Any
 from compiler import arrays
 from compiler.compare import Difference, Tolerance, compare, tolerance_of
 from compiler.errors import VerifyError
-from compiler.reference import ENGINES
+from compiler.reference import ONNX
 from compiler.task import Outcome, Record, run_task
 from compiler.trials import LeftOut, Signature, Trial, Trials
 from relaxd.contract.options import CompileOptions
@@ -38,10 +38,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Reference:
-    """The model the reference runs, and the scalars for inputs that the library has fixed."""
+    """The model the reference runs, the scalars for inputs that the library has fixed, and the engines to ask, in order."""
 
     model: Path
     consts: dict[str, Any]
+    engines: tuple[str, ...] = ONNX
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _ask_reference(reference: Reference, trials: Sequence[Trial], folder: Path, 
     """The first engine that answers at any point: its name, the trials it answered, and the others with its reason."""
     first_refusal: list[LeftOut] = []
     deadline = time.monotonic() + budget.seconds / 2
-    for name in ENGINES:
+    for name in reference.engines:
         seconds = max(deadline - time.monotonic(), 1.0)
         spec = {
             "engine": name,

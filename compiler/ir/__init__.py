@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx
 
     from compiler.ir.imported import Imported
@@ -23,3 +25,23 @@ def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, 
     from compiler.ir.onnx.inspection import inspect
 
     return inspect(model, request)
+
+
+def import_torchscript(source: Path | bytes, request: CompileRequest) -> Imported:
+    """Import a module saved with torch.jit.save; raises ImportFailed, LoadError for other files, ToolchainMissing without torch."""
+    from compiler.ir.torchscript.loading import load, without_torch
+
+    program = load(source)
+    with without_torch():
+        from compiler.ir.torchscript.reader import read
+    return read(program, request)
+
+
+def inspect_torchscript(source: Path | bytes, request: CompileRequest) -> dict[str, Any]:
+    """As `inspect_model` (see compiler.ir.torchscript.inspection)."""
+    from compiler.ir.torchscript.loading import load, without_torch
+
+    program = load(source)
+    with without_torch():
+        from compiler.ir.torchscript.inspection import inspect
+    return inspect(program, request)

@@ -29,7 +29,12 @@ def table() -> str:
     from compiler.ir.torchscript import registry
     from compiler.ir.torchscript.operators import FAMILIES
 
-    lines = [f"{len(registry.names())} operators; functions of tensors work in place too, with an underscore.", "", "| family | operators |", "|---|---|"]
+    lines = [
+        f"{len(registry.names())} operators; functions of tensors work in place too, with an underscore.",
+        "",
+        "| family | operators |",
+        "|---|---|",
+    ]
     for family in FAMILIES:
         mine = sorted(name.removeprefix("aten::") for name in registry.names() if registry.family(name) == family)
         lines.append(f"| {family} | {' '.join(f'`{name}`' for name in mine)} |")

@@ -14,6 +14,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
 from compiler.ir.signature import FileInput, check_names, declare, identifier, spec_of
+from compiler.ir.torchscript.arguments import Argument, arguments_of, bare, names_in, written_attributes
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.structure import Number, number_of
@@ -22,17 +23,6 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
 _NUMBERS = {"int": int, "float": float, "bool": bool, "str": str}
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of forward: torch's type in text, and its default where it has one."""
-
-    name: str
-    type: str
-    raw_type: Any = None
-    has_default: bool = False
-    default: Any = None
 
 
 @dataclass
@@ -44,67 +34,6 @@ class Inputs:
     consts: Mapping[str, Any]
     params: list[Any] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
-
-
-def arguments_of(program: Program) -> list[Argument]:
-    """The arguments of forward without self."""
-    found = []
-    for argument in program.schema.arguments[1:]:
-        default = argument.has_default_value()
-        found.append(
-            Argument(argument.name, str(argument.type), argument.type, default, convert(argument.default_value) if default else None)
-        )
-    return found
-
-
-def names_in(argument: Argument) -> list[str]:
-    """The inputs that an argument consists of: itself, or `name_0` and so on for a tuple of tensors."""
-    kind = bare(argument)
-    if kind.kind() != "TupleType":
-        return [argument.name]
-    return [f"{argument.name}_{index}" for index in range(len(kind.elements()))]
-
-
-def bare(argument: Argument) -> Any:
-    """The argument's type, Optional taken off."""
-    kind = argument.raw_type
-    return kind.getElementType() if kind.kind() == "OptionalType" else kind
-
-
-def written_attributes(program: Program) -> list[str]:
-    """Attributes, by their dotted path, that forward reads or writes: what freezing leaves in the module."""
-    found: dict[str, None] = {}
-
-    def walk(block: Any) -> None:
-        for raw in block.nodes():
-            if raw.kind() in ("prim::GetAttr", "prim::SetAttr") and (path := path_of(raw)) is not None:
-                found[path] = None
-            for inner in raw.blocks():
-                walk(inner)
-
-    walk(program.graph)
-    return [path for path in found if not _is_module(program, path)]
-
-
-def path_of(raw: Any) -> str | None:
-    """The dotted path of the attribute that a node reads or writes, None where it is not the module's own."""
-    source, path = next(iter(raw.inputs())), [raw.s("name")]
-    while source.node().kind() == "prim::GetAttr":
-        path.insert(0, source.node().s("name"))
-        source = next(iter(source.node().inputs()))
-    return ".".join(path) if source.node().kind() == "prim::Param" else None
-
-
-def attribute(program: Program, path: str) -> Any:
-    """What the saved module holds under a dotted path."""
-    found = program.module._c
-    for part in path.split("."):
-        found = found.getattr(part)
-    return found
-
-
-def _is_module(program: Program, path: str) -> bool:
-    return type(attribute(program, path)).__name__ in ("ScriptModule", "ScriptObject")
 
 
 def declare_inputs(program: Program, facts: Facts, request: CompileRequest) -> Inputs:
@@ -175,10 +104,10 @@ def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
     kind = bare(argument).kind()
     if kind == "ListType":
         items = [inputs.tensors[name] for name in inputs.tensors if name.rpartition("_")[0] == argument.name]
-        return items if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType") else argument.default
+        return items if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType") else convert(argument.default)
     names = names_in(argument)
     if not all(name in inputs.tensors for name in names):
-        return argument.default
+        return convert(argument.default)
     tensors = tuple(inputs.tensors[name] for name in names)
     if kind == "TupleType":
         return tensors

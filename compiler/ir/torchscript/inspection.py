@@ -8,7 +8,7 @@ from typing import Any
 from compiler.errors import CompileError
 from compiler.ir.imported import Imported
 from compiler.ir.torchscript import operators  # noqa: F401  fills the registry
-from compiler.ir.torchscript.inputs import arguments_of, names_in, written_attributes
+from compiler.ir.torchscript.arguments import arguments_of, names_in, written_attributes
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.node import label_of
 from compiler.ir.torchscript.reader import read
@@ -32,7 +32,9 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
         "opsets": {},
         "arguments": {argument.name: argument.type for argument in arguments},
         "state": written_attributes(program),
-        "inputs": [spec.to_json() for spec in imported.inputs] if imported else [name for argument in arguments for name in names_in(argument)],
+        "inputs": [spec.to_json() for spec in imported.inputs]
+        if imported
+        else [name for argument in arguments for name in names_in(argument)],
         "outputs": [spec.to_json() for spec in imported.outputs] if imported else [],
         "dims": {dim.name: dim.to_json() for dim in imported.dims} if imported else {},
         "operators": dict(sorted(Counter(node["op"] for node in nodes).items())),

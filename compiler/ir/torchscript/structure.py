@@ -15,8 +15,8 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import broadcast, layout
+from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Measured, describe
 from compiler.ir.values import Known, Value
@@ -200,7 +200,9 @@ def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
 
 def _anything(b: Builder, dtype: str, shape: Sequence[Extent | None]) -> Value:
     """A tensor that nobody reads, of the shape that others have where it can be told."""
-    return broadcast.expand(b, Known(np.zeros([1] * len(shape), np.dtype(dtype)), dtype), [0 if extent is None else extent for extent in shape])
+    return broadcast.expand(
+        b, Known(np.zeros([1] * len(shape), np.dtype(dtype)), dtype), [0 if extent is None else extent for extent in shape]
+    )
 
 
 def outside(b: Builder, form: Form, dims: set[Any]) -> Form:

@@ -1,0 +1,78 @@
+"""What forward takes and what it keeps between calls, by name; without TVM, for the importer and for torch as a reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.ir.torchscript.loading import Program
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of forward: torch's type in text, and its default where it has one."""
+
+    name: str
+    type: str
+    raw_type: Any = None
+    has_default: bool = False
+    default: Any = None
+
+
+def arguments_of(program: Program) -> list[Argument]:
+    """The arguments of forward without self."""
+    found = []
+    for argument in program.schema.arguments[1:]:
+        default = argument.has_default_value()
+        found.append(Argument(argument.name, str(argument.type), argument.type, default, argument.default_value if default else None))
+    return found
+
+
+def names_in(argument: Argument) -> list[str]:
+    """The inputs that an argument consists of: itself, or `name_0` and so on for a tuple of tensors."""
+    kind = bare(argument)
+    if kind.kind() != "TupleType":
+        return [argument.name]
+    return [f"{argument.name}_{index}" for index in range(len(kind.elements()))]
+
+
+def bare(argument: Argument) -> Any:
+    """The argument's type, Optional taken off."""
+    kind = argument.raw_type
+    return kind.getElementType() if kind.kind() == "OptionalType" else kind
+
+
+def written_attributes(program: Program) -> list[str]:
+    """Attributes, by their dotted path, that forward reads or writes: what freezing leaves in the module."""
+    found: dict[str, None] = {}
+
+    def walk(block: Any) -> None:
+        for raw in block.nodes():
+            if raw.kind() in ("prim::GetAttr", "prim::SetAttr") and (path := path_of(raw)) is not None:
+                found[path] = None
+            for inner in raw.blocks():
+                walk(inner)
+
+    walk(program.graph)
+    return [path for path in found if not _is_module(program, path)]
+
+
+def path_of(raw: Any) -> str | None:
+    """The dotted path of the attribute that a node reads or writes, None where it is not the module's own."""
+    source, path = next(iter(raw.inputs())), [raw.s("name")]
+    while source.node().kind() == "prim::GetAttr":
+        path.insert(0, source.node().s("name"))
+        source = next(iter(source.node().inputs()))
+    return ".".join(path) if source.node().kind() == "prim::Param" else None
+
+
+def attribute(program: Program, path: str) -> Any:
+    """What the saved module holds under a dotted path."""
+    found = program.module._c
+    for part in path.split("."):
+        found = found.getattr(part)
+    return found
+
+
+def _is_module(program: Program, path: str) -> bool:
+    return type(attribute(program, path)).__name__ in ("ScriptModule", "ScriptObject")
