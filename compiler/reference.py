@@ -1,4 +1,4 @@
-"""The reference's side of verify, in a process of its own: ONNX Runtime, onnx's own evaluator where that cannot load the model, or torch."""
+"""The reference's side of verify, in a process of its own: ONNX Runtime, else onnx's own evaluator; torch for TorchScript."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -11,8 +11,8 @@ from compiler.ir.imported import Imported
 from compiler.ir.output import close, finish
 from compiler.ir.symbols import extent_of
 from compiler.ir.torchscript import operators, support  # noqa: F401  operators fill the registry
-from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.arguments import arguments_of, attribute, written_attributes
+from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.inputs import Inputs, argument_value, create_parameters, declare_inputs
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
