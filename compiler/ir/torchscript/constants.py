@@ -17,6 +17,20 @@ def constant(raw: Any) -> Any:
     return convert(raw.output().toIValue())
 
 
+def was_number(raw: Any) -> bool:
+    """Whether a constant tensor stands for a plain number of the traced program, which promotes as numbers do.
+
+    torch keeps that in a flag that shows only in what it promotes to. Tensors that freezing folded have a type of their own.
+    """
+    import torch
+
+    tensor = raw.output().toIValue()
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != 0 or raw.output().type().dtype() is not None:
+        return False
+    probe = {torch.int64: torch.int8, torch.float64: torch.float16}.get(tensor.dtype)
+    return probe is not None and torch.result_type(torch.zeros((), dtype=probe), tensor) is probe
+
+
 def convert(value: Any) -> Any:
     """A Python value of torch's as ours."""
     import torch

@@ -60,12 +60,16 @@ class Stack:
 
 @dataclass(eq=False)
 class Ref:
-    """A tensor as the program holds it: a cell, seen through views. `writable` is False where elements may overlap."""
+    """A tensor as the program holds it: a cell, seen through views.
+
+    writable: False where elements may overlap; number: it was a plain number when the program was traced.
+    """
 
     cell: Cell
     steps: tuple[Step, ...] = ()
     writable: bool = True
     seen: tuple[int, Value] | None = None
+    number: bool = False
 
 
 class Memory:

@@ -12,7 +12,7 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT, category, result_type
 from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Measured, Node
-from compiler.ir.torchscript.structure import kind_of
+from compiler.ir.torchscript.structure import Number, kind_of
 from compiler.ir.values import Known, Value
 
 
@@ -33,8 +33,9 @@ def operand(b: Builder, node: Node, item: Any, dtype: str) -> Value:
 
 def common(node: Node, *items: Any) -> str:
     """The dtype that torch gives an operation of these tensors and numbers."""
-    tensors = [node.memory.read(item) for item in items if isinstance(item, Ref)]
+    tensors = [node.memory.read(item) for item in items if isinstance(item, Ref) and not item.number]
     numbers = [kind_of(item) for item in items if not isinstance(item, Ref)]
+    numbers += [Number(node.memory.read(item).dtype) for item in items if isinstance(item, Ref) and item.number]
     if any(number is None for number in numbers):
         node.fail("an operand is neither a tensor nor a number", reason="unsupported_form")
     return result_type([(tensor.dtype, len(tensor.shape)) for tensor in tensors], [number.value for number in numbers])

@@ -12,7 +12,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.ops import broadcast
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript import registry, support
-from compiler.ir.torchscript.constants import constant
+from compiler.ir.torchscript.constants import constant, was_number
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Node, describe
 from compiler.ir.values import Known, Tensor, Value
@@ -80,7 +80,10 @@ class Scope:
     def _node(self, raw: Any) -> None:
         kind = raw.kind()
         if kind == "prim::Constant":
-            self.bind(raw.output(), self.wrap(constant(raw)))
+            made = self.wrap(constant(raw))
+            if isinstance(made, Ref):
+                made.number = was_number(raw)
+            self.bind(raw.output(), made)
             return
         args = tuple(self.lookup(item) for item in raw.inputs())
         node = Node(raw, kind, args, argument_names(raw.schema()), self)
@@ -146,10 +149,12 @@ class Scope:
 
     def _results(self, raw: Any, made: Any) -> None:
         outputs = list(raw.outputs())
-        results = [made] if len(outputs) == 1 else list(made or ())
-        for output, result in zip(outputs, results, strict=len(outputs) > 0):
+        if not outputs:
+            return
+        results = [made] if len(outputs) == 1 else list(made)
+        for output, result in zip(outputs, results, strict=True):
             self.bind(output, self.wrap(result))
-        if self.model.trace is not None and outputs:
+        if self.model.trace is not None:
             self.model.trace.append(
                 {"node": f"%{outputs[0].debugName()}", "op": raw.kind(), "outputs": [describe(self.lookup(o)) for o in outputs]}
             )

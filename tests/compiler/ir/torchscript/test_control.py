@@ -1,0 +1,190 @@
+"""Branches and loops: decided at import, unrolled, or compiled."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.errors import ImportFailed
+from tests.compiler.ir.torchscript.running import Compiled, agree, check, imported, scripted
+
+
+class Collected(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        found = []
+        for step in range(x.size(1)):
+            found.append(x[:, step] * 2 + step)
+        return torch.stack(found, 1), len(found)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+        h = torch.zeros(x.size(1), 5)
+        c = torch.zeros(x.size(1), 5)
+        found: list[torch.Tensor] = []
+        step = 0
+        while step < x.size(0) and bool(c.abs().sum() < 6.0):
+            h, c = self.cell(x[step], (h, c))
+            found.append(h)
+            step += 1
+        return torch.stack(found), c, step
+
+
+class Branches(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        if bool(x.sum() > 0):
+            y, k = x * 2, 1
+        else:
+            y, k = x - 1, 2
+        if x.size(0) > 3:
+            y = y + 1
+        else:
+            y = y * 3
+        return y, k
+
+
+class WritesRows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros(x.size(0), 3)
+        for row in range(x.size(0)):
+            y[row] = x[row] * row
+        return y
+
+
+class BranchWrites(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        if bool(x.sum() > 0):
+            y[:, 0] = 7.0
+        else:
+            y.mul_(2)
+        return y
+
+
+class Accumulates(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        total = torch.zeros(3)
+        count = 0
+        while bool(total.sum() < 50.0):
+            total += x.abs().sum(0) + 0.1
+            count = count + 2
+            if count > 10:
+                break
+        return total, count
+
+
+class ReturnsEarly(nn.Module):
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        if bool(x.sum() > 0):
+            return x * 2
+        for step in range(5):
+            if bool(x[0, 0] > -step * 0.1):
+                return x + step
+        return x - 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+class Containers(nn.Module):
+    def forward(self, x: torch.Tensor, k: int = 2, flag: bool = True) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        assert x.size(0) > 0, "empty"
+        table: dict[str, torch.Tensor] = {}
+        table["a"] = x * k
+        if flag:
+            table["b"] = x + 1
+        items = [x, x + 1]
+        items[0] = x * 5
+        items.extend([x, x])
+        return table, items[0] + len(items)
+
+
+class Raises(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(1) != 4:
+            raise RuntimeError("four columns")
+        for _ in range(3):
+            x = x * 1.1
+        step = 0
+        while step < 4:
+            x = x + step
+            step += 1
+        return x
+
+
+class DifferentRanks(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if bool(x.sum() > 0) else x[0]
+
+
+class CarriesAlias(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        same = total
+        while bool(total.sum() < 50.0):
+            total += x.abs().sum(0) + 0.1
+        return same
+
+
+@pytest.mark.parametrize(
+    "module",
+    [Collected(), Branches(), WritesRows(), BranchWrites(), Accumulates(), ReturnsEarly()],
+    ids=lambda module: type(module).__name__,
+)
+def test_control(module: nn.Module) -> None:
+    torch.manual_seed(1)
+    check(scripted(module), ("float32", "n,3"), sizes=(1, 2, 5, 11, 40))
+
+
+def test_both_ways_of_a_branch_are_taken() -> None:
+    module = scripted(Branches())
+    call = Compiled(module, {"x": "float32[n,2]"})
+    for sign in (1.0, -1.0):
+        x = torch.full((2, 2), sign)
+        agree(list(call(x=x.numpy()).values()), module(x))
+
+
+def test_a_recurrent_loop_until_data_says_so() -> None:
+    torch.manual_seed(1)
+    call = check(scripted(Recurrent()), ("float32", "n,n+1,4"), sizes=(1, 2, 5, 12, 30))
+    assert [spec.text for spec in call.imported.outputs[1:]] == ["float32[n + 1,5]", "int64[]"]
+
+
+def test_the_length_of_a_list_follows_from_the_trips() -> None:
+    call = Compiled(scripted(Collected()), {"x": "float32[n,t,4]"})
+    assert call.imported.outputs[0].text == "float32[n,t,4]"
+
+
+def test_containers() -> None:
+    call = check(scripted(Containers()), ("float32", "n,3"))
+    assert [spec.name for spec in call.imported.outputs] == ["output_0_a", "output_0_b", "output_1"]
+    check(scripted(Containers()), ("float32", "n,3"), consts={"flag": False, "k": 3})
+
+
+def test_raising_becomes_a_check() -> None:
+    module = scripted(Raises())
+    call = Compiled(module, {"x": "float32[n,m]"})
+    x = torch.randn(3, 4)
+    agree(list(call(x=x.numpy()).values()), module(x))
+    with pytest.raises(Exception, match=r"match_cast|expected|shape"):
+        call(x=torch.randn(3, 5).numpy())
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "code"),
+    [
+        (Raises(), {"x": "float32[n,5]"}, "import.raises"),
+        (DifferentRanks(), {"x": "float32[n,3]"}, "import.unsupported_control"),
+        (CarriesAlias(), {"x": "float32[n,3]"}, "import.unsupported_mutation"),
+    ],
+    ids=["raises", "ranks", "alias"],
+)
+def test_refused(module: nn.Module, inputs: dict[str, Any], code: str) -> None:
+    with pytest.raises(ImportFailed) as caught:
+        imported(scripted(module), inputs)
+    assert caught.value.code == code

@@ -1,0 +1,71 @@
+"""Indexing against torch, the axes symbolic."""
+
+import torch
+from torch.nn import functional as F
+
+from tests.compiler.ir.torchscript.running import check
+
+FLOATS = "float32"
+
+
+def test_emb() -> None:
+    check(torch.nn.Embedding(10, 4), ("int64<10", "n,3"))
+
+
+def test_sel() -> None:
+    check(
+        lambda x, i: (x.index_select(1, i), x[:, i], x[i * 0], x[:, i, i], x[i * 0, :, i], x[:, :, i - 5]),
+        (FLOATS, "n,5,5"),
+        ("int64<5", "3"),
+    )
+
+
+def test_gather() -> None:
+    check(
+        lambda x, i: (
+            torch.gather(x, 1, i),
+            torch.take_along_dim(x, i, 1),
+            x.scatter(1, i[:, :1], 7.0),
+            x.scatter_add(1, i, x[:, :3]),
+            x.scatter(1, i[:, :1], x[:, :1] * 2),
+        ),
+        (FLOATS, "n,5"),
+        ("int64<5", "n,3"),
+    )
+
+
+def test_mask() -> None:
+    check(
+        lambda x: (
+            x[x > 0],
+            x[x[:, 0] > 0],
+            torch.masked_select(x, x < 0),
+            x.nonzero(),
+            (x > 0).nonzero(as_tuple=True),
+            torch.where(x > 0),
+        ),
+        (FLOATS, "n,4"),
+    )
+
+
+def test_put() -> None:
+    check(
+        lambda x, i, v: (
+            x.index_put((i,), v),
+            x.index_put((torch.zeros_like(i), i), torch.tensor(3.0)),
+            x.index_add(0, i, v),
+            x.index_fill(0, i, 2.0),
+            x.index_put((i,), v, accumulate=True),
+        ),
+        (FLOATS, "5,5"),
+        ("int64<5", "2"),
+        (FLOATS, "2,5"),
+    )
+
+
+def test_onehot() -> None:
+    check(lambda i: (F.one_hot(i, 6), torch.bucketize(i.float() + 0.5, torch.tensor([1.0, 2.0, 3.0]))), ("int64<5", "n,2"))
+
+
+def test_msc() -> None:
+    check(lambda x, y: x.masked_scatter(x > 0, y), (FLOATS, "n,4"), (FLOATS, "n,4"))

@@ -1,0 +1,27 @@
+"""Sorting against torch, the axes symbolic."""
+
+import torch
+
+from tests.compiler.ir.torchscript.running import check
+
+FLOATS = "float32"
+
+
+def test_sort() -> None:
+    check(
+        lambda x: (
+            x.sort(),
+            x.sort(0, descending=True),
+            x.argsort(1),
+            x.topk(2, 1),
+            torch.topk(x, 1, dim=1, largest=False),
+            x.median(1),
+            x.median(),
+            x.kthvalue(2, 1),
+        ),
+        (FLOATS, "n,5"),
+    )
+
+
+def test_uniq() -> None:
+    check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), ("int32", "n,3"))
