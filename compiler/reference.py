@@ -36,6 +36,7 @@ class OnnxRuntime:
     def __init__(self, model: str) -> None:
         import onnxruntime
 
+        onnxruntime.disable_telemetry_events()
         settings = onnxruntime.SessionOptions()
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         settings.log_severity_level = 4

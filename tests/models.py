@@ -178,6 +178,7 @@ def reference(name: str, feed: Feed) -> Feed:
     """ONNX Runtime's outputs by name."""
     import onnxruntime
 
+    onnxruntime.disable_telemetry_events()
     session = onnxruntime.InferenceSession(str(path_of(name)), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, feed), strict=True))

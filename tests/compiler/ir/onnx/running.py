@@ -15,6 +15,8 @@ from compiler.ir import import_model
 from compiler.ir.imported import Imported
 from relaxd.contract.request import CompileRequest
 
+onnxruntime.disable_telemetry_events()
+
 Arrays = Mapping[str, np.ndarray]
 
 
