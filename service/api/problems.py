@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from artifacts.errors import BlobNotFound, DigestMismatch, InvalidDigest, InvalidManifest, StorageFailed, StoreError
+from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, InvalidDigest, InvalidManifest, StorageFailed, StoreError
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
 from relaxd.errors import DeclarationError, RelaxdError
@@ -42,6 +42,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (DatabaseUnavailable, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The job database is not available", retryable=True)),
     (ServiceError, INTERNAL),
     (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
+    (BlobCorrupt, Kind(HTTPStatus.NOT_FOUND, "The blob was corrupt and has been set aside")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
     (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),
     (DigestMismatch, Kind(HTTPStatus.BAD_REQUEST, "The content belies its digest")),

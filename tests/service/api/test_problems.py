@@ -1,5 +1,6 @@
 import pytest
 
+from artifacts.errors import BlobCorrupt
 from relaxd.errors import RelaxdError
 from service.api import errors as api_errors
 from service.api.problems import KINDS, problem_of
@@ -33,3 +34,9 @@ def test_an_unknown_error_keeps_its_text() -> None:
 def test_members_that_do_not_apply_are_left_out() -> None:
     document = problem_of(UnknownJob("j")).to_json()
     assert document.keys() == {"type", "title", "status", "detail", "code", "retryable", "hint"}
+
+
+def test_a_corrupt_blob_is_one_that_is_missing() -> None:
+    problem = problem_of(BlobCorrupt("sha256:" + "0" * 64))
+    assert (problem.status, problem.code) == (404, "store.corrupt")
+    assert problem.extra["hint"] == "push it again, or build it again"
