@@ -4,7 +4,6 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -40,30 +39,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it does not come true"
         time.sleep(0.05)
-
-
-def test_fifty_equal_submissions_compile_once(services, start, ledger):
-    model = model_of(services, ledger, 0.5)
-    start(FAKE), start(FAKE)
-    with ThreadPoolExecutor(16) as pool:
-        jobs = list(pool.map(lambda _: services.jobs.submit(model, CompileRequest()), range(50)))
-    ended = [services.jobs.wait(job.id, PATIENCE_S) for job in jobs]
-    assert {job.state for job in ended} == {State.SUCCEEDED}
-    assert len({job.builds[0].artifact for job in ended}) == 1
-    assert sorted(job.builds[0].cached for job in ended) == [False] + [True] * 49
-    assert compiles(ledger) == 1
-    again = services.jobs.wait(services.jobs.submit(model, CompileRequest()).id, PATIENCE_S)
-    assert (again.state, again.builds[0].cached, compiles(ledger)) == (State.SUCCEEDED, True, 1)
-
-
-def test_a_job_outlives_its_killed_worker(services, start, ledger):
-    job = services.jobs.submit(model_of(services, ledger, 1.5), CompileRequest())
-    first = start(FAKE)
-    until(lambda: compiles(ledger) == 1)
-    start(FAKE)
-    first.kill()
-    ended = services.jobs.wait(job.id, PATIENCE_S)
-    assert (ended.state, ended.builds[0].attempts, compiles(ledger)) == (State.SUCCEEDED, 2, 2)
 
 
 def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, deployment):
