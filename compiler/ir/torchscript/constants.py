@@ -20,15 +20,13 @@ def constant(raw: Any) -> Any:
 def was_number(raw: Any) -> bool:
     """Whether a constant tensor stands for a plain number of the traced program, which promotes as numbers do.
 
-    torch keeps that in a flag that shows only in what it promotes to. Tensors that freezing folded have a type of their own.
+    torch's interpreter takes the tensors without axes among a saved program's constants for numbers; those that freezing
+    makes of attributes or of whole expressions have a dtype in their type.
     """
     import torch
 
     tensor = raw.output().toIValue()
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != 0 or raw.output().type().dtype() is not None:
-        return False
-    probe = {torch.int64: torch.int8, torch.float64: torch.float16}.get(tensor.dtype)
-    return probe is not None and torch.result_type(torch.zeros((), dtype=probe), tensor) is probe
+    return isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and raw.output().type().dtype() is None and tensor.dtype in (torch.int64, torch.float64)
 
 
 def convert(value: Any) -> Any:
