@@ -26,7 +26,12 @@ def was_number(raw: Any) -> bool:
     import torch
 
     tensor = raw.output().toIValue()
-    return isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and raw.output().type().dtype() is None and tensor.dtype in (torch.int64, torch.float64)
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.dim() == 0
+        and raw.output().type().dtype() is None
+        and tensor.dtype in (torch.int64, torch.float64)
+    )
 
 
 def convert(value: Any) -> Any:

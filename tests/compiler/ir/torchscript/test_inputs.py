@@ -1,6 +1,6 @@
 """What is declared of a program's arguments and attributes, and what is refused."""
 
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ from tests.compiler.ir.torchscript.running import Compiled, agree, imported, run
 
 class Arguments(nn.Module):
     def forward(
-        self, x: torch.Tensor, pair: tuple[torch.Tensor, torch.Tensor], extra: Optional[torch.Tensor] = None, k: int = 2, scale: float = 1.0
-    ) -> torch.Tensor:  # noqa: UP045
+        self, x: torch.Tensor, pair: tuple[torch.Tensor, torch.Tensor], extra: torch.Tensor | None = None, k: int = 2, scale: float = 1.0
+    ) -> torch.Tensor:
         y = x * k * scale + pair[0] - pair[1]
         if extra is not None:
             y = y + extra
