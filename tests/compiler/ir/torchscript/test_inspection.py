@@ -56,6 +56,7 @@ def test_the_documented_list_is_the_registry() -> None:
 
 
 def test_the_list_needs_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import runpy; sys.argv = ['x', '--list']; runpy.run_module('compiler.ir.torchscript', run_name='__main__')"
+    hidden = "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x', '--list']"
+    code = f"{hidden}; runpy.run_module('compiler.ir.torchscript', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "`scaled_dot_product_attention`" in done.stdout
