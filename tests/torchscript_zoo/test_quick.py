@@ -1,0 +1,14 @@
+"""The zoo's quick models: control flow that data decides, and a packaged model with a `sr` argument fixed both ways."""
+
+import pytest
+
+from tests.torchscript_zoo.measure import measure
+from tests.torchscript_zoo.models import MODELS
+
+
+@pytest.mark.parametrize("name", ["scripted_lstm", "silero_vad_8k", "silero_vad_16k"])
+def test_beside_torch(name: str) -> None:
+    result = measure(name)
+    assert result.error == ""
+    assert [point.sizes for point in result.points] == list(MODELS[name].shapes)
+    assert max(point.worst for point in result.points) < 1e-3
