@@ -1,0 +1,103 @@
+"""ONNX operators on quantised tensors, also those that ONNX Runtime keeps in its own domain."""
+
+from __future__ import annotations
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.operators.convolution import kernel_of
+from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.scope import DTYPES
+from compiler.ir.onnx.window import window_of
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import integer, nn_conv
+from compiler.ir.ops import quantize as qt
+from compiler.ir.ops.quantize import Grid
+from compiler.ir.values import Value
+
+MICROSOFT = "com.microsoft"
+
+
+def grid_of(node: Node, scale: int, axis: int = 0) -> Grid:
+    """The grid whose scale is that input and whose zero point, where given, is the one after it."""
+    return Grid(node.value(scale), node.optional(scale + 1), axis)
+
+
+def dtype_attr(node: Node, name: str) -> str | None:
+    """An attribute that names an element type, None where it is absent; fails for types we do not carry."""
+    code = node.attr(name, 0)
+    if not code:
+        return None
+    if code not in DTYPES:
+        node.fail(f"{name} is an element type that is not supported (code {code})", reason="unsupported_dtype")
+    return DTYPES[code]
+
+
+@op("QuantizeLinear", since=10)
+def quantize_linear(b: Builder, node: Node) -> Value:
+    """Reals to integers: by one scale, one for each place on `axis`, or one a block along it."""
+    x, grid = node.value(0), _grid(node)
+    zero = grid.zero
+    dtype = zero.dtype if zero is not None else dtype_attr(node, "output_dtype") or "uint8"
+    precision = dtype_attr(node, "precision")
+    if precision is None and not ew.is_float(grid.scale.dtype):
+        precision = "float32"
+    return qt.quantize(b, x, grid, dtype, precision)
+
+
+@op("DequantizeLinear", since=10)
+def dequantize_linear(b: Builder, node: Node) -> Value:
+    """Integers to reals, the inverse of QuantizeLinear."""
+    return qt.dequantize(b, node.value(0), _grid(node), dtype_attr(node, "output_dtype"))
+
+
+op("QuantizeLinear", domain=MICROSOFT)(quantize_linear)
+op("DequantizeLinear", domain=MICROSOFT)(dequantize_linear)
+
+
+def _grid(node: Node) -> Grid:
+    block = node.attr("block_size", 0)
+    scale, zero, axis = node.value(1), node.optional(2), node.attr("axis", 1)
+    rank = len(node.value(0).shape)
+    if len(scale.shape) == 0 or (rank <= 1 and not block):
+        axis = 0
+    return Grid(scale, zero, axis, block)
+
+
+@op("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(b: Builder, node: Node) -> list[Value | None]:
+    """Integers, scale and zero point, the latter two from the range of the input."""
+    return list(qt.dynamic(b, node.value(0)))
+
+
+@op("MatMulInteger", since=10)
+def matmul_integer(b: Builder, node: Node) -> Value:
+    """The int32 product of integers less their zero points."""
+    return integer.matmul(b, node.value(0), node.value(1), node.optional(2), node.optional(3))
+
+
+@op("ConvInteger", since=10)
+def conv_integer(b: Builder, node: Node) -> Value:
+    """The int32 convolution of integers less their zero points."""
+    x, weight = node.value(0), node.value(1)
+    window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
+    return integer.conv(b, x, weight, node.optional(2), node.optional(3), window, node.attr("group", 1))
+
+
+@op("QLinearMatMul", since=10)
+def qlinear_matmul(b: Builder, node: Node) -> Value:
+    """The product of quantised tensors on a third grid."""
+    x, x_grid, y, y_grid = node.value(0), grid_of(node, 1), node.value(3), grid_of(node, 4)
+    total = integer.matmul(b, x, y, x_grid.zero, y_grid.zero)
+    reals = qt.rescale(b, total, x_grid.scale, max(len(x.shape) - 2, 0), y_grid.scale, len(total.shape) - 1)
+    return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")
+
+
+@op("QLinearConv", since=10)
+def qlinear_conv(b: Builder, node: Node) -> Value:
+    """The convolution of quantised tensors on a third grid; the bias is int32, of the product's scale."""
+    x, x_grid, weight, weight_grid = node.value(0), grid_of(node, 1), node.value(3), grid_of(node, 4)
+    window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
+    total = integer.conv(b, x, weight, x_grid.zero, weight_grid.zero, window, node.attr("group", 1))
+    total = nn_conv.add_bias(b, total, node.optional(8))
+    reals = qt.rescale(b, total, x_grid.scale, 0, weight_grid.scale, 1)
+    return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")
