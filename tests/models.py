@@ -83,6 +83,17 @@ MODELS: dict[str, RealModel] = {
         dims={"batch": "1:16"},
         shapes=({"batch": 1}, {"batch": 3}),
     ),
+    "vit_s": RealModel(
+        partial(_exported, "vit_s"),
+        dims={"batch": "1:16"},
+        shapes=({"batch": 1}, {"batch": 3}),
+    ),
+    "gpt2": RealModel(
+        partial(_exported, "gpt2"),
+        dims={"batch": "1:8", "seq": "1:1024", "past": "0:1023"},
+        shapes=({"batch": 1, "seq": 128, "past": 0}, {"batch": 2, "seq": 1, "past": 130}),
+        draw={"input_ids": 50257},
+    ),
     "ppocr_det": RealModel(
         partial(_ppocr, "models/ch_PP-OCRv4_det_infer.onnx"),
         dims={"n": "1:4", "h": "32:1280%32", "w": "32:1280%32"},

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.importers.engines import ENGINES
+from benchmarks.engines import PACKAGES
 from tests import models
 
-PACKAGES = {"relaxd": "relaxd", "onnxruntime": "onnxruntime", "openvino": "openvino", "tvm": "tvm", "iree": "iree.compiler"}
+ENGINES = ("relaxd", "onnxruntime", "openvino", "tvm", "iree")
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def prepare(name: str, folder: Path) -> None:
 
 def trial(engine: str, folder: Path, timeout: float) -> dict[str, Any]:
     """One engine on the prepared subject, in a process of its own that may crash or hang."""
-    if importlib.util.find_spec(PACKAGES[engine].split(".")[0]) is None:
+    if importlib.util.find_spec(PACKAGES[engine]) is None:
         return {"verdict": "missing"}
     command = [sys.executable, "-m", "benchmarks.importers.trial", engine, str(folder)]
     try:

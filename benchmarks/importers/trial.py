@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.importers.engines import ENGINES, Subject
+from benchmarks.engines import ENGINES, Subject
 
 TOLERANCE = 1e-3
 """Largest difference, relative to the greater of 1 and the output's range, that counts as right."""

@@ -16,6 +16,15 @@ from tests.conformance.cases import Case, collect
 from tests.conformance.modes import Mode
 from tests.conformance.outcomes import Outcome, Result
 
+ENGINES = {
+    "relaxd": "tests.conformance.engines:relaxd",
+    "onnxruntime": "tests.conformance.engines:onnxruntime",
+    "openvino": "benchmarks.importers.nodes:openvino",
+    "tvm": "benchmarks.importers.nodes:tvm",
+    "iree": "benchmarks.importers.nodes:iree",
+}
+"""Where each engine's function is; the peers beside ONNX Runtime need what `benchmarks.importers` needs."""
+
 _BROKEN = (Outcome.WRONG, Outcome.CRASH, Outcome.TIMEOUT)
 
 
@@ -24,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     cases = _chosen(collect(), options)
     modes = [Mode(options.mode)] if options.mode else list(Mode)
-    runs = {mode: _run(cases, workers.Plan(options.engine, mode, options.seconds, options.workers), options.verbose) for mode in modes}
+    runs = {
+        mode: _run(cases, workers.Plan(ENGINES[options.engine], mode, options.seconds, options.workers), options.verbose) for mode in modes
+    }
     if options.json:
         documents = [report.document(options.engine, mode, results) for mode, results in runs.items()]
         options.json.write_text(json.dumps(documents, indent=1) + "\n")
@@ -52,7 +63,7 @@ def _run(cases: Sequence[Case], plan: workers.Plan, verbose: bool) -> list[Resul
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="both unless said")
-    parser.add_argument("--engine", choices=["relaxd", "onnxruntime"], default="relaxd")
+    parser.add_argument("--engine", choices=list(ENGINES), default="relaxd")
     parser.add_argument("--json", type=Path, help="write every result there")
     parser.add_argument("--filter", default="", help="a regular expression that names must match somewhere")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

@@ -34,7 +34,7 @@ def relaxd(case: Case, mode: Mode) -> Ran:
             return outcome, f"{error.code}: {_place(error)}{error}"
         try:
             model = load(bundle, threads=1)
-            return _judged(case, lambda inputs: list(model.run(_named(case, inputs)).values()))
+            return judged(case, lambda inputs: list(model.run(named(case, inputs)).values()))
         except RelaxdError as error:
             return Outcome.ERROR, f"{error.code}: {error}"
 
@@ -48,17 +48,14 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
         try:
             engine = reference.OnnxRuntime(str(reference.prepare(case.model, path, asked, Path(folder))))
         except Exception as error:
-            return Outcome.REFUSED, _line(error)
+            return Outcome.REFUSED, line(error)
         try:
-            return _judged(case, lambda inputs: list(engine.run(_named(case, inputs), {}).values()))
+            return judged(case, lambda inputs: list(engine.run(named(case, inputs), {}).values()))
         except Exception as error:
-            return Outcome.ERROR, _line(error)
+            return Outcome.ERROR, line(error)
 
 
-ENGINES: dict[str, Callable[[Case, Mode], Ran]] = {"relaxd": relaxd, "onnxruntime": onnxruntime}
-
-
-def _judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
+def judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
     """Compared by onnx's own runner: number of outputs, shapes, dtypes, then the case's tolerances."""
     from onnx.backend.test.runner import Runner
 
@@ -67,11 +64,12 @@ def _judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
         try:
             Runner.assert_similar_outputs(wanted, outputs, rtol=case.rtol, atol=case.atol)
         except (AssertionError, TypeError) as error:
-            return Outcome.WRONG, _line(error)
+            return Outcome.WRONG, line(error)
     return Outcome.OK, ""
 
 
-def _named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
+def named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
+    """A data set's inputs by name."""
     names = [value.name for value in case.inputs]
     return {name: value if isinstance(value, list) else np.asarray(value) for name, value in zip(names, inputs, strict=False)}
 
@@ -80,5 +78,6 @@ def _place(error: CompileError) -> str:
     return f"{error.failure.op}: " if error.failure.op else ""
 
 
-def _line(error: BaseException) -> str:
+def line(error: BaseException) -> str:
+    """The error in one line of at most 300 characters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,6 +1,7 @@
 """Long-lived processes that run cases: one that dies or hangs takes only its case with it, and is replaced."""
 
 import gc
+import importlib
 import multiprocessing
 import os
 import sys
@@ -19,7 +20,7 @@ _CONTEXT = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run; seconds: a case's limit."""
+    """What to run; engine: as `module:function`, imported by the workers; seconds: a case's limit."""
 
     engine: str
     mode: Mode
@@ -99,9 +100,8 @@ def _serve(connection: Connection, cases: Sequence[Case], plan: Plan) -> None:
     sys.modules["torch"] = None  # type: ignore[assignment]
     os.environ["TVM_NUM_THREADS"] = "1"
     _silence()
-    from tests.conformance.engines import ENGINES
-
-    engine = ENGINES[plan.engine]
+    module, _, function = plan.engine.partition(":")
+    engine = getattr(importlib.import_module(module), function)
     while True:
         try:
             index = connection.recv()

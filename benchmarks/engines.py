@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,12 +20,18 @@ Runner = Callable[[Arrays], list[NDArray[Any]]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model file, its input names in order and, for engines that need it, the declared dims and inputs."""
+    """A model file, its input names in order and, for engines that need it, the declared dims and inputs.
+
+    name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch module.
+    threads: what every engine computes with; None leaves each its default.
+    """
 
     path: Path
     names: tuple[str, ...]
     dims: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    threads: int | None = None
 
 
 def relaxd(subject: Subject) -> Runner:
@@ -34,7 +41,7 @@ def relaxd(subject: Subject) -> Runner:
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
     compile_model(subject.path, output=Path(folder.name) / "out", dims=subject.dims, inputs=subject.inputs, options={"profile": False})
-    model = load(Path(folder.name) / "out")
+    model = load(Path(folder.name) / "out", threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
         return list(model.run(feed).values())
@@ -45,6 +52,8 @@ def relaxd(subject: Subject) -> Runner:
 def tvm(subject: Subject) -> Runner:
     """TVM's own ONNX importer and its default CPU build."""
     sys.modules["torch"] = None  # type: ignore[assignment]
+    if subject.threads:
+        os.environ["TVM_NUM_THREADS"] = str(subject.threads)
     import onnx
     import tvm as engine
     from tvm import relax
@@ -71,6 +80,8 @@ def iree(subject: Subject) -> Runner:
         subprocess.run([bin_folder / "iree-import-onnx", subject.path, "-o", text], check=True, capture_output=True, text=True)
         flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host"]
         subprocess.run([bin_folder / "iree-compile", *flags, text, "-o", binary], check=True, capture_output=True, text=True)
+        if subject.threads:
+            runtime.flags.parse_flags(f"--task_topology_group_count={subject.threads}")
         config = runtime.Config("local-task")
         context = runtime.SystemContext(config=config)
         context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, binary.read_bytes()))
@@ -89,7 +100,10 @@ def openvino(subject: Subject) -> Runner:
     import openvino as engine
 
     core = engine.Core()
-    compiled = core.compile_model(core.read_model(subject.path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    if subject.threads:
+        options["INFERENCE_NUM_THREADS"] = subject.threads
+    compiled = core.compile_model(core.read_model(subject.path), "CPU", options)
 
     def run(feed: Arrays) -> list[NDArray[Any]]:
         result = compiled([feed[name] for name in subject.names])
@@ -103,9 +117,40 @@ def onnxruntime(subject: Subject) -> Runner:
     import onnxruntime as engine
 
     engine.disable_telemetry_events()
-    session = engine.InferenceSession(subject.path, providers=["CPUExecutionProvider"])
+    options = engine.SessionOptions()
+    options.intra_op_num_threads = subject.threads or 0
+    session = engine.InferenceSession(subject.path, options, providers=["CPUExecutionProvider"])
     return lambda feed: list(session.run(None, feed))
 
+
+def torch_compile(subject: Subject) -> Runner:
+    """`torch.compile(dynamic=True)` of the module that `tests/exports.py` exports; no other model has one."""
+    import torch
+
+    from tests.exports import MODULES
+
+    if subject.name not in MODULES:
+        raise LookupError(f"no torch module of {subject.name}")
+    torch.set_num_threads(subject.threads or torch.get_num_threads())
+    compiled = torch.compile(MODULES[subject.name]().eval(), dynamic=True)
+
+    def run(feed: Arrays) -> list[NDArray[Any]]:
+        with torch.inference_mode():
+            result = compiled(*(torch.from_numpy(feed[name]) for name in subject.names))
+        return [one.numpy() for one in (result if isinstance(result, (list, tuple)) else [result])]
+
+    return run
+
+
+PACKAGES = {
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "tvm": "tvm",
+    "iree": "iree",
+    "torch.compile": "torch",
+    "relaxd": "relaxd",
+}
+"""The package whose absence makes an engine missing."""
 
 ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "relaxd": relaxd,
@@ -113,4 +158,5 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "openvino": openvino,
     "tvm": tvm,
     "iree": iree,
+    "torch.compile": torch_compile,
 }

@@ -1,0 +1,1 @@
+"""Latency of every engine on the CPU, side by side in one run."""
