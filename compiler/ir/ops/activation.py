@@ -78,3 +78,13 @@ def gelu(x: Any, by_tanh: bool) -> Any:
     if not by_tanh:
         return half * x * (one + tirx.erf(x * like(x, math.sqrt(0.5))))
     return half * x * (one + tirx.tanh(like(x, math.sqrt(2 / math.pi)) * (x + like(x, 0.044715) * x * x * x)))
+
+
+def leaky(x: Any, alpha: float) -> Any:
+    """x where positive, alpha * x elsewhere."""
+    return tirx.Select(x > like(x, 0), x, like(x, alpha) * x)
+
+
+def hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
+    """alpha * x + beta, kept between 0 and 1."""
+    return tirx.max(like(x, 0), tirx.min(like(x, 1), like(x, alpha) * x + like(x, beta)))

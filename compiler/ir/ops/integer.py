@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def _parts(b: Builder, depth: Extent, bound: Callable[[int, int], int] | int | N
     assert isinstance(depth, int)
     for count in range(1, min(MOST_PARTS, depth) + 1):
         edges = [depth * i // count for i in range(count + 1)]
-        ranges = list(zip(edges, edges[1:], strict=False))
+        ranges = list(pairwise(edges))
         if all(_largest(bound, depth, *part) <= EXACT for part in ranges):
             return [whole] if count == 1 else ranges
     return [] if depth else [whole]

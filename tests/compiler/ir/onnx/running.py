@@ -82,15 +82,20 @@ def assert_close(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], names:
         np.testing.assert_allclose(mine.astype("f8"), theirs.astype("f8"), rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """ONNX Runtime on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
 def assert_like_onnxruntime(
     model: onnx.ModelProto, feeds: Sequence[Arrays], dims: Mapping[str, Any] | None = None, tolerance: float = 1e-4
 ) -> Built:
     """The model, compiled once, agrees with ONNX Runtime on every feed."""
     built = build(model, dims)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = session_of(model)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
         assert_close(built.run(feed), session.run(None, dict(feed)), names, tolerance)

@@ -1,0 +1,188 @@
+"""Operators on quantised tensors of ONNX Runtime's own domain: what its quantiser writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.operators.quantized import MICROSOFT, grid_of
+from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.window import window_of
+from compiler.ir.ops import activation as fn
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import integer, layout, linear, nn_pool, pointwise
+from compiler.ir.ops import nn_norm as norm
+from compiler.ir.ops import quantize as qt
+from compiler.ir.ops.nn_norm import constant
+from compiler.ir.values import Known, Value
+
+
+def _real(b: Builder, node: Node, index: int) -> Value:
+    """The quantised input whose scale and zero point follow it, as float32."""
+    return qt.dequantize(b, node.value(index), grid_of(node, index + 1), "float32")
+
+
+def _quantized(b: Builder, node: Node, reals: Value, scale: int, like: int = 0) -> Value:
+    """On the grid whose scale is that input; without a zero point in the dtype of the input `like`."""
+    grid = grid_of(node, scale)
+    return qt.quantize(b, reals, grid, (node.value(like) if grid.zero is None else grid.zero).dtype, "float32")
+
+
+def _binary(name: str, combine: Callable[[Builder, Value, Value], Value]) -> None:
+    @op(name, domain=MICROSOFT)
+    def handler(b: Builder, node: Node) -> Value:
+        return _quantized(b, node, combine(b, _real(b, node, 0), _real(b, node, 3)), 6)
+
+    handler.__doc__ = f"{name}: both inputs as reals, the result on its own grid."
+
+
+_binary("QLinearAdd", ew.add)
+_binary("QLinearMul", ew.multiply)
+
+
+@op("QLinearSigmoid", domain=MICROSOFT)
+def qlinear_sigmoid(b: Builder, node: Node) -> Value:
+    """1 / (1 + exp(-x)) on its own grid."""
+    return _quantized(b, node, ew.unary(b, b.tensor(_real(b, node, 0)), relax.op.sigmoid), 3)
+
+
+@op("QLinearLeakyRelu", domain=MICROSOFT)
+def qlinear_leaky_relu(b: Builder, node: Node) -> Value:
+    """x where positive, alpha * x elsewhere, on its own grid."""
+    alpha = node.attr("alpha", 0.01)
+    return _quantized(b, node, pointwise.pointwise(b, lambda x: fn.leaky(x, alpha), _real(b, node, 0), name="leaky_relu"), 3)
+
+
+@op("QLinearSoftmax", domain=MICROSOFT)
+def qlinear_softmax(b: Builder, node: Node) -> Value:
+    """Softmax on its own grid; before opset 13 over all axes from `axis` on together."""
+    x = _real(b, node, 0)
+    rank = len(x.shape)
+    axis = layout.axis_of(node.attr("axis", -1), rank)
+    if node.attr("opset", 13) >= 13 or axis == rank - 1:
+        return _quantized(b, node, norm.softmax(b, x, axis), 3)
+    flat = norm.softmax(b, layout.flatten(b, x, axis), 1)
+    return _quantized(b, node, layout.reshape(b, flat, x.shape), 3)
+
+
+@op("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(b: Builder, node: Node) -> Value:
+    """The mean under each window, on its own grid."""
+    x = _channels_first(b, node, _real(b, node, 0))
+    window = window_of(b, node, x.shape[2:], node.attr("kernel_shape"))
+    ceil, count_padding = bool(node.attr("ceil_mode", 0)), bool(node.attr("count_include_pad", 0))
+    return _quantized(b, node, _channels_back(b, node, nn_pool.avg_pool(b, x, window, ceil, count_padding)), 3)
+
+
+@op("QLinearGlobalAveragePool", domain=MICROSOFT)
+def qlinear_global_average_pool(b: Builder, node: Node) -> Value:
+    """The mean over all spatial axes, on its own grid."""
+    x = _channels_first(b, node, _real(b, node, 0))
+    return _quantized(b, node, _channels_back(b, node, nn_pool.global_pool(b, x, "mean")), 3)
+
+
+def _channels_first(b: Builder, node: Node, x: Value) -> Value:
+    rank = len(x.shape)
+    return layout.transpose(b, x, [0, rank - 1, *range(1, rank - 1)]) if node.attr("channels_last", 0) else x
+
+
+def _channels_back(b: Builder, node: Node, x: Value) -> Value:
+    return layout.transpose(b, x, [0, *range(2, len(x.shape)), 1]) if node.attr("channels_last", 0) else x
+
+
+@op("QLinearConcat", domain=MICROSOFT)
+def qlinear_concat(b: Builder, node: Node) -> Value:
+    """Tensors of different grids joined along an axis, on the grid of the first two inputs."""
+    grid = grid_of(node, 0)
+    dtype = (node.value(2) if grid.zero is None else grid.zero).dtype
+    parts = [qt.quantize(b, _real(b, node, index), grid, dtype, "float32") for index in range(2, len(node.inputs), 3)]
+    return layout.concat(b, parts, node.attr("axis"))
+
+
+@op("QLinearWhere", domain=MICROSOFT)
+def qlinear_where(b: Builder, node: Node) -> Value:
+    """Where the condition holds the first tensor, else the second, on a third grid."""
+    return _quantized(b, node, ew.where(b, node.value(0), _real(b, node, 1), _real(b, node, 4)), 7, like=1)
+
+
+@op("QGemm", domain=MICROSOFT)
+def qgemm(b: Builder, node: Node) -> Value:
+    """alpha * A' B' + C of quantised tensors, C int32 of the product's scale; as float32 where no output grid is given."""
+    x, y = (
+        layout.transpose(b, node.value(i), [1, 0]) if node.attr(name, 0) else node.value(i) for i, name in ((0, "transA"), (3, "transB"))
+    )
+    total = integer.matmul(b, x, y, node.optional(2), node.optional(5))
+    total = ew.add(b, total, node.value(6)) if node.has(6) else total
+    reals = qt.rescale(b, total, node.value(1), 0, node.value(4), 1)
+    alpha = node.attr("alpha", 1.0)
+    reals = reals if alpha == 1 else ew.multiply(b, reals, constant(alpha, "float32"))
+    return _quantized(b, node, reals, 7) if node.has(7) else reals
+
+
+@op("MatMulIntegerToFloat", domain=MICROSOFT)
+def matmul_integer_to_float(b: Builder, node: Node) -> Value:
+    """The product of quantised tensors as floats, plus an optional bias."""
+    x, y = node.value(0), node.value(1)
+    total = integer.matmul(b, x, y, node.optional(4), node.optional(5))
+    reals = qt.rescale(b, total, node.value(2), max(len(x.shape) - 2, 0), node.value(3), len(total.shape) - 1)
+    return ew.cast(b, _biased(b, node, reals, 6), node.value(2).dtype)
+
+
+@op("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_matmul(b: Builder, node: Node) -> Value:
+    """Floats, quantised by their own range, times a quantised matrix, plus an optional bias."""
+    x, scale, zero = qt.dynamic(b, node.value(0))
+    total = integer.matmul(b, x, node.value(1), zero, node.optional(3))
+    return _biased(b, node, qt.rescale(b, total, scale, 0, node.value(2), len(total.shape) - 1), 4)
+
+
+def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
+    return ew.add(b, x, node.value(index)) if node.has(index) else x
+
+
+@op("MatMulNBits", domain=MICROSOFT)
+def matmul_nbits(b: Builder, node: Node) -> Value:
+    """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a block, unpacked at import."""
+    x = node.value(0)
+    if node.has(4):
+        node.fail("group indices (g_idx) are not supported", reason="unsupported_input", hint="quantise without act_order")
+    weight = _unpacked(node).astype(np.dtype(x.dtype))
+    return _biased(b, node, linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype)), 5)
+
+
+def _unpacked(node: Node) -> np.ndarray:  # type: ignore[type-arg]
+    """float32 [N, K] of the packed weight."""
+    depth, columns, block, bits = (node.attr(name) for name in ("K", "N", "block_size", "bits"))
+    if bits not in (2, 4, 8):
+        node.fail(f"weights of {bits} bits are not supported", reason="unsupported_dtype")
+    blocks = -(-depth // block)
+    packed, scales = (_constant(node, index).reshape(columns, blocks, -1) for index in (1, 2))
+    integers = _nibbles(packed, bits)[..., :block].astype(np.float32)
+    apart = integers - _zeros(node, columns, blocks, bits)
+    return (apart * scales.astype(np.float32)).reshape(columns, blocks * block)[:, :depth]
+
+
+def _zeros(node: Node, columns: int, blocks: int, bits: int) -> np.ndarray | float:  # type: ignore[type-arg]
+    """Zero points [N, blocks, 1]: packed row by row like the weights, or floats."""
+    if not node.has(3):
+        return float(1 << (bits - 1))
+    data = _constant(node, 3)
+    rows = _nibbles(data.reshape(columns, -1), bits)[:, :blocks] if data.dtype == np.uint8 else data.reshape(columns, blocks)
+    return rows.astype(np.float32)[..., None]
+
+
+def _nibbles(packed: np.ndarray, bits: int) -> np.ndarray:  # type: ignore[type-arg]
+    """The numbers in each byte of the last axis, the lowest bits first."""
+    parts = [(packed >> np.uint8(shift)) & np.uint8((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], -1)
+
+
+def _constant(node: Node, index: int) -> np.ndarray:  # type: ignore[type-arg]
+    value = node.value(index)
+    if not isinstance(value, Known) or value.symbolic:
+        node.fail(f"input {index} must be a constant", reason="unsupported_input", hint="store the quantised weights in the model")
+    return value.data

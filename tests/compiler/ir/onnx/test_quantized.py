@@ -1,0 +1,237 @@
+"""Quantised operators, of the standard and of ONNX Runtime's own domain, beside ONNX Runtime at several shapes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from compiler.errors import ImportFailed
+from tests.compiler.ir.onnx.running import Arrays, assert_like_onnxruntime, build, model_of, normal, session_of
+
+MICROSOFT = "com.microsoft"
+
+
+def one_node(
+    op: str,
+    inputs: Mapping[str, str],
+    constants: Arrays,
+    order: str,
+    domain: str = MICROSOFT,
+    outputs: Sequence[str] = ("y",),
+    opset: int = 19,
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """A model of one node; `order` lists its inputs, `-` for one that is omitted."""
+    names = ["" if name == "-" else name for name in order.split()]
+    node = helper.make_node(op, names, list(outputs), domain=domain, **attributes)
+    model = model_of([node], inputs, constants, opset=opset)
+    model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    return model
+
+
+def assert_within_one_step(model: onnx.ModelProto, feeds: Sequence[Arrays]) -> None:
+    """Integers differ by one step at most, and nearly none does; floats by what float32 loses."""
+    built, session = build(model), session_of(model)
+    for feed in feeds:
+        for mine, theirs in zip(built.run(feed), session.run(None, dict(feed)), strict=True):
+            assert mine.dtype == theirs.dtype
+            assert mine.shape == theirs.shape
+            apart = np.abs(mine.astype("f8") - theirs.astype("f8"))
+            if mine.dtype.kind == "f":
+                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+            else:
+                assert apart.max(initial=0) <= 1
+                assert np.count_nonzero(apart) <= 0.02 * apart.size
+
+
+def integers(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.random.default_rng((seed, *shape)).integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values if len(values) != 1 else values[0], np.float32)
+
+
+def u8(*values: int, dtype: str = "uint8") -> np.ndarray:
+    return np.array(values if len(values) != 1 else values[0], dtype)
+
+
+X = [{"x": normal(n, 5) * 3} for n in (0, 1, 7)]
+ROWS = [{"x": integers(n, 6)} for n in (0, 1, 5)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_quantizing_and_dequantizing(dtype: str, axis: int | None) -> None:
+    zero = np.zeros(() if axis is None else 5, dtype) + np.array(3, dtype)
+    constants = {"s": f32(0.05) if axis is None else f32(0.01, 0.1, 1, 2, 3), "z": zero}
+    attributes = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes),
+    ]
+    assert_like_onnxruntime(model_of(nodes, {"x": "float32[n,5]"}, constants, opset=21), X)
+
+
+def test_halves_round_to_even_and_the_range_saturates() -> None:
+    model = one_node("QuantizeLinear", {"x": "float32[n]"}, {"s": f32(2.0), "z": u8(1)}, "x s z", "")
+    feed = {"x": np.array([1, 3, 5, -1, -3, 508, 509, 1e30, -1e30, np.inf, -np.inf], np.float32)}
+    assert build(model).run(feed)[0].tolist() == [1, 3, 3, 1, 0, 255, 255, 255, 0, 255, 0]
+
+
+def test_blocks_along_an_axis() -> None:
+    scale, zero = np.abs(normal(3, 2)) + 0.1, integers(3, 2)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1, block_size=3),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1, block_size=3),
+    ]
+    model = model_of(nodes, {"x": "float32[3,w]"}, {"s": scale, "z": zero}, opset=21)
+    built = build(model)
+    for width in (4, 6):
+        x = normal(3, width)
+        wide, shift = (np.repeat(v, 3, 1)[:, :width].astype("f4") for v in (scale, zero))
+        wanted = np.clip(np.rint(x / wide) + shift, 0, 255)
+        q, y = built.run({"x": x})
+        np.testing.assert_array_equal(q, wanted.astype("u1"))
+        np.testing.assert_allclose(y, (wanted - shift) * wide, rtol=1e-6, atol=1e-6)
+    with pytest.raises(Exception, match=r"(?i)shape|match|expect"):
+        built.run({"x": normal(3, 9)})
+
+
+def test_a_scale_that_fits_no_axis_is_refused() -> None:
+    with pytest.raises(ImportFailed, match="a scale of 4 elements for axis 1 of 5"):
+        build(one_node("QuantizeLinear", {"x": "float32[n,5]"}, {"s": f32(1, 2, 3, 4)}, "x s", ""))
+
+
+def test_types_of_four_bits_are_refused_by_name() -> None:
+    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=onnx.TensorProto.INT4)
+    with pytest.raises(ImportFailed, match="output_dtype"):
+        build(model_of([node], {"x": "float32[n]"}, {"s": f32(1.0)}, opset=21))
+
+
+def test_dynamic_quantization() -> None:
+    model = one_node("DynamicQuantizeLinear", {"x": "float32[n,5]"}, {}, "x", "", ["y", "scale", "zero"])
+    assert_within_one_step(model, [*X[1:], {"x": np.zeros((2, 5), np.float32)}, {"x": np.abs(X[2]["x"]) + 5}])
+
+
+@pytest.mark.parametrize("depth", [6, 600])
+@pytest.mark.parametrize("known", [True, False])
+def test_integer_products_are_exact(depth: int, known: bool) -> None:
+    """600 products of 255 by 255 leave what float32 holds, so the sum is made in parts or in integers."""
+    weight = np.full((depth, 4), 255, np.uint8)
+    feeds = [{"x": np.full((n, depth), 255, np.uint8)} for n in (1, 3)] + [{"x": integers(2, depth)}]
+    inputs = {"x": f"uint8[n,{depth}]"} | ({} if known else {"w": f"uint8[{depth},m]"})
+    model = one_node("MatMulInteger", inputs, {"w": weight} if known else {}, "x w", "")
+    built = build(model)
+    for feed in feeds:
+        wanted = feed["x"].astype("i4") @ weight.astype("i4")
+        np.testing.assert_array_equal(built.run({**feed, "w": weight})[0], wanted)
+
+
+def test_integer_products_less_zero_points() -> None:
+    constants = {"w": integers(6, 4, dtype="int8"), "a": u8(7), "b": u8(-3, 0, 5, 100, dtype="int8")}
+    assert_within_one_step(one_node("MatMulInteger", {"x": "uint8[n,6]"}, constants, "x w a b", ""), ROWS)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_integer_convolutions(groups: int) -> None:
+    constants = {"w": integers(4, 4 // groups, 3, 3), "a": u8(9), "b": u8(100)}
+    attributes = {"pads": [1, 0, 1, 2], "strides": [2, 1], "group": groups}
+    model = one_node("ConvInteger", {"x": "uint8[n,4,h,w_]"}, constants, "x w a b", "", **attributes)
+    assert_within_one_step(model, [{"x": integers(1, 4, 5, 7)}, {"x": integers(2, 4, 3, 3)}])
+
+
+@pytest.mark.parametrize("channels", [3, 128])
+def test_quantized_convolutions_with_a_scale_a_channel(channels: int) -> None:
+    constants = {
+        "w": integers(3, channels, 3, 3, dtype="int8"), "ss": f32(0.02), "a": u8(128), "ws": f32(0.01, 0.02, 0.03), "b": u8(0, 0, 0, dtype="int8"),
+        "ys": f32(2.0), "yz": u8(120), "bias": np.array([100, -5000, 90000], np.int32),
+    }  # fmt: skip
+    model = one_node("QLinearConv", {"x": f"uint8[n,{channels},h,v]"}, constants, "x ss a w ws b ys yz bias", "", pads=[1, 1, 1, 1])
+    assert_within_one_step(model, [{"x": integers(1, channels, 5, 7)}, {"x": integers(2, channels, 4, 3)}])
+
+
+def test_quantized_products() -> None:
+    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "xz": u8(120), "ws": f32(0.01, 0.1, 0.2, 0.05),
+                 "wz": u8(0, 0, 0, 0, dtype="int8"), "ys": f32(0.1), "yz": u8(100)}  # fmt: skip
+    assert_within_one_step(one_node("QLinearMatMul", {"x": "uint8[n,6]"}, constants, "x xs xz w ws wz ys yz", ""), ROWS)
+
+
+GRIDS = {"xs": f32(0.02), "xz": u8(120), "vs": f32(0.03), "vz": u8(90), "ys": f32(0.05), "yz": u8(100)}
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_elementwise_on_grids(op: str) -> None:
+    model = one_node(op, {"x": "uint8[n,6]", "v": "uint8[6]"}, GRIDS, "x xs xz v vs vz ys yz")
+    assert_within_one_step(model, [{**feed, "v": integers(6, seed=1)} for feed in ROWS])
+
+
+def test_activations_on_grids() -> None:
+    finer = {**GRIDS, "ys": f32(1 / 255), "yz": u8(0)}
+    assert_within_one_step(one_node("QLinearSigmoid", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz"), ROWS)
+    assert_within_one_step(one_node("QLinearLeakyRelu", {"x": "uint8[n,6]"}, GRIDS, "x xs xz ys yz", alpha=0.2), ROWS)
+    assert_within_one_step(one_node("QLinearSoftmax", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz", axis=-1, opset=13), ROWS[1:])
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_pools_on_grids(last: int) -> None:
+    shape, feeds = (
+        ("n,h,v,2", [integers(1, 5, 7, 2), integers(2, 4, 4, 2)]) if last else ("n,2,h,v", [integers(1, 2, 5, 7), integers(2, 2, 4, 4)])
+    )
+    inputs, order = {"x": f"uint8[{shape}]"}, "x xs xz ys yz"
+    window = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}
+    assert_within_one_step(one_node("QLinearAveragePool", inputs, GRIDS, order, channels_last=last, **window), [{"x": x} for x in feeds])
+    assert_within_one_step(one_node("QLinearGlobalAveragePool", inputs, GRIDS, order, channels_last=last), [{"x": x} for x in feeds])
+
+
+def test_joining_and_choosing_on_grids() -> None:
+    model = one_node("QLinearConcat", {"x": "uint8[n,6]", "v": "uint8[n,6]"}, GRIDS, "ys yz x xs xz v vs vz", axis=0)
+    assert_within_one_step(model, [{"x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]])
+    inputs = {"c": "bool[n,6]", "x": "uint8[n,6]", "v": "uint8[n,6]"}
+    model = one_node("QLinearWhere", inputs, GRIDS, "c x xs xz v vs vz ys yz")
+    assert_within_one_step(model, [{"c": feed["x"] > 99, "x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]])
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+def test_gemm_on_grids(quantized: bool) -> None:
+    constants = {**GRIDS, "w": integers(4, 6, dtype="int8"), "ws": f32(0.01, 0.1, 0.2, 0.05), "wz": u8(0, 0, 0, 0, dtype="int8"),
+                 "c": np.array([1, -200, 3000, 4], np.int32)}  # fmt: skip
+    order = "x xs xz w ws wz c" + (" ys yz" if quantized else "")
+    used = {name: value for name, value in constants.items() if name in order.split()}
+    model = one_node("QGemm", {"x": "uint8[n,6]"}, used, order, transB=1, alpha=0.5 if quantized else 1.0)
+    assert_within_one_step(model, ROWS[1:])
+
+
+def test_products_that_come_out_as_floats() -> None:
+    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "ws": f32(0.01, 0.1, 0.2, 0.05), "xz": u8(120),
+                 "wz": u8(0, 1, 2, 3, dtype="int8"), "c": normal(4)}  # fmt: skip
+    assert_within_one_step(one_node("MatMulIntegerToFloat", {"x": "uint8[n,6]"}, constants, "x w xs ws xz wz c"), ROWS[1:])
+    used = {name: value for name, value in constants.items() if name not in ("xs", "xz")}
+    model = one_node("DynamicQuantizeMatMul", {"x": "float32[n,m,6]"}, used, "x w ws wz c")
+    assert_within_one_step(model, [{"x": normal(1, 1, 6)}, {"x": normal(2, 3, 6)}])
+
+
+@pytest.mark.parametrize("zeros", ["none", "packed", "float"])
+@pytest.mark.parametrize(("bits", "depth", "block"), [(4, 40, 16), (4, 48, 16), (8, 40, 32)])
+def test_weights_of_few_bits(zeros: str, bits: int, depth: int, block: int) -> None:
+    if zeros == "float" and bits == 8:
+        pytest.skip("ONNX Runtime has no such kernel")
+    blocks, columns = -(-depth // block), 5
+    constants = {"w": integers(columns, blocks, block * bits // 8), "s": np.abs(normal(columns * blocks)) * 0.1}
+    if zeros == "packed":
+        constants["z"] = integers(columns * -(-blocks * bits // 8))
+    elif zeros == "float":
+        constants["z"] = normal(columns * blocks) + 8
+    order = "x w s" + ("" if zeros == "none" else " z")
+    model = one_node("MatMulNBits", {"x": f"float32[n,m,{depth}]"}, constants, order, K=depth, N=columns, bits=bits, block_size=block)
+    assert_within_one_step(model, [{"x": normal(1, 1, depth)}, {"x": normal(2, 3, depth)}])
+
+
+def test_the_microsoft_spelling_of_quantize() -> None:
+    constants = {"s": f32(0.05), "z": u8(128)}
+    assert_within_one_step(one_node("QuantizeLinear", {"x": "float32[n,5]"}, constants, "x s z"), X)
+    assert_within_one_step(one_node("DequantizeLinear", {"x": "uint8[n,6]"}, constants, "x s z"), ROWS)
