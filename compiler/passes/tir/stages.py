@@ -49,7 +49,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Program:
-    """A function over `params` (buffers) whose body is `stages`, in order; `locals` are the buffers in between."""
+    """A function over `params` (its buffers; dims that no buffer gives come as numbers beside them) whose body is `stages`, in order; `locals` are the buffers in between."""
 
     params: tuple[Any, ...]
     locals: tuple[Any, ...]
@@ -122,7 +122,7 @@ def _wide(expr: Expr) -> Expr:
 def read_program(func: tirx.PrimFunc) -> Program | None:
     """The stages of a scheduled-nothing function as TE or fusion makes it, or None if it has any other form."""
     root = func.body
-    if not isinstance(root, tvm.s_tir.SBlockRealize) or not all(hasattr(p.ty, "shape") for p in func.params):
+    if not isinstance(root, tvm.s_tir.SBlockRealize):
         return None
     block = root.block
     if len(block.iter_vars) or len(block.match_buffers) or block.init is not None:
@@ -136,7 +136,8 @@ def read_program(func: tirx.PrimFunc) -> Program | None:
             list(loads(stage.value))
     except TypeError:
         return None
-    return Program(tuple(func.params), tuple(block.alloc_buffers), tuple(s for s in stages if s is not None), func.attrs)
+    buffers = tuple(param for param in func.params if hasattr(param.ty, "shape"))
+    return Program(buffers, tuple(block.alloc_buffers), tuple(s for s in stages if s is not None), func.attrs)
 
 
 def value_at(stage: Stage, indices: list[Expr]) -> Expr | None:
