@@ -10,10 +10,14 @@ _LEAST_RANGE = 1e-2
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|got - want| may reach atol * range + rtol * |want|, where range is the largest finite |want|, 0.01 at least."""
+    """|got - want| may reach atol * range + rtol * |want|, where range is the largest finite |want|, 0.01 at least.
+
+    steps: by how much integers may differ.
+    """
 
     atol: float
     rtol: float
+    steps: int = 0
 
 
 _TOLERANCES = {
@@ -23,6 +27,8 @@ _TOLERANCES = {
     "float64": Tolerance(1e-6, 1e-6),
 }
 _EXACT = Tolerance(0.0, 0.0)
+_ONE_STEP = Tolerance(0.0, 0.0, 1)
+_FEW_BITS = ("uint8", "int8", "uint16", "int16")
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,17 @@ class Difference:
     problem: str | None
 
 
-def tolerance_of(dtype: str, atol: float | None, rtol: float | None) -> Tolerance:
-    """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact."""
+def tolerance_of(dtype: str, atol: float | None, rtol: float | None, quantized: bool = False) -> Tolerance:
+    """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact.
+
+    quantized: activations are rounded to some eight bits on the way. A sum that falls on the other side of a half moves
+    one of them by a step, so floats are held to what eight bits give, and integers of few bits may be one step off.
+    """
     own = _TOLERANCES.get(dtype)
     if own is None:
-        return _EXACT
+        return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
+    if quantized:
+        own = _TOLERANCES["bfloat16"]
     return Tolerance(own.atol if atol is None else atol, own.rtol if rtol is None else rtol)
 
 
@@ -54,8 +66,8 @@ def compare(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: To
     if not got.size:
         return Difference(0.0, 0.0, None)
     if want.dtype.kind in "biu":
-        wrong = int(np.count_nonzero(got != want))
-        apart = float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max())
+        steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        wrong, apart = int(np.count_nonzero((got != want) & ~((steps > 0) & (steps <= tolerance.steps)))), float(steps.max())
         return Difference(apart, 0.0, f"{wrong} of {got.size} elements differ" if wrong else None)
     ours, theirs = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(ours) & np.isfinite(theirs)

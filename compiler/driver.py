@@ -102,7 +102,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
     """Everything up to the library and its runtime in the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
         imported = _import(model, this.request)
-        signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds)
+        signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds, imported.quantized)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch has to come first.
     from compiler import codegen, link, lower, weights
 
@@ -167,6 +167,8 @@ def _verify(this: _Build, original: verify.Reference, signature: Signature, tria
     if reason := _cannot_run(this.target):
         return verify.not_run(reason)
     this.on_event(Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes"))
+    if signature.quantized and original.engines == reference.ONNX:
+        original = dataclasses.replace(original, engines=reference.QUANTIZED)
     return verify.verify(this.partial, original, signature, trials, this.request.options, this.scratch, _VERIFY)
 
 

@@ -13,12 +13,16 @@ from relaxd.contract.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class Signature:
-    """What a library takes and gives; bounds: least and greatest value of integer inputs that index something."""
+    """What a library takes and gives; bounds: least and greatest value of integer inputs that index something.
+
+    quantized: it rounds reals to integers of few bits on the way, where one rounding more or less moves its outputs.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dims: tuple[Dim, ...]
     bounds: Mapping[str, tuple[int, int]]
+    quantized: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def verify(
     left_out += unfinished
     if not ran:
         return not_run(f"the library finished no point: {unfinished[0].reason}", left_out)
-    judged = [item for trial in ran for item in _judge(trial, signature.outputs, options)]
+    judged = [item for trial in ran for item in _judge(trial, signature, options)]
     report = _report(engine, judged, ran, left_out, options)
     if report["verdict"] == Verdict.FAILED:
         raise _mismatch(judged, report)
@@ -141,11 +141,11 @@ def _sorted_out(trials: Sequence[Trial], outcome: Outcome, key: str, refusal: st
     return well, others
 
 
-def _judge(trial: Trial, outputs: Sequence[TensorSpec], options: CompileOptions) -> list[_Judged]:
+def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[_Judged]:
     got, want = (arrays.read(trial.outputs(side)) for side in ("library", "reference"))
     judged = []
-    for output in outputs:
-        tolerance = tolerance_of(output.dtype, options.atol, options.rtol)
+    for output in signature.outputs:
+        tolerance = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
         if output.name not in want:
             raise VerifyError(f"the reference gives no output {output.name!r}", reason="missing_output", output=output.name)
         judged.append(_Judged(output, trial, tolerance, compare(got[output.name], want[output.name], tolerance)))

@@ -34,10 +34,14 @@ class Block:
 
 @dataclass
 class Builder:
-    """Emits Relax; one instance builds one function, `facts` holds what is known of its dims."""
+    """Emits Relax; one instance builds one function, `facts` holds what is known of its dims.
+
+    quantized: whether it works on integers of few bits that stand for reals, so that roundings decide its numbers.
+    """
 
     facts: Facts = field(default_factory=Facts)
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+    quantized: bool = False
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
 

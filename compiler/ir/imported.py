@@ -16,6 +16,7 @@ class Imported:
 
     dims: of the inputs, then those found on the way (`derived`), whose values only a run knows.
     index_bounds: for inputs that index something, least and greatest index valid at every allowed dim.
+    quantized: whether it works on integers of few bits that stand for reals.
     """
 
     module: tvm.IRModule
@@ -24,3 +25,4 @@ class Imported:
     dims: tuple[Dim, ...]
     derived: frozenset[str] = frozenset()
     index_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    quantized: bool = False

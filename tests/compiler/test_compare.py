@@ -74,3 +74,12 @@ def test_bfloat16_is_compared() -> None:
 def test_options_replace_a_dtypes_tolerance() -> None:
     assert tolerance_of("float32", 0.5, None) == Tolerance(0.5, 1e-3)
     assert tolerance_of("float32", None, 0.0) == Tolerance(1e-4, 0.0)
+
+
+def test_roundings_of_quantised_models_may_move_an_integer_by_one_step() -> None:
+    one_step = tolerance_of("uint8", None, None, quantized=True)
+    got, want = np.array([255, 0], np.uint8), np.array([254, 1], np.uint8)
+    assert compare(got, want, one_step).problem is None
+    assert compare(got, want - 1, one_step).problem == "1 of 2 elements differ"
+    assert tolerance_of("int64", None, None, quantized=True) == EXACT
+    assert tolerance_of("float32", None, 0.5, quantized=True) == Tolerance(5e-2, 0.5)

@@ -70,6 +70,7 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
         tuple(facts.dims.values()),
         frozenset(facts.derived),
         index_bounds(shared, {spec.name for spec in specs}),
+        builder.quantized,
     )
 
 

@@ -37,6 +37,7 @@ def span(value: Value, zero: Value | None) -> int:
 
 def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value | None) -> Value:
     """(x - x_zero) @ (y - y_zero) in int32; zero points are scalars, one a row (x) or one a column (y)."""
+    b.quantized = True
     depth = x.shape[-1]
     row, column = max(len(x.shape) - 2, 0), len(y.shape) - 1
     bound = _bound(b, span(x, x_zero), y, y_zero, depth, max(len(y.shape) - 2, 0), column)
@@ -53,6 +54,7 @@ def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value |
 
 def conv(b: Builder, x: Value, weight: Value, x_zero: Value | None, weight_zero: Value | None, window: Window, groups: int) -> Value:
     """The convolution of x - x_zero with weight - weight_zero in int32; padding stands for x_zero."""
+    b.quantized = True
     depth, taps = weight.shape[1], ex.product(weight.shape[2:])
     bound = _bound(b, span(x, x_zero), weight, weight_zero, ex.mul(depth, taps), 1, 0)
     parts = _parts(b, depth, bound)

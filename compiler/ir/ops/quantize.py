@@ -64,6 +64,7 @@ def quantize(b: Builder, x: Value, grid: Grid, dtype: str, precision: str | None
         with np.errstate(all="ignore"):
             quotient = (x.data.astype(work) / scale.astype(work)).astype(precision)
             return Known(np.clip(np.rint(quotient.astype("float64")) + zero, low, high).astype(dtype), dtype)
+    b.quantized = True
     return _apply(b, x, grid, one, "quantize")
 
 

@@ -37,7 +37,7 @@ def test_statistics_for_training_are_refused() -> None:
 def test_normalisations_in_the_standard_domain(op: str) -> None:
     order = "x g o" if op == "LayerNormalization" else "x g"
     used = {name: value for name, value in VECTORS.items() if name in order.split()}
-    model = one_node(op, {"x": "float32[n,m,8]"}, used, order, "", opset=15, axis=-1, epsilon=1e-5)
+    model = one_node(op, {"x": "float32[n,m,8]"}, used, order, "", version=15, axis=-1, epsilon=1e-5)
     assert_like_onnxruntime(model, [{"x": feed["x"]} for feed in FEEDS])
 
 
