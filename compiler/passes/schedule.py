@@ -10,6 +10,7 @@ from compiler.passes.kernels.blocked import emit_blocked
 from compiler.passes.kernels.contract import read_contraction
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
+from compiler.passes.kernels.window import emit_window, read_window
 from compiler.passes.machine import Machine
 from compiler.passes.tir.stages import Program, inline_stages, read_program
 
@@ -39,6 +40,8 @@ class ScheduleKernels:
     def _emit(self, program: Program) -> Any:
         contraction = read_contraction(program)
         body = None if contraction is None else emit_contraction(contraction, self.machine) or emit_blocked(contraction, self.machine)
+        if body is None and (window := read_window(program)) is not None:
+            body = emit_window(window, self.machine)
         return emit_program(program, self.machine) if body is None else body
 
 

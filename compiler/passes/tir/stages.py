@@ -49,7 +49,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Program:
-    """A function over `params` (its buffers; dims that no buffer gives come as numbers beside them) whose body is `stages`, in order; `locals` are the buffers in between."""
+    """A function whose body is `stages`, in order.
+
+    params: its buffers; dims that no buffer gives come as numbers beside them. locals: the buffers in between.
+    """
 
     params: tuple[Any, ...]
     locals: tuple[Any, ...]
