@@ -1,5 +1,6 @@
 """Compares an output with its reference, by tolerances that belong to its dtype."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,12 @@ _LEAST_RANGE = 1e-2
 class Tolerance:
     """|got - want| may reach atol * range + rtol * |want|, where range is the largest finite |want|, 0.01 at least.
 
-    steps: by how much integers may differ.
+    mean: what the mean of |got - want| may reach of the range; steps: by how much integers may differ.
     """
 
     atol: float
     rtol: float
+    mean: float = math.inf
     steps: int = 0
 
 
@@ -27,7 +29,8 @@ _TOLERANCES = {
     "float64": Tolerance(1e-6, 1e-6),
 }
 _EXACT = Tolerance(0.0, 0.0)
-_ONE_STEP = Tolerance(0.0, 0.0, 1)
+_ONE_STEP = Tolerance(0.0, 0.0, steps=1)
+_QUANTIZED = Tolerance(0.25, 0.0, mean=0.03)
 _FEW_BITS = ("uint8", "int8", "uint16", "int16")
 
 
@@ -47,14 +50,14 @@ def tolerance_of(dtype: str, atol: float | None, rtol: float | None, quantized: 
     """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact.
 
     quantized: activations are rounded to some eight bits on the way. A sum that falls on the other side of a half moves
-    one of them by a step, so floats are held to what eight bits give, and integers of few bits may be one step off.
+    one of them by a step, and what follows it with it: integers of few bits may be one step off, and floats are held in
+    the mean. ONNX Runtime's own optimisation levels differ by 7 % of the range, 1.2 % in the mean, on MiniLM.
     """
     own = _TOLERANCES.get(dtype)
     if own is None:
         return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
-    if quantized:
-        own = _TOLERANCES["bfloat16"]
-    return Tolerance(own.atol if atol is None else atol, own.rtol if rtol is None else rtol)
+    own = _QUANTIZED if quantized else own
+    return Tolerance(own.atol if atol is None else atol, own.rtol if rtol is None else rtol, own.mean)
 
 
 def compare(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: Tolerance) -> Difference:
@@ -80,6 +83,8 @@ def compare(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: To
     outside = int(np.count_nonzero(apart > tolerance.atol * span + tolerance.rtol * np.abs(theirs)))
     large = np.abs(theirs) > tolerance.atol * span
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
+    if apart.mean() > tolerance.mean * span:
+        far = far or f"the mean difference is {apart.mean() / span:.1%} of the range, more than the tolerance"
     return Difference(float(apart.max()), float((apart[large] / np.abs(theirs[large])).max(initial=0.0)), odd or far)
 
 

@@ -82,4 +82,13 @@ def test_roundings_of_quantised_models_may_move_an_integer_by_one_step() -> None
     assert compare(got, want, one_step).problem is None
     assert compare(got, want - 1, one_step).problem == "1 of 2 elements differ"
     assert tolerance_of("int64", None, None, quantized=True) == EXACT
-    assert tolerance_of("float32", None, 0.5, quantized=True) == Tolerance(5e-2, 0.5)
+
+
+def test_floats_of_quantised_models_are_held_in_the_mean() -> None:
+    tolerance = tolerance_of("float32", None, None, quantized=True)
+    want = np.linspace(-1, 1, 100, dtype=np.float32)
+    one_off = want.copy()
+    one_off[3] += 0.2
+    assert compare(one_off, want, tolerance).problem is None
+    assert "mean difference is 5.0% of the range" in (compare(want + np.float32(0.05), want, tolerance).problem or "")
+    assert compare(one_off + np.float32(0.1), want, tolerance).problem is not None
