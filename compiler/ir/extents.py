@@ -79,8 +79,13 @@ def select(condition: Scalar, then: Scalar, other: Scalar) -> Any:
     condition = plain(condition)
     if not isinstance(condition, PrimExpr):
         return then if condition else other
-    dtype = next((value.ty.dtype for value in (then, other) if isinstance(value, PrimExpr)), "int64")
+    dtype = next((value.ty.dtype for value in (then, other) if isinstance(value, PrimExpr)), _natural(then, other))
     return tirx.Select(condition, prim(then, dtype), prim(other, dtype))
+
+
+def _natural(*values: Scalar) -> str:
+    """The dtype that Python numbers share."""
+    return "float64" if any(isinstance(v, float) for v in values) else "bool" if all(isinstance(v, bool) for v in values) else "int64"
 
 
 def product(extents: Any) -> Extent:

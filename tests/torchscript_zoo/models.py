@@ -46,7 +46,7 @@ _TEXTS = _sizes("batch seq", (1, 1), (3, 7), (2, 128), (5, 311), (8, 512))
 MODELS: dict[str, ZooModel] = {
     "minilm": ZooModel(
         "minilm",
-        {name: "int64[batch,seq]" for name in ("input_ids", "attention_mask", "token_type_ids")},
+        dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), "int64[batch,seq]"),
         {"batch": (1, 8), "seq": (1, 512)},
         _TEXTS,
         draw={"input_ids": 30522, "token_type_ids": 2},
@@ -65,7 +65,7 @@ MODELS: dict[str, ZooModel] = {
     ),
     "llama": ZooModel(
         "llama",
-        {name: "int64[batch,seq]" for name in ("input_ids", "attention_mask")},
+        dict.fromkeys(("input_ids", "attention_mask"), "int64[batch,seq]"),
         {"batch": (1, 8), "seq": (1, 512)},
         _TEXTS,
         draw={"input_ids": 1000},

@@ -63,7 +63,7 @@ def layer_norm(b: Builder, x: Value, scale: Value | None, bias: Value | None, ax
     """X normalised over the axes from `axis` on, times scale plus bias, which broadcast to x."""
     axes = list(range(axis, len(x.shape)))
     given = [value for value in (scale, bias) if value is not None]
-    uniform = x.dtype in ("float32", "float64") and all(value.dtype == x.dtype and _spans(b, value, x, axes) for value in given)
+    uniform = x.dtype == "float32" and all(value.dtype == x.dtype and _spans(b, value, x, axes) for value in given)
     if scale is not None and uniform:
         shift = bias if bias is not None else zeros_like(b, scale)
         operands = [b.adopt(b.tensor(value).expr, x.shape[axis:]).expr for value in (scale, shift)]

@@ -103,7 +103,7 @@ def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
         return _fixed(argument, inputs.consts[argument.name])
     kind = bare(argument).kind()
     if kind == "ListType":
-        items = [inputs.tensors[name] for name in inputs.tensors if name.rpartition("_")[0] == argument.name]
+        items = [inputs.tensors[name] for index in range(len(inputs.tensors)) if (name := f"{argument.name}_{index}") in inputs.tensors]
         return items if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType") else convert(argument.default)
     names = names_in(argument)
     if not all(name in inputs.tensors for name in names):

@@ -26,12 +26,16 @@ class Unsure:
 
 @dataclass(eq=False)
 class Cell:
-    """A place that holds a tensor, the items of a list or of a dict, or a module's attribute; `serial` orders by creation."""
+    """A place that holds a tensor, the items of a list or of a dict, or a module's attribute.
+
+    serial: orders by creation; held: a stack has a copy of it where the program's list has the tensor itself.
+    """
 
     value: Any
     serial: int
     version: int = 0
     twins: list[Cell] = field(default_factory=list)
+    held: bool = False
 
 
 class ListBox(Cell):
@@ -62,7 +66,7 @@ class Stack:
 class Ref:
     """A tensor as the program holds it: a cell, seen through views.
 
-    writable: False where elements may overlap; number: it was a plain number when the program was traced.
+    writable: False where elements may overlap or are those of a stack; number: it was a plain number when the program was traced.
     """
 
     cell: Cell
@@ -79,6 +83,7 @@ class Memory:
         self.builder = builder
         self._journals: list[dict[Cell, Any]] = []
         self.serial = 0
+        self.pushed: list[Cell] = []
 
     def cell(self, value: Any, kind: type[Cell] = Cell) -> Any:
         """A new cell."""
@@ -98,6 +103,16 @@ class Memory:
         made = self.ref(value)
         link(made.cell, source.cell)
         return made
+
+    def item(self, value: Value) -> Ref:
+        """A tensor read from a stack: where the program would change the list's item, there is only a copy."""
+        return Ref(self.cell(value), (), False, (0, value))
+
+    def hold(self, ref: Ref) -> Value:
+        """The tensor as it is now, for a stack; changing it in place from here on is an error."""
+        ref.cell.held = True
+        self.pushed.append(ref.cell)
+        return self.read(ref)
 
     def read(self, ref: Ref) -> Value:
         """The tensor as it is now; raises ImportFailed where that cannot be told."""
@@ -119,6 +134,12 @@ class Memory:
 
     def write(self, cell: Cell, value: Any) -> None:
         """Replace what a cell holds."""
+        if cell.held or any(twin.held for twin in cell.twins):
+            raise ImportFailed(
+                "a tensor is changed in place that a list of a length only run time knows holds too",
+                reason="unsupported_mutation",
+                hint="append a clone()",
+            )
         for twin in cell.twins:
             self._set(twin, Unsure("a tensor was changed in place that may or may not share its memory with one read here"))
         self._set(cell, value)
@@ -137,7 +158,9 @@ class Memory:
         """Write a tensor of the ref's shape and dtype in place, through its views."""
         if not ref.writable:
             raise ImportFailed(
-                "a tensor whose elements overlap in memory is changed in place", reason="unsupported_mutation", hint="clone() it first"
+                "a tensor is changed in place whose elements overlap, or that is an item of a list of a length only run time knows",
+                reason="unsupported_mutation",
+                hint="clone() it first",
             )
         if not ref.steps:
             self.write(ref.cell, value)

@@ -30,6 +30,14 @@ class Measured:
     tensor: Value
 
 
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """A complex tensor as its two parts: what transforms give, and only some operators take."""
+
+    real: Value
+    imaginary: Value
+
+
 @dataclass(frozen=True)
 class Node:
     """`raw` is torch's node; `args` are values of the scope: Ref, ListBox, DictBox, tuples, numbers, expressions, strings, None."""

@@ -24,6 +24,8 @@ CONTROL: dict[str, Handler] = {}
 """Branches, loops and attributes: they read blocks and write outputs themselves."""
 OVERLAPPING = frozenset({"aten::expand", "aten::expand_as", "aten::unfold", "aten::broadcast_to"})
 """Views whose elements may be one in memory."""
+IN_PLACE_BITS = frozenset(f"aten::__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))
+"""Those in-place operators that no underscore tells."""
 REFUSED: dict[str, str] = {}
 """Operators refused by name, with the reason."""
 
@@ -73,6 +75,8 @@ def qualified(name: str) -> str:
 
 def out_of_place(kind: str) -> str | None:
     """`aten::add` for `aten::add_`, None where the kind is not an in-place operator."""
+    if kind in IN_PLACE_BITS:
+        return kind.replace("__i", "__")
     return kind[:-1] if kind.endswith("_") and not kind.endswith("__") else None
 
 

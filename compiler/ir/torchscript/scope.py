@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from tvm.ir import Expr as PrimExpr
+
 from compiler.errors import CompileError, ImportFailed
+from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import broadcast
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript import registry, support
 from compiler.ir.torchscript.constants import constant, was_number
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
-from compiler.ir.torchscript.node import Node, describe
+from compiler.ir.torchscript.node import Node, Spectrum, describe
+from compiler.ir.torchscript.structure import Number, kind_of
 from compiler.ir.values import Known, Tensor, Value
 
 
@@ -104,19 +108,21 @@ class Scope:
 
     def _call(self, node: Node) -> Any:
         kind = node.kind
+        if fills(node.raw.schema()):
+            node.fail("writing a result into `out` is not supported", reason="unsupported_mutation", hint="assign the result instead")
         if kind in registry.CONTROL:
             return registry.CONTROL[kind](self.builder, node)
         base = registry.out_of_place(kind)
-        of_tensors = any(isinstance(item, Ref) for item in node.args)
+        of_tensors = any(isinstance(item, (Ref, Spectrum)) for item in node.args)
         if kind in registry.PLAIN and not (of_tensors and self._of_tensors(kind)):
-            return registry.PLAIN[kind](self.builder, node)
+            return typed(node, registry.PLAIN[kind](self.builder, node))
         if kind in registry.VIEW:
             return self._view(node)
         if kind in registry.TENSOR:
             return registry.TENSOR[kind](self.builder, node)
         if base in registry.TENSOR:
             return self._in_place(node, registry.TENSOR[base](self.builder, node))
-        if base in registry.VIEW and base != "aten::detach":
+        if base in registry.VIEW:
             node.fail(
                 "changing a tensor's shape in place is not supported",
                 reason="unsupported_mutation",
@@ -174,14 +180,31 @@ class Scope:
         return result
 
 
+def typed(node: Node, made: Any) -> Any:
+    """A number of the type that the node's schema gives it: a power of integers, say, is a float."""
+    outputs = list(node.raw.outputs())
+    if len(outputs) != 1 or outputs[0].type().kind() != "FloatType" or kind_of(made) is not Number.INT:
+        return made
+    return ex.prim(made, "float64") if isinstance(made, PrimExpr) else float(made)
+
+
 @lru_cache(maxsize=4096)
-def argument_names(schema: str) -> tuple[str, ...]:
-    """The names of a schema's arguments, none for a node without one."""
+def _arguments(schema: str) -> tuple[Any, ...]:
     if "::" not in schema:
         return ()
     import torch
 
-    return tuple(argument.name for argument in torch._C.parse_schema(schema).arguments)
+    return tuple(torch._C.parse_schema(schema).arguments)
+
+
+def argument_names(schema: str) -> tuple[str, ...]:
+    """The names of a schema's arguments, none for a node without one."""
+    return tuple(argument.name for argument in _arguments(schema))
+
+
+def fills(schema: str) -> bool:
+    """Whether an operator writes its result into an argument `out`."""
+    return any(argument.is_out for argument in _arguments(schema))
 
 
 def _first_line(error: BaseException) -> str:

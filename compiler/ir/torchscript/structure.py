@@ -236,7 +236,7 @@ def stacked(memory: Memory, value: Any, item: Array) -> Value:
         return content.tensor
     if not content:
         return Known(np.zeros([0] * (item.rank + 1), np.dtype(item.dtype)), item.dtype)
-    return layout.concat(b, [layout.unsqueeze(b, memory.read(part), [0]) for part in content], 0)
+    return layout.concat(b, [layout.unsqueeze(b, memory.hold(part), [0]) for part in content], 0)
 
 
 def rebuild(memory: Memory, form: Form, tensors: Iterator[Value]) -> Any:

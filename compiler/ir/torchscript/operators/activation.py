@@ -16,20 +16,24 @@ from compiler.ir.ops import layout, nn_conv, nn_norm
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, operand, scalar
+from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
 
 
 def _limited(b: Builder, x: Value, low: float, high: float) -> Value:
-    above = ew.binary(b, x, scalar(b, low, x.dtype), relax.op.maximum, numpy=np.maximum)
-    return ew.binary(b, above, scalar(b, high, x.dtype), relax.op.minimum, numpy=np.minimum)
+    return lesser_of(b, scalar(b, high, x.dtype), greater_of(b, scalar(b, low, x.dtype), x))
 
 
 @op("relu")
 def relu(b: Builder, node: Node) -> Value:
     """max(self, 0)."""
-    x = node.value("self")
+    return relu_of(b, node.value("self"))
+
+
+def relu_of(b: Builder, x: Value) -> Value:
+    """As `relu`, of a value."""
     if not ew.is_float(x.dtype):
         return ew.binary(b, x, scalar(b, 0, x.dtype), relax.op.maximum, numpy=np.maximum)
     return ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
@@ -49,6 +53,16 @@ def leaky_relu(b: Builder, node: Node) -> Value:
     return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, slope), x)
 
 
+@op("rrelu")
+def rrelu(b: Builder, node: Node) -> Value:
+    """leaky_relu with the slope in the middle of its range, as in evaluation mode."""
+    if node.bool("training"):
+        node.fail("rrelu in training mode is not supported", reason="unsupported_form", hint="save the model in evaluation mode")
+    x = node.value("self")
+    slope = scalar(b, (node.float("lower") + node.float("upper")) / 2, x.dtype)
+    return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, slope), x)
+
+
 @op("prelu", "_prelu_kernel")
 def prelu(b: Builder, node: Node) -> Value:
     """self where it is not negative, weight * self elsewhere; one weight, or one a channel."""
@@ -61,9 +75,12 @@ def prelu(b: Builder, node: Node) -> Value:
 @op("gelu")
 def gelu(b: Builder, node: Node) -> Value:
     """self * Phi(self), exact by erf or approximate by tanh."""
-    x = node.value("self")
-    emit = relax.op.nn.gelu_tanh if node.get("approximate", "none") == "tanh" else relax.op.nn.gelu
-    return of_float(b, x, emit)
+    return gelu_of(b, node.value("self"), node.get("approximate", "none") == "tanh")
+
+
+def gelu_of(b: Builder, x: Value, approximate: bool = False) -> Value:
+    """As `gelu`, of a value."""
+    return of_float(b, x, relax.op.nn.gelu_tanh if approximate else relax.op.nn.gelu)
 
 
 @op("silu", "swish")

@@ -14,7 +14,7 @@ from compiler.ir.ops import pointwise as pw
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import common, operand, pair, scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
+from compiler.ir.values import Known, Value
 
 
 def _scaled(b: Builder, node: Node, x: Value) -> Value:
@@ -170,26 +170,50 @@ def _simple_power(b: Builder, x: Value, exponent: Any) -> Value | None:
     return None
 
 
-@op("maximum", "fmax")
+@op("maximum")
 def maximum(b: Builder, node: Node) -> Value:
     """The greater of both."""
     return greater_of(b, *pair(b, node))
 
 
-@op("minimum", "fmin")
+@op("minimum")
 def minimum(b: Builder, node: Node) -> Value:
     """The lesser of both."""
     return lesser_of(b, *pair(b, node))
 
 
+@op("fmax", "fmin")
+def numeric_extreme(b: Builder, node: Node) -> Value:
+    """The greater or lesser of both; of a NaN and a number, the number."""
+    x, y = pair(b, node)
+    greatest = node.kind == "aten::fmax"
+    if not ew.is_float(x.dtype):
+        return greater_of(b, x, y) if greatest else lesser_of(b, x, y)
+    of = tirx.max if greatest else tirx.min
+    return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(q), p, of(p, q)), x, y, name="extreme")
+
+
 def greater_of(b: Builder, x: Value, y: Value) -> Value:
-    """Elementwise maximum."""
-    return _either(b, x, y) if x.dtype == "bool" else ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
+    """Elementwise maximum, NaN where one of both is."""
+    if x.dtype == "bool":
+        return _either(b, x, y)
+    if _may_be_nan(x):
+        return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.max(p, q)), x, y, name="maximum")
+    return ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
 
 
 def lesser_of(b: Builder, x: Value, y: Value) -> Value:
-    """Elementwise minimum."""
-    return _both(b, x, y) if x.dtype == "bool" else ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum)
+    """Elementwise minimum, NaN where one of both is."""
+    if x.dtype == "bool":
+        return _both(b, x, y)
+    if _may_be_nan(x):
+        return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.min(p, q)), x, y, name="minimum")
+    return ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum)
+
+
+def _may_be_nan(x: Value) -> bool:
+    """Whether the first operand of an extreme may be NaN: TVM gives the second one where their order is undecided."""
+    return not isinstance(x, Known) and ew.is_float(x.dtype)
 
 
 @op("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")
@@ -202,8 +226,8 @@ def clamp(b: Builder, node: Node) -> Value:
     dtype = node.value("self").dtype if node.kind == "aten::hardtanh" else common(node, x, *bounds)
     value = operand(b, node, x, dtype)
     if low is not None:
-        value = greater_of(b, value, operand(b, node, low, dtype))
-    return value if high is None else lesser_of(b, value, operand(b, node, high, dtype))
+        value = greater_of(b, operand(b, node, low, dtype), value)
+    return value if high is None else lesser_of(b, operand(b, node, high, dtype), value)
 
 
 @op("addcmul")
@@ -237,7 +261,11 @@ def lerp(b: Builder, node: Node) -> Value:
 @op("atan2", "arctan2")
 def atan2(b: Builder, node: Node) -> Value:
     """The angle of the point (other, self)."""
-    x, y = pair(b, node, floating=True)
+    return angle_of(b, *pair(b, node, floating=True))
+
+
+def angle_of(b: Builder, x: Value, y: Value) -> Value:
+    """The angle of the point (y, x)."""
     return pw.in_float(
         b, lambda p, q: tirx.call_pure_extern(p.ty.dtype, "atan2" if p.ty.dtype == "float64" else "atan2f", p, q), x, y, name="atan2"
     )

@@ -94,7 +94,14 @@ def _touches_tensors(block: Any) -> bool:
 def _selected(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> list[Any]:
     """Numbers of both blocks, chosen between by the condition."""
     one, other = (node.scope.inner().run(block) for block in blocks)
-    return [b.facts.simplify(ex.select(condition, p, q)) if p is not q else p for p, q in zip(one, other, strict=True)]
+    return [_either(b, condition, p, q) for p, q in zip(one, other, strict=True)]
+
+
+def _either(b: Builder, condition: Any, one: Any, other: Any) -> Any:
+    """One number where the condition holds, else the other; what a block leaves unset nobody reads."""
+    if one is other or other is st.UNSET:
+        return one
+    return other if one is st.UNSET else b.facts.simplify(ex.select(condition, one, other))
 
 
 def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:

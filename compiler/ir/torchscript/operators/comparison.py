@@ -59,7 +59,7 @@ def negated(b: Builder, x: Value) -> Value:
 
 
 def _bits(name: str, emit: Callable[..., Any], fold: Callable[..., Any], of_bool: Callable[..., Any], symbolic: Callable[..., Any]) -> None:
-    @op(f"bitwise_{name}", f"__{name}__", f"__i{name}__")
+    @op(f"bitwise_{name}", f"__{name}__")
     def handler(b: Builder, node: Node) -> Value:
         x, y = pair(b, node)
         if x.dtype == "bool":

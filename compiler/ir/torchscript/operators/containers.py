@@ -15,7 +15,6 @@ from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.numbers import decided, same_values
 from compiler.ir.torchscript.registry import plain
 from compiler.ir.torchscript.structure import kind_of
-from compiler.ir.values import Value
 
 
 def _content(node: Node, box: Any) -> Any:
@@ -89,7 +88,7 @@ def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
     return b.facts.simplify(result)
 
 
-def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Value:
+def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Ref:
     """One item of a stack."""
     length = stack.length
     b.require(
@@ -101,7 +100,7 @@ def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Value:
         ex.add(index, length) if negative else index if negative is False else ex.select(ex.less(index, 0), ex.add(index, length), index)
     )
     place = b.facts.simplify(place)
-    return layout.squeeze(b, layout.strided_slice(b, stack.tensor, 0, place, b.facts.simplify(ex.add(place, 1)), 1), [0])
+    return node.memory.item(layout.squeeze(b, layout.strided_slice(b, stack.tensor, 0, place, b.facts.simplify(ex.add(place, 1)), 1), [0]))
 
 
 @plain("prim::TupleSlice", "slice")
@@ -138,7 +137,7 @@ def append(b: Builder, node: Node) -> Any:
 def _pushed(b: Builder, node: Node, stack: Stack, item: Any) -> Stack:
     if not isinstance(item, Ref):
         node.fail("a list that grows in a loop may hold only tensors", reason="unsupported_control")
-    return Stack(control.push(b, stack.tensor, node.memory.read(item)))
+    return Stack(control.push(b, stack.tensor, node.memory.hold(item)))
 
 
 @plain("extend", "add_")
@@ -303,7 +302,7 @@ def text_test(b: Builder, node: Node) -> bool:
     return bool(getattr(node.args[0], node.kind.removeprefix("aten::"))(node.args[1]))
 
 
-@plain("warn", "prim::Print", "prim::profile")
+@plain("warn", "prim::Print", "prim::profile", "_assert_tensor_metadata")
 def quiet(b: Builder, node: Node) -> None:
     """Said to nobody."""
 

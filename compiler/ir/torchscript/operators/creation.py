@@ -11,7 +11,7 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, indexing, layout
+from compiler.ir.ops import broadcast, indexing, layout, windows
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT
 from compiler.ir.torchscript.memory import ListBox, Ref
@@ -19,7 +19,7 @@ from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, scalar
 from compiler.ir.torchscript.registry import op, plain, refuse
 from compiler.ir.torchscript.structure import Number, kind_of
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Known, Tensor, Value
 
 
 def filled(b: Builder, shape: Sequence[Extent], value: Value) -> Value:
@@ -117,6 +117,8 @@ def zero(b: Builder, node: Node) -> Value:
 @op("arange", "range")
 def arange(b: Builder, node: Node) -> Value:
     """start, start + step, ... up to end, exclusive; integers stay integers."""
+    if node.kind == "aten::range":
+        node.fail("range includes its end, which is not supported", reason="unsupported_form", hint="use arange")
     start, step = node.get("start", 0), node.get("step", 1)
     end = node.get("end")
     start, step, end = (node.memory.read(item) if isinstance(item, Ref) else item for item in (start, step, end))
@@ -129,7 +131,8 @@ def arange(b: Builder, node: Node) -> Value:
 
 def _of_floats(b: Builder, node: Node, items: Sequence[Any]) -> Value:
     if not all(isinstance(item, (int, float)) for item in items):
-        node.fail("a range of floats whose bounds only run time knows is not supported", reason="unsupported_form")
+        start, step, end = (ew.cast(b, item, "float64") if isinstance(item, Tensor) else scalar(b, item, "float64") for item in items)
+        return ew.cast(b, windows.float_range(b, start, end, step, "float64"), node.dtype("dtype", DEFAULT_FLOAT))
     start, step, end = items
     return Known(np.arange(start, end, step).astype(np.dtype(node.dtype("dtype", DEFAULT_FLOAT))), node.dtype("dtype", DEFAULT_FLOAT))
 

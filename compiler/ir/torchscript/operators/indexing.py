@@ -14,11 +14,9 @@ from compiler.ir.ops import broadcast, layout, selecting
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing as ix
 from compiler.ir.ops import reduce as rd
-from compiler.ir.ops import scatter as sc
-from compiler.ir.torchscript import positions, registry
-from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operands import operand, scalar
+from compiler.ir.torchscript.operands import operand, pair
+from compiler.ir.torchscript.operators.comparison import negated
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Known, Value
 
@@ -70,7 +68,7 @@ def _along(b: Builder, x: Value, index: Value, axis: int) -> tuple[Value, Value]
     return made[0], made[1]
 
 
-@op("nonzero")
+@op("nonzero", "argwhere")
 def nonzero(b: Builder, node: Node) -> Value:
     """Coordinates of the elements that are not zero, a row each."""
     found = selecting.nonzero(b, node.value("self"))
@@ -104,15 +102,15 @@ def masked_select(b: Builder, node: Node) -> Value:
 def index(b: Builder, node: Node) -> Value:
     """numpy's advanced indexing: None takes an axis whole, bool tensors stand for the coordinates at which they hold."""
     x = node.value("self")
-    places = _places(b, node, x)
-    if len(places) == 1:
-        ((axis, only),) = places.items()
+    found = places(b, node, x)
+    if len(found) == 1:
+        ((axis, only),) = found.items()
         ix.check(b, only, x.shape[axis], "index")
         return layout.take(b, x, only, axis)
-    return _gathered(b, x, places)
+    return _gathered(b, x, found)
 
 
-def _places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
+def places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
     """An integer tensor for each axis that is indexed, all of one shape."""
     found: dict[int, Value] = {}
     axis = 0
@@ -163,115 +161,6 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
     return b.te(compute, x, *(places[axis] for axis in axes), name="index")
 
 
-@op("index_put", "_index_put_impl")
-def index_put(b: Builder, node: Node) -> Value:
-    """self with the elements at advanced indices replaced by `values`, or added to."""
-    x = node.value("self")
-    values = ew.cast(b, node.value("values"), x.dtype)
-    items = node.items("indices")
-    if len(items) == 1 and isinstance(items[0], Ref):
-        mask = node.memory.read(items[0])
-        if mask.dtype in ("bool", "uint8") and not values.shape and not node.bool("accumulate", False):
-            shaped = layout.reshape(b, mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
-            return ew.where(b, ew.cast(b, shaped, "bool"), values, x)
-    places = _places(b, node, x)
-    axes = sorted(places)
-    if axes[-1] - axes[0] != len(axes) - 1:
-        node.fail("writing at indices of axes that are not neighbours is not supported", reason="unsupported_form")
-    return _scattered(b, x, places, values, sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE)
-
-
-def _scattered(b: Builder, x: Value, places: dict[int, Value], values: Value, reduction: sc.Reduction) -> Value:
-    """The indexed axes moved to the front, written, and moved back."""
-    axes = sorted(places)
-    shape = next(iter(places.values())).shape
-    lead, tail = list(range(axes[0])), list(range(axes[-1] + 1, len(x.shape)))
-    target = [*(x.shape[axis] for axis in lead), *shape, *(x.shape[axis] for axis in tail)]
-    spread = broadcast.expand(b, values, target)
-    forward = [*axes, *lead, *tail]
-    rank = len(shape)
-    moved = layout.transpose(b, spread, [*range(len(lead), len(lead) + rank), *range(len(lead)), *range(len(lead) + rank, len(target))])
-    indices = layout.concat(b, [layout.unsqueeze(b, ew.cast(b, places[axis], "int64"), [rank]) for axis in axes], rank)
-    written = sc.scatter_nd(b, layout.transpose(b, x, forward), indices, moved, reduction)
-    return layout.transpose(b, written, [forward.index(axis) for axis in range(len(x.shape))])
-
-
-@op("scatter", "scatter_reduce")
-def scatter(b: Builder, node: Node) -> Value:
-    """`src` (a tensor or one number) written along an axis at indices, or combined with what is there."""
-    reduction = {None: sc.Reduction.NONE, "add": sc.Reduction.ADD, "sum": sc.Reduction.ADD, "multiply": sc.Reduction.MUL,
-                 "prod": sc.Reduction.MUL,
-                 "amax": sc.Reduction.MAX, "amin": sc.Reduction.MIN}.get(node.get("reduce", None))  # fmt: skip
-    if reduction is None or not node.bool("include_self", True):
-        node.fail("this reduction is not supported, or not without include_self", reason="unsupported_form")
-    return _scatter(b, node, reduction)
-
-
-@op("scatter_add")
-def scatter_add(b: Builder, node: Node) -> Value:
-    """`src` added along an axis at indices."""
-    return _scatter(b, node, sc.Reduction.ADD)
-
-
-def _scatter(b: Builder, node: Node, reduction: sc.Reduction) -> Value:
-    x, index = node.value("self"), node.value("index")
-    axis = node.axis("dim", len(x.shape))
-    indexes(b, node, "index", x.shape[axis])
-    if not isinstance(node.get("src", None), Ref):
-        source: Value = broadcast.expand(b, layout.reshape(b, scalar(b, node.get("value"), x.dtype), [1] * len(index.shape)), index.shape)
-    else:
-        source = ew.cast(b, node.value("src"), x.dtype)
-        for place, (have, want) in enumerate(zip(source.shape, index.shape, strict=True)):
-            if b.facts.same(have, want) is not True:
-                source = layout.strided_slice(b, source, place, 0, want, 1)
-    return sc.scatter_elements(b, x, index, source, axis, reduction)
-
-
-@op("index_add", "index_copy", "index_fill")
-def index_write(b: Builder, node: Node) -> Value:
-    """Slices along an axis at a vector of indices added to, or replaced by slices or one number."""
-    x, index = node.value("self"), node.value("index")
-    axis = node.axis("dim", len(x.shape))
-    indexes(b, node, "index", x.shape[axis])
-    source = operand(b, node, node.get("value" if node.kind == "aten::index_fill" else "source"), x.dtype)
-    if node.kind == "aten::index_fill":
-        source = broadcast.expand(b, source, [*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]])
-    alpha = node.get("alpha", 1)
-    if alpha != 1:
-        source = ew.multiply(b, source, scalar(b, alpha, x.dtype))
-    return _scattered(b, x, {axis: index}, source, sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE)
-
-
-@op("masked_scatter")
-def masked_scatter(b: Builder, node: Node) -> Value:
-    """Elements for which the mask holds replaced by those of `source`, in order."""
-    x, source = node.value("self"), node.value("source")
-    mask = broadcast.expand(b, ew.cast(b, node.value("mask"), "bool"), x.shape)
-    size = b.facts.simplify(ex.product(x.shape))
-    places = selecting.places(b, layout.reshape(b, mask, [size]), "selected")
-    count = places.shape[0]
-    flat = layout.reshape(b, source, [b.facts.simplify(ex.product(source.shape))])
-    b.require(ex.less_equal(count, flat.shape[0]), "masked_scatter: the source has fewer elements than the mask selects")
-    updates = layout.strided_slice(b, flat, 0, 0, count, 1)
-    written = sc.scatter_nd(b, layout.reshape(b, x, [size]), layout.unsqueeze(b, places, [1]), updates, sc.Reduction.NONE)
-    return layout.reshape(b, written, x.shape)
-
-
-@op("copy")
-def copy(b: Builder, node: Node) -> Value:
-    """`src`, for self.copy_(src)."""
-    return node.value("src")
-
-
-@op("select_scatter", "slice_scatter")
-def view_scatter(b: Builder, node: Node) -> Value:
-    """self with one slice replaced by `src`."""
-    x = node.value("self")
-    step = registry.VIEW[node.kind.removesuffix("_scatter")](b, node)
-    places = step(b, positions.of(b, x))
-    return positions.put(b, x, places, broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), places.shape))
-
-
 @op("one_hot")
 def one_hot(b: Builder, node: Node) -> Value:
     """int64 rows with a 1 at the index."""
@@ -286,10 +175,34 @@ def one_hot(b: Builder, node: Node) -> Value:
 
 @op("bucketize", "searchsorted")
 def bucketize(b: Builder, node: Node) -> Value:
-    """How many of the sorted boundaries, a vector, lie before each element (up to it with `right`)."""
+    """How many of the sorted boundaries, a vector, lie before each element, or up to it with `right`."""
     bounds = node.value("boundaries" if "boundaries" in node.names else "sorted_sequence")
     x = operand(b, node, node.get("self"), bounds.dtype)
     if len(bounds.shape) != 1:
         node.fail("boundaries of more than one axis are not supported", reason="unsupported_form")
-    before = ew.compare(b, bounds, layout.unsqueeze(b, x, [len(x.shape)]), "less_equal" if node.bool("right", False) else "less")
+    if node.has("sorter"):
+        node.fail("a sorter is not supported", reason="unsupported_form", hint="sort the boundaries in the model")
+    right = node.bool("right", False) or node.get("side", None) == "right"
+    before = ew.compare(b, bounds, layout.unsqueeze(b, x, [len(x.shape)]), "less_equal" if right else "less")
     return rd.reduce(b, ew.cast(b, before, "int32" if node.bool("out_int32", False) else "int64"), "sum", [len(x.shape)], False)
+
+
+@op("isin")
+def isin(b: Builder, node: Node) -> Value:
+    """Whether each element is one of the test elements."""
+    names = [name for name in ("elements", "element", "test_elements", "test_element") if name in node.names]
+    x, tests = pair(b, node, *names)
+    flat = layout.reshape(b, tests, [b.facts.simplify(ex.product(tests.shape))])
+    hits = ew.compare(b, layout.unsqueeze(b, x, [len(x.shape)]), flat, "equal")
+    found = rd.reduce(b, hits, "max", [len(x.shape)], False)
+    return negated(b, found) if node.bool("invert", False) else found
+
+
+@op("take")
+def take(b: Builder, node: Node) -> Value:
+    """Elements of the flattened tensor at indices."""
+    x, index = node.value("self"), node.value("index")
+    size = b.facts.simplify(ex.product(x.shape))
+    indexes(b, node, "index", size)
+    ix.check(b, index, size, "take")
+    return layout.take(b, layout.reshape(b, x, [size]), index, 0)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from tvm import te, tirx
+
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, indexing, layout, nn_pad
+from compiler.ir.ops import broadcast, indexing, layout, nn_pad, scan
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import reduce as rd
 from compiler.ir.torchscript.dtypes import result_type
 from compiler.ir.torchscript.memory import ListBox, Ref, Stack
 from compiler.ir.torchscript.node import Node
@@ -93,8 +97,8 @@ def repeat(b: Builder, node: Node) -> Value:
 @op("repeat_interleave")
 def repeat_interleave(b: Builder, node: Node) -> Value:
     """Each element repeated in place along an axis, of the flattened tensor without one."""
-    if "self" not in node.names or isinstance(node.get("repeats"), Ref):
-        node.fail("repeats that are a tensor are not supported", reason="unsupported_form")
+    if isinstance(node.get("repeats"), Ref):
+        return _spread_unevenly(b, node)
     x, count = node.value("self"), node.extent("repeats")
     if not node.has("dim"):
         x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
@@ -102,6 +106,57 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
     spread = broadcast.expand(b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], count, *x.shape[axis + 1 :]])
     merged = b.facts.simplify(ex.mul(x.shape[axis], count))
     return layout.reshape(b, spread, [*x.shape[:axis], merged, *x.shape[axis + 1 :]])
+
+
+def _spread_unevenly(b: Builder, node: Node) -> Value:
+    """As many copies of each element as a vector says; without elements, their indices."""
+    repeats = ew.cast(b, node.value("repeats"), "int64")
+    if "self" not in node.names:
+        return _sources(b, repeats)
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
+    if not node.has("dim"):
+        x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    if ex.product(repeats.shape) == 1:
+        repeats = broadcast.expand(b, layout.reshape(b, repeats, [1]), [x.shape[axis]])
+    b.same(repeats.shape[0], x.shape[axis], "repeats are as many as the axis is long")
+    return layout.take(b, x, _sources(b, repeats), axis)
+
+
+def _sources(b: Builder, repeats: Value) -> Value:
+    """The index of the element that each place of the result comes from."""
+    if isinstance(repeats, Known) and not repeats.symbolic:
+        return Known.of(np.repeat(np.arange(repeats.shape[0]), repeats.data), "int64")
+    ends = scan.cumulate(b, repeats, 0, lambda p, q: p + q, 0, False, False)
+    count = b.known(rd.reduce(b, repeats, "sum", [0], False), "repeated", low=0).scalars()[0]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        taken = te.reduce_axis((tirx.const(0, "int64"), data.shape[0]), name="taken")
+        return te.compute([ex.prim(count)], lambda i: te.sum((data(taken) <= i).astype("int64"), axis=taken), name="sources")
+
+    return b.te(compute, ends, name="sources")
+
+
+@op("column_stack", "dstack")
+def stacked_along(b: Builder, node: Node) -> Value:
+    """Tensors joined along the second axis, or the third, after axes of 1 are added to those of too few."""
+    axis = 1 if node.kind == "aten::column_stack" else 2
+    values = [_deep(b, value, axis) for value in _promoted(b, node.values("tensors"))]
+    return layout.concat(b, values, axis)
+
+
+def _deep(b: Builder, x: Value, axis: int) -> Value:
+    if len(x.shape) > axis:
+        return x
+    if axis == 1:
+        return layout.reshape(b, x, [x.shape[0] if x.shape else 1, 1])
+    return layout.reshape(b, x, [1, *x.shape, 1] if len(x.shape) < 2 else [*x.shape, 1])
+
+
+@op("fliplr", "flipud")
+def flip_side(b: Builder, node: Node) -> Value:
+    """The second or the first axis reversed."""
+    return layout.strided_slice(b, node.value("self"), 1 if node.kind == "aten::fliplr" else 0, -1, -layout.INT64_MAX, -1)
 
 
 @op("flip")
@@ -197,7 +252,7 @@ def _triangle(b: Builder, node: Node, upper: bool) -> Value:
 
 
 @op("meshgrid")
-def meshgrid(b: Builder, node: Node) -> list[Value]:
+def meshgrid(b: Builder, node: Node) -> list[Ref]:
     """Vectors spread over a grid, an axis each; indexing `xy` exchanges the first two axes."""
     values = node.values("tensors")
     extents = [value.shape[0] if value.shape else 1 for value in values]
@@ -209,16 +264,23 @@ def meshgrid(b: Builder, node: Node) -> list[Value]:
     for index, value in enumerate(values):
         axis = order.index(index)
         column = layout.reshape(b, value, [extents[index] if place == axis else 1 for place in range(len(values))])
-        grids.append(broadcast.expand(b, column, shape))
+        grids.append(_shared(node, index, broadcast.expand(b, column, shape)))
     return grids
 
 
+def _shared(node: Node, index: int, value: Value) -> Ref:
+    """A view of one of `tensors` that overlaps."""
+    made = node.memory.related(node.items("tensors")[index], value)
+    made.writable = False
+    return made
+
+
 @op("broadcast_tensors")
-def broadcast_tensors(b: Builder, node: Node) -> list[Value]:
+def broadcast_tensors(b: Builder, node: Node) -> list[Ref]:
     """Tensors brought to their common shape."""
     values = node.values("tensors")
     shape = broadcast.joined_shape(b, *(value.shape for value in values))
-    return [broadcast.expand(b, value, shape) for value in values]
+    return [_shared(node, index, broadcast.expand(b, value, shape)) for index, value in enumerate(values)]
 
 
 @op("pixel_shuffle")

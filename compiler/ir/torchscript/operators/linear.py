@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from tvm import relax
-
 from compiler.ir.builder import Builder
 from compiler.ir.ops import einsum as es
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear, nn_norm
+from compiler.ir.ops import layout, linear
 from compiler.ir.ops import reduce as rd
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
@@ -77,32 +72,3 @@ def bilinear(b: Builder, node: Node) -> Value:
     product = es.einsum(b, "...i,oij,...j->...o", [node.value("input1"), node.value("weight"), node.value("input2")])
     bias = node.optional("bias")
     return product if bias is None else ew.add(b, product, bias)
-
-
-@op("cdist")
-def cdist(b: Builder, node: Node) -> Value:
-    """Distances of every row of one to every row of the other, for p = 2 or 1."""
-    one, other, p = node.value("x1"), node.value("x2"), node.float("p")
-    rank = len(one.shape)
-    apart = ew.subtract(b, layout.unsqueeze(b, one, [rank - 1]), layout.unsqueeze(b, other, [rank - 2]))
-    if p == 1:
-        return rd.reduce(b, ew.unary(b, apart, relax.op.abs, numpy=np.abs), "sum", [rank], False)
-    if p != 2:
-        node.fail("only p = 1 and 2 are supported", reason="unsupported_form")
-    return nn_norm.sqrt(b, rd.reduce(b, ew.multiply(b, apart, apart), "sum", [rank], False))
-
-
-@op("cosine_similarity")
-def cosine_similarity(b: Builder, node: Node) -> Value:
-    """The cosine of the angle between x1 and x2 along an axis, norms not below eps."""
-    one, other = node.value("x1"), node.value("x2")
-    rank = max(len(one.shape), len(other.shape))
-    axis, eps = node.axis("dim", rank), node.float("eps")
-    norms = [_norm(b, value, [axis - rank], eps) for value in (one, other)]
-    parts = [ew.divide(b, value, norm) for value, norm in zip((one, other), norms, strict=True)]
-    return rd.reduce(b, ew.multiply(b, parts[0], parts[1]), "sum", [axis], False)
-
-
-def _norm(b: Builder, x: Value, axes: Sequence[int], eps: float) -> Value:
-    root = nn_norm.sqrt(b, rd.reduce(b, ew.multiply(b, x, x), "sum", axes, True))
-    return ew.binary(b, root, scalar(b, eps, x.dtype), relax.op.maximum, numpy=np.maximum)

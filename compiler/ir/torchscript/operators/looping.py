@@ -108,6 +108,7 @@ class _Compiled:
         refuse_sharing([*outer, *self.cells], "values that a loop carries")
         self._outer = outer
         initial = self._initial()
+        refuse_sharing([*set(outer), *{cell for cell in outer if cell.held}], "a value that a loop carries and an item of a list")
         trips = None if isinstance(self.trips, int) and self.trips >= ENDLESS else Known.of(self.trips)
         go = None if self.go is True else Known.of(self.go, "bool")
         tensors = ctl.loop(self.b, trips, go, initial, self._step)
@@ -134,19 +135,22 @@ class _Compiled:
 
     def _try(self) -> _Trial:
         memory, start, dims = self.memory, self.memory.serial, set(self.b.facts.symbols)
+        pushed = len(memory.pushed)
         with memory.trial() as journal, self.b.block():
             leaves = [self._placeholder(leaf) for leaf in self._leaves(self.state)]
-            carried, mine = self._enter(iter(leaves)), memory.serial
+            carried = self._enter(iter(leaves))
             index = self._placeholder(Known.of(0))
             _, *after = once(self.node, self._index(index), carried)
             written = [any(cell in journal for cell in st.cells_of(value)) for value in carried]
             if any(written):
                 outside = [cell for value in after for cell in st.cells_of(value) if cell.serial <= start]
                 refuse_sharing([cell for value in after for cell in st.cells_of(value)] + outside * 2, "values that a loop carries")
-            assert mine >= start
             outer = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
             forms = [st.outside(self.b, st.form_of(memory, value), dims) for value in after]
-            return _Trial(forms, outer, written, self._gained(leaves, self._leaves(after, forms)))
+            gains = self._gained(leaves, self._leaves(after, forms))
+            lasting = {cell for *pair, yes in zip(carried, after, written, strict=True) if yes for v in pair for cell in st.cells_of(v)}
+            refuse_sharing([*lasting, *set(memory.pushed[pushed:])], "a value that a loop carries and an item of a list")
+            return _Trial(forms, outer, written, gains)
 
     def _gained(self, before: Sequence[Value], after: Sequence[Value]) -> dict[int, Extent]:
         """By how much the first extent of each travelling tensor grows in an iteration, where that is certain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from tvm import tirx
@@ -58,8 +59,20 @@ _binary(("sub",), operator.sub, ex.sub, ew.subtract)
 _binary(("floordiv", "__floordiv__"), operator.floordiv, ex.floordiv, None)
 _binary(("remainder",), operator.mod, ex.floormod, None)
 _binary(("fmod",), math.fmod, ex.truncmod, None)
-_binary(("prim::min",), min, ex.minimum, None)
-_binary(("prim::max",), max, ex.maximum, None)
+
+
+def _of_either(name: str, on_numbers: Callable[..., Any], on_exprs: Callable[..., Any]) -> None:
+    @plain(name)
+    def handler(b: Builder, node: Node) -> Any:
+        items = node.items(node.names[0]) if len(node.args) == 1 else node.args
+        return reduce(lambda p, q: _apply(b, node, on_numbers, on_exprs, None, p, q), items)
+
+    handler.__doc__ = f"{name} of two numbers, or of a list of them."
+
+
+_of_either("prim::min", min, ex.minimum)
+_of_either("prim::max", max, ex.maximum)
+_of_either("sum", operator.add, ex.add)
 
 
 @plain("add")

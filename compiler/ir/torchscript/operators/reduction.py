@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, nn_norm, scan, sorting
+from compiler.ir.ops import pointwise as pw
 from compiler.ir.ops import reduce as rd
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, pair, scalar
@@ -20,7 +20,7 @@ from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Known, Value
 
 
-def _axes(node: Node, x: Value, name: str = "dim") -> list[int]:
+def reduced_axes(node: Node, x: Value, name: str = "dim") -> list[int]:
     """The reduced axes; None and an empty list mean all."""
     found = node.axes(name, len(x.shape)) if name in node.names else None
     axes = list(range(len(x.shape))) if found is None else found
@@ -36,35 +36,35 @@ def _summed(node: Node, x: Value) -> str:
 def total(b: Builder, node: Node) -> Value:
     """The sum."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "sum", _axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "sum", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("prod")
 def prod(b: Builder, node: Node) -> Value:
     """The product."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "prod", _axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "prod", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("mean")
 def mean(b: Builder, node: Node) -> Value:
     """The mean."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, node.dtype("dtype", x.dtype)), "mean", _axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, ew.cast(b, x, node.dtype("dtype", x.dtype)), "mean", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("amax")
 def amax(b: Builder, node: Node) -> Value:
     """The greatest element."""
     x = node.value("self")
-    return rd.reduce(b, x, "max", _axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, x, "max", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("amin")
 def amin(b: Builder, node: Node) -> Value:
     """The least element."""
     x = node.value("self")
-    return rd.reduce(b, x, "min", _axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, x, "min", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("max")
@@ -118,6 +118,27 @@ def _argument(b: Builder, node: Node, greatest: bool) -> Value:
     return layout.reshape(b, found, [1] * len(x.shape)) if node.bool("keepdim") else found
 
 
+@op("aminmax")
+def aminmax(b: Builder, node: Node) -> list[Value]:
+    """The least and the greatest element, of all or along an axis."""
+    x = node.value("self")
+    axes = [node.axis("dim", len(x.shape))] if node.has("dim") and x.shape else list(range(len(x.shape)))
+    return [rd.reduce(b, x, kind, axes, node.bool("keepdim")) for kind in ("min", "max")]
+
+
+@op("nansum", "nanmean")
+def of_numbers(b: Builder, node: Node) -> Value:
+    """The sum or mean of the elements that are numbers."""
+    x = node.value("self")
+    x = ew.cast(b, x, _summed(node, x))
+    axes, keepdim = reduced_axes(node, x), node.bool("keepdim")
+    if not ew.is_float(x.dtype):
+        return rd.reduce(b, x, "sum", axes, keepdim)
+    number = pw.pointwise(b, lambda v: tirx.Not(tirx.isnan(v.astype("float64"))), x, name="number")
+    total = rd.reduce(b, ew.where(b, number, x, scalar(b, 0, x.dtype)), "sum", axes, keepdim)
+    return total if node.kind == "aten::nansum" else ew.divide(b, total, rd.reduce(b, ew.cast(b, number, x.dtype), "sum", axes, keepdim))
+
+
 @op("any")
 def any_of(b: Builder, node: Node) -> Value:
     """Whether any element is true."""
@@ -131,15 +152,17 @@ def all_of(b: Builder, node: Node) -> Value:
 
 
 def _truths(b: Builder, node: Node, kind: str) -> Value:
-    x = ew.cast(b, node.value("self"), "bool")
-    return rd.reduce(b, x, kind, _axes(node, x), node.bool("keepdim", False))
+    given = node.value("self")
+    x = ew.cast(b, given, "bool")
+    found = rd.reduce(b, x, kind, reduced_axes(node, x), node.bool("keepdim", False))
+    return ew.cast(b, found, "uint8") if given.dtype == "uint8" else found
 
 
 @op("count_nonzero")
 def count_nonzero(b: Builder, node: Node) -> Value:
     """How many elements are not zero."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), "int64"), "sum", _axes(node, x), False)
+    return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), "int64"), "sum", reduced_axes(node, x), False)
 
 
 @op("var")
@@ -170,7 +193,7 @@ def std_mean(b: Builder, node: Node) -> list[Value]:
 def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
     """Sum of squared distances from the mean over the count less the correction (1 unless told otherwise)."""
     x, keepdim = node.value("self"), node.bool("keepdim", False)
-    axes = _axes(node, x)
+    axes = reduced_axes(node, x)
     correction = node.float("correction") if node.has("correction") else float(node.bool("unbiased", True))
     centred, middle = nn_norm.moments(b, x, axes)
     squares = rd.reduce(b, ew.multiply(b, centred, centred), "sum", axes, keepdim)
@@ -182,35 +205,11 @@ def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
     return ew.cast(b, ew.divide(b, squares, divisor), x.dtype), ew.cast(b, kept, x.dtype)
 
 
-@op("norm", "linalg_vector_norm", "frobenius_norm")
-def norm(b: Builder, node: Node) -> Value:
-    """The p-norm, 2 where p is None."""
-    x = node.value("self")
-    x = floated(b, ew.cast(b, x, node.dtype("dtype", x.dtype)))
-    name = "ord" if "ord" in node.names else "p"
-    p = 2.0 if node.get(name, None) in (None, "fro") else node.float(name)
-    return _norm(b, node, x, p, _axes(node, x), node.bool("keepdim", False))
-
-
-def _norm(b: Builder, node: Node, x: Value, p: float, axes: Sequence[int], keepdim: bool) -> Value:
-    size = ew.unary(b, x, relax.op.abs, numpy=np.abs)
-    if p == 1:
-        return rd.reduce(b, size, "sum", axes, keepdim)
-    if p == 2:
-        return nn_norm.sqrt(b, rd.reduce(b, ew.multiply(b, x, x), "sum", axes, keepdim))
-    if abs(p) == np.inf:
-        return rd.reduce(b, size, "max" if p > 0 else "min", axes, keepdim)
-    if p == 0:
-        return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), x.dtype), "sum", axes, keepdim)
-    powers = ew.binary(b, size, scalar(b, p, x.dtype), relax.op.power, numpy=np.power)
-    return ew.binary(b, rd.reduce(b, powers, "sum", axes, keepdim), scalar(b, 1 / p, x.dtype), relax.op.power, numpy=np.power)
-
-
 @op("logsumexp", "special_logsumexp")
 def logsumexp(b: Builder, node: Node) -> Value:
     """log(sum(exp(self))), the greatest element taken out so that nothing overflows."""
     x = floated(b, node.value("self"))
-    axes, keepdim = _axes(node, x), node.bool("keepdim", False)
+    axes, keepdim = reduced_axes(node, x), node.bool("keepdim", False)
     top = rd.reduce(b, x, "max", axes, True)
     zero, infinity = scalar(b, 0, x.dtype), scalar(b, np.inf, x.dtype)
     top = ew.where(b, ew.compare(b, ew.unary(b, top, relax.op.abs, numpy=np.abs), infinity, "less"), top, zero)

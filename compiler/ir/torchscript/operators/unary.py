@@ -13,8 +13,9 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import nn_norm
 from compiler.ir.ops import pointwise as pw
-from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.node import Node, Spectrum
 from compiler.ir.torchscript.operands import floated, scalar
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Known, Value
@@ -109,7 +110,10 @@ def neg(b: Builder, node: Node) -> Value:
 
 @op("abs", "absolute")
 def absolute(b: Builder, node: Node) -> Value:
-    """|self|."""
+    """|self|, also of complex numbers."""
+    given = node.get("self")
+    if isinstance(given, Spectrum):
+        return nn_norm.sqrt(b, ew.add(b, *(ew.multiply(b, part, part) for part in (given.real, given.imaginary))))
     return ew.unary(b, node.value("self"), relax.op.abs, numpy=np.abs, symbolic=lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v))
 
 
@@ -142,10 +146,14 @@ def _rounding(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], 
         if not ew.is_float(x.dtype):
             return x
         if node.get("decimals", 0):
-            node.fail("rounding to decimals is not supported", reason="unsupported_form")
+            return _to_decimals(b, x, 10.0 ** node.int("decimals"))
         return ew.unary(b, x, lambda v: _emit_rounding(b, x, scalar_of, name), numpy=fold, symbolic=lambda v: _whole(v, scalar_of))
 
     handler.__doc__ = f"{name}, elementwise; integers stay as they are."
+
+
+def _to_decimals(b: Builder, x: Value, unit: float) -> Value:
+    return pw.in_float(b, lambda v: tirx.nearbyint(v * pw.like(v, unit)) / pw.like(v, unit), x, name="round")
 
 
 def _emit_rounding(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:

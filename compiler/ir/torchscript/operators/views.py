@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from tvm import te
@@ -56,6 +57,12 @@ def reshape(b: Builder, node: Node) -> Ref:
     return _maybe(b, node, _to(resolved(b, node, x.shape, wanted)))
 
 
+@op("ravel")
+def ravel(b: Builder, node: Node) -> Ref:
+    """All elements in a vector."""
+    return _maybe(b, node, _to([b.facts.simplify(ex.product(node.value("self").shape))]))
+
+
 @op("flatten")
 def flatten(b: Builder, node: Node) -> Ref:
     """Axes start_dim to end_dim made one."""
@@ -90,6 +97,16 @@ def unsqueeze(b: Builder, node: Node) -> Step:
     """An axis of 1 inserted."""
     axis = node.axis("dim", len(node.value("self").shape) + 1)
     return lambda b, x: layout.unsqueeze(b, x, [axis])
+
+
+@view("atleast_1d", "atleast_2d", "atleast_3d")
+def atleast(b: Builder, node: Node) -> Step:
+    """Axes of 1 added in front, and behind a matrix that needs three."""
+    x, wanted = node.value("self"), int(node.kind[-2])
+    rank = len(x.shape)
+    if wanted == 3 and 0 < rank < 3:
+        return _to([1, *x.shape, 1] if rank == 1 else [*x.shape, 1])
+    return _to([*[1] * (wanted - rank), *x.shape])
 
 
 @view("squeeze")
@@ -193,6 +210,12 @@ def sliced(b: Builder, node: Node) -> Step:
     return lambda b, x: layout.strided_slice(b, x, axis, start, end, step)
 
 
+@op("narrow_copy")
+def narrow_copy(b: Builder, node: Node) -> Value:
+    """A copy of what narrow gives."""
+    return narrow(b, node)(b, node.value("self"))
+
+
 @view("narrow")
 def narrow(b: Builder, node: Node) -> Step:
     """`length` elements from `start` along an axis."""
@@ -208,8 +231,12 @@ def narrow(b: Builder, node: Node) -> Step:
 @view("diagonal")
 def diagonal(b: Builder, node: Node) -> Step:
     """The diagonal of two axes as a new last axis."""
-    x, offset = node.value("self"), node.int("offset", 0)
-    one, other = node.axis("dim1", len(x.shape), 0), node.axis("dim2", len(x.shape), 1)
+    x = node.value("self")
+    return diagonal_of(b, x, node.int("offset", 0), node.axis("dim1", len(x.shape), 0), node.axis("dim2", len(x.shape), 1))
+
+
+def diagonal_of(b: Builder, x: Value, offset: int, one: int, other: int) -> Step:
+    """As `diagonal`, of two axes of a value."""
     rows, columns = ex.add(x.shape[one], min(offset, 0)), ex.sub(x.shape[other], max(offset, 0))
     (count,) = b.extents([ex.maximum(ex.minimum(rows, columns), 0)], "diagonal")
     kept = [axis for axis in range(len(x.shape)) if axis not in (one, other)]
@@ -244,7 +271,7 @@ def unfold(b: Builder, node: Node) -> Step:
     return lambda b, x: b.te(compute, x, name="unfold")
 
 
-@view("alias", "detach", "lift_fresh", "requires_grad_", "view_as_real_copy")
+@view("alias", "detach", "detach_", "positive", "lift_fresh", "requires_grad_", "view_as_real_copy")
 def alias(b: Builder, node: Node) -> Step:
     """Self."""
     return lambda b, x: x
@@ -321,6 +348,23 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
     )
 
 
+@op("tensor_split")
+def tensor_split(b: Builder, node: Node) -> list[Ref]:
+    """So many parts, the first ones larger by one where they do not divide the axis, or parts that begin at indices."""
+    x = node.value("self")
+    axis = node.axis("dim", len(x.shape), 0)
+    extent = b.facts.simplify(x.shape[axis])
+    if "sections" in node.names and isinstance(extent, int):
+        small, more = divmod(extent, node.int("sections"))
+        return _pieces(b, node, axis, [small + (index < more) for index in range(node.int("sections"))])
+    if "sections" in node.names and b.facts.same(ex.floormod(extent, node.int("sections")), 0) is True:
+        return _pieces(b, node, axis, [b.facts.simplify(ex.floordiv(extent, node.int("sections")))] * node.int("sections"))
+    if "indices" not in node.names or not isinstance(extent, int):
+        node.fail("parts of an axis that only run time knows are not supported", reason="data_dependent", hint="fix the dim that is split")
+    places = [0, *(min(max(index + extent if index < 0 else index, 0), extent) for index in node.ints("indices")), extent]
+    return _pieces(b, node, axis, [max(stop - start, 0) for start, stop in pairwise(places)])
+
+
 @op("unbind")
 def unbind(b: Builder, node: Node) -> Any:
     """One tensor for each index of an axis."""
@@ -328,6 +372,7 @@ def unbind(b: Builder, node: Node) -> Any:
     axis = node.axis("dim", len(x.shape), 0)
     extent = b.facts.simplify(x.shape[axis])
     if not isinstance(extent, int):
+        node.memory.hold(node.ref("self"))
         return Stack(layout.transpose(b, x, [axis, *(i for i in range(len(x.shape)) if i != axis)]))
     source, parts = node.ref("self"), []
     for index in range(extent):

@@ -84,7 +84,7 @@ def arguments(module: Any) -> list[str]:
 
 
 def agree(found: Sequence[Any], wanted: Any, tolerance: float | None = None) -> None:
-    expected = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for _, value in flattened(wanted, "")]
+    expected = [value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)) for _, value in flattened(wanted, "")]
     assert len(found) == len(expected)
     for index, (have, want) in enumerate(zip(found, expected, strict=True)):
         name = str(want.dtype).removeprefix("torch.")

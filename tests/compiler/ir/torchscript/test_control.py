@@ -117,6 +117,17 @@ class Raises(nn.Module):
         return x
 
 
+class Numbers(nn.Module):
+    def forward(self, x: torch.Tensor, k: int = 3) -> tuple[torch.Tensor, float, bool, bool, int]:
+        small = True
+        if x.size(0) > 5:
+            small = False
+        place = x.size(0) % 3
+        sizes = [k, x.size(0), 2]
+        scale = [0.5, 1.5, 2.25][place] * k**2
+        return x * scale, scale, small, [True, False, True][place], max(sizes) - min(k, x.size(0)) + sum(sizes)
+
+
 class DifferentRanks(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x if bool(x.sum() > 0) else x[0]
@@ -158,6 +169,10 @@ def test_a_recurrent_loop_until_data_says_so() -> None:
 def test_the_length_of_a_list_follows_from_the_trips() -> None:
     call = Compiled(scripted(Collected()), {"x": "float32[n,t,4]"})
     assert call.imported.outputs[0].text == "float32[n,t,4]"
+
+
+def test_numbers_keep_their_kind() -> None:
+    check(scripted(Numbers()), ("float32", "n,3"))
 
 
 def test_containers() -> None:

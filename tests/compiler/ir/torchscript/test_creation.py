@@ -34,6 +34,7 @@ def test_arange() -> None:
             torch.arange(x.size(0), dtype=torch.float32),
             torch.arange(0, 1, 0.25),
             torch.arange(5),
+            torch.arange(0.5, x.size(0)),
             torch.linspace(0, 1, 7),
             torch.eye(3),
             torch.eye(x.size(0)),

@@ -21,8 +21,9 @@ class Arguments(nn.Module):
 
 
 class Listed(nn.Module):
-    def forward(self, parts: list[torch.Tensor], flip: bool) -> torch.Tensor:
-        return torch.cat(parts, 1) if flip else torch.cat(parts, 0)
+    def forward(self, parts: list[torch.Tensor], flip: bool, parts_mask: torch.Tensor | None = None) -> torch.Tensor:
+        joined = torch.cat(parts, 1) if flip else torch.cat(parts, 0)
+        return joined if parts_mask is None else joined * parts_mask
 
 
 class Counter(nn.Module):
@@ -75,6 +76,8 @@ def test_lists() -> None:
     call = Compiled(module, {f"parts_{index}": "float32[n,3]" for index in range(3)}, consts={"flip": True})
     parts = [torch.randn(2, 3) for _ in range(3)]
     agree(list(call(**{f"parts_{index}": part.numpy() for index, part in enumerate(parts)}).values()), module(parts, True))
+    masked = Compiled(module, {"parts_mask": "float32[]", "parts_0": "float32[n,3]"}, consts={"flip": True})
+    agree(list(masked(parts_0=parts[0].numpy(), parts_mask=torch.tensor(2.0).numpy()).values()), parts[0] * 2)
 
 
 def test_state_starts_anew_unless_it_is_declared() -> None:

@@ -65,3 +65,23 @@ def test_mesh() -> None:
 
 def test_shuf() -> None:
     check(lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), F.channel_shuffle(x, 4)), (FLOATS, "n,8,3,n"))
+
+
+def test_uneven() -> None:
+    check(
+        lambda x, r: (
+            torch.repeat_interleave(x, r, 0),
+            x.repeat_interleave(torch.tensor([1, 2, 0]), 1),
+            torch.repeat_interleave(torch.tensor([2, 1])),
+            torch.repeat_interleave(r[:1] + 1),
+        ),
+        (FLOATS, "n,3"),
+        ("int64<3", "n"),
+    )
+
+
+def test_sides() -> None:
+    check(
+        lambda x: (torch.column_stack([x[:, 0], x]), torch.dstack([x, x]), torch.fliplr(x), torch.flipud(x), torch.atleast_2d(x[0])),
+        (FLOATS, "n,4"),
+    )

@@ -66,6 +66,73 @@ class CopyThenChange(nn.Module):
         return y
 
 
+class WritesRows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        for row in x.unbind(0):
+            row.add_(1)
+        return x
+
+
+class AppendsAndWrites(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        found: list[torch.Tensor] = []
+        for row in range(x.size(0)):
+            total.add_(x[row])
+            found.append(total)
+        return torch.stack(found)
+
+
+class AppendsWhatItCarries(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        found: list[torch.Tensor] = []
+        for row in range(x.size(0)):
+            total.mul_(2)
+            total = total + x[row]
+            found.append(total)
+        return torch.stack(found)
+
+
+class WritesAnItem(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: list[torch.Tensor] = []
+        for row in range(x.size(0)):
+            found.append(x[row] * 2)
+        found[0].add_(5)
+        return torch.stack(found)
+
+
+class WritesAFirstItem(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = torch.zeros(3)
+        found: list[torch.Tensor] = [first]
+        for row in range(x.size(0)):
+            found.append(x[row])
+        first.add_(1)
+        return torch.stack(found)
+
+
+class SpreadsAndWrites(nn.Module):
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        x = x.clone()
+        grids = torch.meshgrid(x[:, 0], x[0])
+        x.mul_(2)
+        return grids
+
+
+class AppendsWhatIsNew(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(3)
+        found: list[torch.Tensor] = [state]
+        for row in range(x.size(0)):
+            state = (state + x[row]).relu_()
+            state.clamp_(max=1.0)
+            found.append(state)
+        return torch.stack(found)
+
+
 def test_views_of_views() -> None:
     check(scripted(Views()), ("float32", "n,4"))
 
@@ -78,8 +145,23 @@ def test_what_may_be_a_copy_can_be_changed_if_the_original_is_not_read() -> None
     check(scripted(CopyThenChange()), ("float32", "n,4"))
 
 
-@pytest.mark.parametrize("module", [Unsure(), Overlapping(), Shrinking()], ids=lambda module: type(module).__name__)
+def test_a_list_takes_what_nobody_changes_later() -> None:
+    check(scripted(AppendsWhatIsNew()), ("float32", "n,3"), sizes=(1, 2, 5, 40))
+
+
+@pytest.mark.parametrize("module", [Unsure(), Overlapping(), Shrinking(), SpreadsAndWrites()], ids=lambda module: type(module).__name__)
 def test_refused(module: Any) -> None:
     with pytest.raises(ImportFailed) as caught:
         imported(scripted(module), {"x": "float32[n,m]"})
+    assert caught.value.code == "import.unsupported_mutation"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [WritesRows(), AppendsAndWrites(), AppendsWhatItCarries(), WritesAnItem(), WritesAFirstItem()],
+    ids=lambda module: type(module).__name__,
+)
+def test_items_of_a_list_of_unknown_length_are_copies_that_must_not_show(module: Any) -> None:
+    with pytest.raises(ImportFailed) as caught:
+        imported(scripted(module), {"x": "float32[n,3]"})
     assert caught.value.code == "import.unsupported_mutation"

@@ -25,3 +25,15 @@ def test_sort() -> None:
 
 def test_uniq() -> None:
     check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), ("int32", "n,3"))
+
+
+def test_boundaries() -> None:
+    check(
+        lambda x, y: (
+            torch.searchsorted(y.sort()[0], x, side="right"),
+            torch.searchsorted(y.sort()[0], x),
+            torch.bucketize(x, y.sort()[0], right=True, out_int32=True),
+        ),
+        ("int32", "n,3"),
+        ("int32", "5"),
+    )

@@ -16,6 +16,8 @@ def test_view() -> None:
             x.reshape(x.size(0), 2, -1),
             x.flatten(),
             x.flatten(1),
+            x.ravel(),
+            torch.atleast_3d(x[0]),
             x.view(x.size(0) * 3, 4),
             x.unflatten(2, (2, -1)),
         ),
@@ -63,7 +65,22 @@ def test_slice() -> None:
 
 
 def test_split() -> None:
-    check(lambda x: (x.split(2, 1), x.chunk(3, 2), x.split([1, 2], 1), x.unbind(1), torch.chunk(x, 2, 1)), (FLOATS, "n,3,4"))
+    check(
+        lambda x: (
+            x.split(2, 1),
+            x.chunk(3, 2),
+            x.split([1, 2], 1),
+            x.unbind(1),
+            torch.chunk(x, 2, 1),
+            x.tensor_split(3, 2),
+            x.tensor_split((1, 3), 2),
+        ),
+        (FLOATS, "n,3,4"),
+    )
+
+
+def test_tensor_split() -> None:
+    check(lambda x: (x.tensor_split(3, 2), x.tensor_split((1, 3), 2)), (FLOATS, "n,3,4"))
 
 
 def test_splitn() -> None:

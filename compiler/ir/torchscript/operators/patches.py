@@ -1,0 +1,55 @@
+"""Images to columns of patches and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import te, tirx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import layout, nn_unpool
+from compiler.ir.ops.nn_window import Window, guarded
+from compiler.ir.torchscript.node import Node
+from compiler.ir.torchscript.operators.convolution import per_axis
+from compiler.ir.torchscript.registry import op
+from compiler.ir.values import Value
+
+
+def _window(node: Node) -> Window:
+    pads = per_axis(node, "padding", 2, 0)
+    return Window.of(per_axis(node, "kernel_size", 2), per_axis(node, "stride", 2), per_axis(node, "dilation", 2), [*pads, *pads])
+
+
+@op("im2col")
+def im2col(b: Builder, node: Node) -> Value:
+    """[N, C, H, W] (or without N) to [N, C * taps, windows]."""
+    x, window = node.value("self"), _window(node)
+    single = len(x.shape) == 3
+    if single:
+        x = layout.unsqueeze(b, x, [0])
+    image = x.shape[2:]
+    out = window.out(b, image)
+    shape = [*x.shape[:2], *window.kernel, *out]
+    columns = b.te(lambda data: _columns(data, window, image, shape), x, name="im2col")
+    rows = [ex.product(shape[1:4]), ex.product(out)]
+    made = layout.reshape(b, columns, [x.shape[0], *(b.facts.simplify(extent) for extent in rows)])
+    return layout.squeeze(b, made, [0]) if single else made
+
+
+def _columns(data: te.Tensor, window: Window, image: Sequence[Extent], shape: Sequence[Extent]) -> te.Tensor:
+    def at(n: Any, c: Any, *place: Any) -> Any:
+        return guarded(lambda *i: data(n, c, *i), window.under(place[2:], place[:2]), image, tirx.const(0, data.dtype))
+
+    return te.compute([ex.prim(extent) for extent in shape], at, name="im2col")
+
+
+@op("col2im")
+def col2im(b: Builder, node: Node) -> Value:
+    """[N, C * taps, windows] (or without N) added up to [N, C, *output_size]."""
+    x = node.value("self")
+    single = len(x.shape) == 2
+    made = nn_unpool.col2im(b, layout.unsqueeze(b, x, [0]) if single else x, node.extents("output_size"), _window(node))
+    return layout.squeeze(b, made, [0]) if single else made

@@ -1,0 +1,148 @@
+"""Fourier transforms of real signals, and what may be done with their complex results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import fourier, layout, nn_norm, nn_pad, windows
+from compiler.ir.torchscript.node import Node, Spectrum
+from compiler.ir.torchscript.operands import floated, scalar
+from compiler.ir.torchscript.operators.arithmetic import angle_of
+from compiler.ir.torchscript.operators.joining import padded
+from compiler.ir.torchscript.registry import op, plain
+from compiler.ir.values import Known, Value
+
+
+def _spectrum(node: Node) -> Spectrum:
+    found = node.get("self")
+    if not isinstance(found, Spectrum):
+        node.fail("this is supported for the complex results of transforms only", reason="unsupported_form")
+    return found
+
+
+@op("angle")
+def angle(b: Builder, node: Node) -> Value:
+    """The angle of each element."""
+    found = _spectrum(node)
+    return angle_of(b, found.imaginary, found.real)
+
+
+@op("real")
+def real(b: Builder, node: Node) -> Any:
+    """The real part; a real tensor is its own."""
+    found = node.get("self")
+    return found.real if isinstance(found, Spectrum) else found
+
+
+@op("imag")
+def imaginary(b: Builder, node: Node) -> Value:
+    """The imaginary part."""
+    return _spectrum(node).imaginary
+
+
+@op("view_as_real")
+def view_as_real(b: Builder, node: Node) -> Value:
+    """Both parts in a new last axis."""
+    found = _spectrum(node)
+    return fourier.joined(b, found.real, found.imaginary)
+
+
+@op("stft")
+def stft(b: Builder, node: Node) -> Any:
+    """Transforms of windows of a signal [batch, samples]: [batch, bins, windows]."""
+    x, length = node.value("self"), node.int("n_fft")
+    single = len(x.shape) == 1
+    if node.get("align_to_window", None) or node.get("onesided", None) is False:
+        node.fail("stft is supported one-sided and not aligned to its window only", reason="unsupported_form")
+    if single:
+        x = layout.unsqueeze(b, x, [0])
+    if node.bool("center", False):
+        mode = {"reflect": nn_pad.PadMode.REFLECT, "constant": nn_pad.PadMode.CONSTANT}.get(node.text("pad_mode"))
+        if mode is None:
+            node.fail(f"stft with {node.text('pad_mode')} padding is not supported", reason="unsupported_form")
+        x = padded(b, x, [length // 2, length // 2], mode, scalar(b, 0, x.dtype))
+    step = node.int("hop_length") if node.has("hop_length") else length // 4
+    frames = fourier.stft(b, layout.unsqueeze(b, x, [2]), step, _window(b, node, length, x.dtype), length, True)
+    factor = 1 / math.sqrt(length) if node.bool("normalized") else 1.0
+    parts = [_part(b, frames, place, factor, single) for place in (0, 1)]
+    return Spectrum(*parts) if node.bool("return_complex", False) else fourier.joined(b, *parts)
+
+
+def _part(b: Builder, frames: Value, place: int, factor: float, single: bool) -> Value:
+    """[batch, windows, bins, 2] to one part with its axes as torch has them."""
+    part = layout.squeeze(b, layout.strided_slice(b, frames, 3, place, place + 1, 1), [3])
+    turned = layout.transpose(b, part, [0, 2, 1])
+    scaled = turned if factor == 1 else ew.multiply(b, turned, scalar(b, factor, turned.dtype))
+    return layout.squeeze(b, scaled, [0]) if single else scaled
+
+
+def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
+    """The window in the middle of a frame; None where all of the frame counts alike."""
+    given = node.optional("window")
+    width = node.int("win_length") if node.has("win_length") else length
+    if given is None and width == length:
+        return None
+    window = Known(np.ones(width, np.dtype(dtype)), dtype) if given is None else given
+    before = (length - width) // 2
+    return padded(b, window, [before, length - width - before], nn_pad.PadMode.CONSTANT, scalar(b, 0, window.dtype))
+
+
+@op("fft_rfft")
+def rfft(b: Builder, node: Node) -> Spectrum:
+    """The first half of the transform of a real signal along an axis, cut or padded to n."""
+    x, back = _last(b, node, floated(b, node.value("self")))
+    length = node.extent("n") if node.has("n") else x.shape[-1]
+    bins = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
+    parts = fourier.transform(b, (x, None), length, bins, False)
+    return Spectrum(*(layout.transpose(b, _normed(b, node, part, length, False), back) for part in parts))
+
+
+@op("fft_irfft")
+def irfft(b: Builder, node: Node) -> Value:
+    """The real signal of n elements whose transform's first half this is."""
+    found = _spectrum(node)
+    (real_part, back), (other, _) = (_last(b, node, part) for part in (found.real, found.imaginary))
+    natural = ex.mul(ex.sub(real_part.shape[-1], 1), 2)
+    length = node.extent("n") if node.has("n") else b.facts.simplify(natural)
+    return layout.transpose(b, _normed(b, node, fourier.real_inverse(b, (real_part, other), length), length, True), back)
+
+
+def _last(b: Builder, node: Node, x: Value) -> tuple[Value, list[int]]:
+    """The transformed axis made the last one, and the order that brings it back."""
+    rank = len(x.shape)
+    axis = node.axis("dim", rank, -1)
+    forth = [*(place for place in range(rank) if place != axis), axis]
+    return layout.transpose(b, x, forth), [forth.index(place) for place in range(rank)]
+
+
+def _normed(b: Builder, node: Node, x: Value, length: Extent, inverse: bool) -> Value:
+    """Scaled as `norm` asks: the inverse is divided by the length unless told otherwise."""
+    norm = node.get("norm", None) or "backward"
+    if norm == "backward":
+        return x
+    size = ew.cast(b, Known.of(length), x.dtype)
+    factor = nn_norm.sqrt(b, b.tensor(size)) if norm == "ortho" else size
+    return ew.multiply(b, x, factor) if inverse else ew.divide(b, x, factor)
+
+
+_COSINES: dict[str, Sequence[float]] = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08)}
+
+
+@plain("hann_window", "hamming_window", "blackman_window")
+def window(b: Builder, node: Node) -> Value:
+    """A window of cosines."""
+    weights = list(_COSINES[node.kind.removeprefix("aten::").removesuffix("_window")])
+    for place, name in enumerate(("alpha", "beta")):
+        weights[place] = node.float(name) if name in node.names else weights[place]
+    size = node.extent("window_length")
+    if isinstance(size, int) and size <= 1:
+        return Known(np.ones(size, np.float32), "float32")
+    return windows.cosine_window(b, size, weights, node.bool("periodic", True), node.dtype("dtype", "float32"))

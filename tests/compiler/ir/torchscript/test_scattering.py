@@ -1,0 +1,49 @@
+"""Writing at computed places against torch, the axes symbolic."""
+
+import torch
+
+from tests.compiler.ir.torchscript.running import check
+
+FLOATS = "float32"
+
+
+def test_reductions() -> None:
+    check(
+        lambda x, i: (
+            x.scatter_reduce(1, i, x, "sum", include_self=False),
+            x.scatter_reduce(1, i, x, "mean"),
+            x.scatter_reduce(1, i, x.abs(), "mean", include_self=False),
+            x.scatter_reduce(1, i, x, "prod", include_self=False),
+            x.scatter_reduce(1, i, x, "amin", include_self=False),
+            x.int().scatter_reduce(1, i, x.int(), "amax", include_self=False),
+        ),
+        (FLOATS, "n,3"),
+        ("int64<3", "n,3"),
+    )
+
+
+def test_scatter() -> None:
+    check(
+        lambda x, i: (x.scatter(1, i[:, :1], 7.0), x.scatter_add(1, i, x[:, :3]), x.scatter(1, i[:, :1], x[:, :1] * 2)),
+        (FLOATS, "n,5"),
+        ("int64<5", "n,3"),
+    )
+
+
+def test_put() -> None:
+    check(
+        lambda x, i, v: (
+            x.index_put((i,), v),
+            x.index_put((torch.zeros_like(i), i), torch.tensor(3.0)),
+            x.index_add(0, i, v),
+            x.index_fill(0, i, 2.0),
+            x.index_put((i,), v, accumulate=True),
+        ),
+        (FLOATS, "5,5"),
+        ("int64<5", "2"),
+        (FLOATS, "2,5"),
+    )
+
+
+def test_msc() -> None:
+    check(lambda x, y: x.masked_scatter(x > 0, y), (FLOATS, "n,4"), (FLOATS, "n,4"))

@@ -1,0 +1,38 @@
+"""Fourier transforms of real signals against torch, the axes symbolic."""
+
+import pytest
+import torch
+
+from compiler.errors import ImportFailed
+from tests.compiler.ir.torchscript.running import arguments, check, draw, imported, traced
+
+SIGNAL = ("float32", "n,n+20")
+
+
+def test_short_time_transform() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        centred = torch.stft(x, 8, 4, 6, torch.hann_window(6), return_complex=True)
+        plain = torch.stft(x, 8, normalized=True, center=False, return_complex=True)
+        return centred.abs() ** 2, centred.real, torch.view_as_real(plain), plain.angle().cos(), torch.hamming_window(5, False)
+
+    check(of, SIGNAL)
+
+
+def test_real_transforms() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = torch.fft.rfft(x)
+        return (
+            whole.abs(),
+            torch.fft.irfft(whole, x.size(1)),
+            torch.fft.rfft(x, 6, 0, norm="ortho").imag,
+            torch.fft.irfft(torch.fft.rfft(x, 8)),
+        )
+
+    check(of, SIGNAL)
+
+
+def test_complex_arithmetic_is_refused() -> None:
+    module = traced(lambda x: (torch.fft.rfft(x) * 2).abs(), draw(SIGNAL, 3))
+    with pytest.raises(ImportFailed) as caught:
+        imported(module, {arguments(module)[0]: "float32[n,8]"})
+    assert caught.value.code == "import.unsupported_form"
