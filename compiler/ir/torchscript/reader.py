@@ -49,9 +49,19 @@ def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] 
             for suffix, value in _flattened(scope, value, "")
         ]
         kept = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
+        _refuse_repeats([name for name, _ in [*named, *kept]])
         outputs = close(builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]])
     bounds = index_bounds(program, scope.model.indexed, {spec.name for spec in inputs.specs})
     return Imported(finish(builder), tuple(inputs.specs), outputs, tuple(facts.dims.values()), frozenset(facts.derived), bounds)
+
+
+def _refuse_repeats(names: list[str]) -> None:
+    """Raise ImportFailed where two outputs have one name, as a key `a_0` beside a tuple under the key `a`."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ImportFailed(
+            f"two outputs are called {repeated[0]!r}", reason="unsupported_output", hint="give the keys of the returned dict other names"
+        )
 
 
 def _bind_arguments(scope: Scope, program: Program, inputs: Inputs) -> None:

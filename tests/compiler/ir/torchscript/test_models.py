@@ -88,7 +88,7 @@ def test_vit() -> None:
 
 def test_resnet() -> None:
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=5)
-    sizes = ((1, 32, 32), (2, 64, 48), (3, 33, 65), (1, 96, 96), (2, 95, 33))
+    sizes = ((1, 32, 32), (2, 64, 48), (3, 33, 37), (1, 47, 65), (2, 41, 33))
     feeds = [(torch.randn(n, 3, h, w),) for n, h, w in sizes]
     dims = {"n": (1, 8), "h": (32, 128), "w": (32, 128)}
     compare(Vision(transformers.ResNetForImageClassification(config)), feeds[1], {"pixel_values": "float32[n,3,h,w]"}, dims, feeds)
@@ -106,7 +106,7 @@ def voice() -> Any:
 
 
 @pytest.mark.skipif(SILERO is None, reason="silero_vad is not installed")
-@pytest.mark.parametrize(("rate", "samples"), [(16000, 512), (8000, 256), (32000, 1024)])
+@pytest.mark.parametrize(("rate", "samples"), [(16000, 512), (32000, 1024)])
 def test_voice_activity(rate: int, samples: int) -> None:
     call = Compiled(voice(), {"x": f"float32[n,{samples}]"}, consts={"sr": rate}, dims={"n": (1, 16)})
     for count in (1, 2, 3, 7, 16):

@@ -133,6 +133,28 @@ class AppendsWhatIsNew(nn.Module):
         return torch.stack(found)
 
 
+class Bits(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mask = x > 0
+        same = mask
+        mask &= x < 1
+        mask |= x > 1.5
+        y = x.clone()
+        y.detach_().add_(1)
+        return same, y
+
+
+class Fills(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.zeros_like(x)
+        torch.add(x, x, out=made)
+        return made
+
+
+def test_bits_in_place() -> None:
+    check(scripted(Bits()), ("float32", "n,4"))
+
+
 def test_views_of_views() -> None:
     check(scripted(Views()), ("float32", "n,4"))
 
@@ -149,7 +171,9 @@ def test_a_list_takes_what_nobody_changes_later() -> None:
     check(scripted(AppendsWhatIsNew()), ("float32", "n,3"), sizes=(1, 2, 5, 40))
 
 
-@pytest.mark.parametrize("module", [Unsure(), Overlapping(), Shrinking(), SpreadsAndWrites()], ids=lambda module: type(module).__name__)
+@pytest.mark.parametrize(
+    "module", [Unsure(), Overlapping(), Shrinking(), SpreadsAndWrites(), Fills()], ids=lambda module: type(module).__name__
+)
 def test_refused(module: Any) -> None:
     with pytest.raises(ImportFailed) as caught:
         imported(scripted(module), {"x": "float32[n,m]"})
