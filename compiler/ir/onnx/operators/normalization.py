@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from tvm import te, tirx
 
 from compiler.ir import extents as ex
@@ -15,7 +14,6 @@ from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout
 from compiler.ir.ops import nn_norm as norm
-from compiler.ir.ops import reduce as rd
 from compiler.ir.values import Known, Value
 
 
@@ -136,9 +134,9 @@ def flattened(b: Builder, node: Node) -> Value:
 
 @op("Dropout", since=7)
 def dropout(b: Builder, node: Node) -> list[Value | None]:
-    """The input, and a mask of trues; dropping elements (training) is refused, at run time where only that knows."""
+    """The input, and a mask of trues; dropping elements (training), which is random, is refused."""
     x = node.value(0)
-    _demand_inference(b, node)
+    _demand_inference(node)
     if not node.wants(1):
         return [x]
     extents: Sequence[ex.Extent] = x.shape
@@ -146,16 +144,12 @@ def dropout(b: Builder, node: Node) -> list[Value | None]:
     return [x, mask]
 
 
-def _demand_inference(b: Builder, node: Node) -> None:
-    training = node.optional(2)
+def _demand_inference(node: Node) -> None:
+    """Fail unless import can tell that nothing is dropped."""
+    training, ratio = node.optional(2), node.optional(1)
     if training is None or (isinstance(training, Known) and not training.data.any()):
         return
-    ratio = node.optional(1) or Known(np.asarray(0.5, np.float32), "float32")
-    drops = ew.compare(b, ratio, norm.constant(0, ratio.dtype), "not_equal")
-    if isinstance(drops, Known) and isinstance(training, Known):
-        if drops.data.any():
-            node.fail("dropout in training mode is random", reason="random", hint="export the model for inference")
+    if isinstance(ratio, Known) and not ratio.data.any():
         return
-    both = ew.multiply(b, ew.cast(b, drops, "int64"), ew.cast(b, training, "int64"))
-    flag = b.known(rd.reduce(b, both, "max", list(range(len(both.shape))), False), "training", low=0).scalars()[0]
-    b.require(ex.equal(flag, 0), "dropout in training mode is random")
+    hint = "export the model for inference, or fix the training input with --const"
+    node.fail("dropout in training mode is random", reason="random", hint=hint)

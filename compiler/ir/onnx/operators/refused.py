@@ -11,7 +11,7 @@ TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
 RANDOM = "random operators are not supported: pass the random numbers in as an input"
 TREES = "tree ensembles and classical machine learning operators are not supported"
-TRAINING = "training operators are not supported"
+TRAINING = "gradients are not supported: export the graph with the backward pass in it"
 CODECS = "decoding images is not supported: decode before the model"
 
 refuse("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", why=SEQUENCES)
@@ -21,7 +21,7 @@ refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", why=
 refuse("TfIdfVectorizer", why=TEXT)
 refuse("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", why=RANDOM)
 refuse("ImageDecoder", why=CODECS)
-refuse("Adagrad", "Adam", "Momentum", "Gradient", domain="ai.onnx.preview.training", why=TRAINING)
+refuse("Gradient", domain="ai.onnx.preview.training", why=TRAINING)
 refuse("LabelEncoder", "CategoryMapper", "DictVectorizer", "CastMap", "ZipMap", domain="ai.onnx.ml", why=MAPS)
 refuse("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMClassifier", "SVMRegressor", domain="ai.onnx.ml", why=TREES)
 refuse("LinearClassifier", "LinearRegressor", "FeatureVectorizer", "Imputer", "Normalizer", domain="ai.onnx.ml", why=TREES)
