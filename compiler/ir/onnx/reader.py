@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
+from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
 from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
@@ -32,9 +34,15 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
 
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    graph = model.graph
     if trace is None:
         support.check(model)
+    return explore(lambda assumed: _read(model, request, trace, assumed))
+
+
+def _read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None, assumed: Mapping[str, bool]) -> Imported:
+    graph = model.graph
+    if trace is not None:
+        trace.clear()
     formal = _inputs(graph)
     check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
@@ -51,6 +59,7 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
             for name, axes in request.shapes
         },
         trace=trace,
+        assumed=assumed,
         ranks={
             v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")
         },

@@ -30,7 +30,10 @@ DTYPES: dict[int, str] = {
 
 @dataclass
 class Model:
-    """What every scope of one model shares: opsets by domain, model-local functions, and notes for the manifest."""
+    """What every scope of one model shares: opsets by domain, model-local functions, and notes for the manifest.
+
+    assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`).
+    """
 
     opsets: dict[str, int]
     functions: dict[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
@@ -38,6 +41,7 @@ class Model:
     indexed: list[tuple[Scope, str, int, int]] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    assumed: Mapping[str, bool] = field(default_factory=dict)
 
     def opset(self, domain: str) -> int:
         """The version of a domain's operators that the model imports, 1 where it does not say."""
@@ -151,7 +155,7 @@ class Scope:
             node.fail(why or f"the operator {node.op} (opset {node.opset}) is not supported", reason="unsupported_op")
         opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import} or self.model.opsets
         defaults = {a.name: a for a in body.attribute_proto}
-        inner = Scope(self.builder, Model(opsets, self.model.functions, trace=None), attributes={**defaults, **attributes})
+        inner = Scope(self.builder, Model(opsets, self.model.functions, assumed=self.model.assumed), attributes={**defaults, **attributes})
         inner.values.update(zip(body.input, node.inputs, strict=False))
         inner.values.update(dict.fromkeys(body.input[len(node.inputs) :]))
         inner.run(body.node)

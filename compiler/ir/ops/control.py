@@ -13,6 +13,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.forks import RANKS
 from compiler.ir.ops import broadcast, layout
 from compiler.ir.values import Known, Tensor, Value
 
@@ -26,6 +27,12 @@ def decided(b: Builder, condition: Value) -> bool | None:
     if not isinstance(condition, Known):
         return None
     return b.facts.decide(condition.scalars()[0])
+
+
+def demand(b: Builder, condition: Value, truth: bool, message: str) -> None:
+    """Check at every run that a condition of one element has this truth."""
+    held = b.known(condition, "condition").scalars()[0]
+    b.require(held if truth else ex.negate(held), message)
 
 
 def scalar_condition(b: Builder, condition: Value) -> Tensor:
@@ -102,8 +109,8 @@ def _joined(b: Builder, p: Tensor, q: Tensor) -> list[Extent | None]:
     if len(p.shape) != len(q.shape):
         raise ImportFailed(
             f"the branches of an If give ranks {len(p.shape)} and {len(q.shape)}",
-            reason="branch_rank",
-            hint="fix the input that decides it with --const",
+            reason=RANKS,
+            hint="fix the input that decides it with --const, or narrow the dims that do with --dim",
         )
     return [one if b.facts.same(one, two) is True else None for one, two in zip(p.shape, q.shape, strict=True)]
 

@@ -19,9 +19,14 @@ UNROLLED = 32
 
 @op("If")
 def branch(b: Builder, node: Node) -> list[Value]:
-    """The outputs of the branch that the condition takes."""
+    """The outputs of the branch that the condition takes; where only one of them fits the model, every run must take it."""
     then, other = node.attr("then_branch"), node.attr("else_branch")
-    return control.branch(b, node.value(0), lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other))
+    condition = node.value(0)
+    taken = node.scope.model.assumed.get(node.label)
+    if taken is not None and control.decided(b, condition) is None:
+        control.demand(b, condition, taken, f"{node.label} cannot go the way that the rest of the model needs")
+        return node.scope.subgraph(then if taken else other)
+    return control.branch(b, condition, lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other))
 
 
 @op("Loop")

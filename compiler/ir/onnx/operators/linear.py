@@ -22,6 +22,8 @@ def matmul(b: Builder, node: Node) -> Value:
 def gemm(b: Builder, node: Node) -> Value:
     """alpha * A' * B' + beta * C, each prime an optional transpose."""
     x, y = node.value(0), node.value(1)
+    if (len(x.shape), len(y.shape)) != (2, 2):
+        node.fail(f"Gemm multiplies matrices, these have {len(x.shape)} and {len(y.shape)} axes", reason="shape")
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     x = layout.transpose(b, x, [1, 0]) if node.attr("transA", 0) else x
     y = layout.transpose(b, y, [1, 0]) if node.attr("transB", 0) else y

@@ -40,6 +40,8 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
         node.fail(f"the direction {direction!r} is not one of forward, reverse, bidirectional", reason="attribute")
     batch_first = bool(node.attr("layout", 0))
     x = node.value(0)
+    if len(x.shape) != 3:
+        node.fail(f"{kind} takes an input of 3 axes, this one has {len(x.shape)}", reason="shape")
     dtype = x.dtype
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     cells = _cells(node, kind, len(backward))
