@@ -17,7 +17,6 @@ from compiler.ir.ops.nn_window import Window, guarded
 from compiler.ir.values import Known, Value
 
 _RELAX: dict[int, tuple[Any, str, str]] = {
-    1: (relax.op.nn.conv1d, "NCW", "OIW"),
     2: (relax.op.nn.conv2d, "NCHW", "OIHW"),
     3: (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
 }
@@ -40,6 +39,8 @@ def conv(b: Builder, x: Value, weight: Value, bias: Value | None, window: Window
     b.require(ex.equal(ex.floormod(weight.shape[0], groups), 0), f"{weight.shape[0]} output channels do not divide into {groups} groups")
     out = [x.shape[0], weight.shape[0], *window.out(b, x.shape[2:])]
     fixed = all(isinstance(ex.plain(extent), int) for extent in (*weight.shape, channels))
+    if fixed and window.rank == 1 and ew.is_float(x.dtype):
+        return _row(b, x, weight, bias, window, groups)
     if fixed and window.rank in _RELAX and ew.is_float(x.dtype):
         result = _relax(b, x, weight, window, groups, channels, out)
     else:
@@ -56,6 +57,15 @@ def per_channel(b: Builder, vector: Value, x: Value) -> Value:
     """A vector [C] shaped [1, C, 1, ...] to broadcast over x [N, C, ...]."""
     extent = b.same(vector.shape[0], x.shape[1], f"a vector of {vector.shape[0]} for {x.shape[1]} channels")
     return layout.reshape(b, vector, [1, extent, *[1] * (len(x.shape) - 2)])
+
+
+def _row(b: Builder, x: Value, weight: Value, bias: Value | None, window: Window, groups: int) -> Value:
+    """One spatial axis as images of one row, for which there are kernels; Relax's layout pass sees through these two operators."""
+    n, c, *extents = x.shape
+    image = b.emit(relax.op.expand_dims(b.tensor(x).expr, 2), [n, c, 1, *extents])
+    kernel = layout.unsqueeze(b, weight, [2])
+    result = b.tensor(conv(b, image, kernel, bias, window.row(), groups))
+    return b.emit(relax.op.squeeze(result.expr, 2), [extent for axis, extent in enumerate(result.shape) if axis != 2])
 
 
 def _relax(b: Builder, x: Value, weight: Value, window: Window, groups: int, channels: Extent, out: Sequence[Extent]) -> Value:

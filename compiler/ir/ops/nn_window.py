@@ -70,6 +70,10 @@ class Window:
         """The same window over an input that has been padded already."""
         return replace(self, before=(0,) * self.rank, after=(0,) * self.rank)
 
+    def row(self) -> Window:
+        """The window over an image of one row instead of over a line."""
+        return Window((1, *self.kernel), (1, *self.strides), (1, *self.dilations), (0, *self.before), (0, *self.after))
+
     def auto(self, b: Builder, extents: Sequence[Extent], mode: AutoPad) -> Window:
         """With the padding that `mode` asks for on an input of the given spatial extents."""
         if mode is AutoPad.NOTSET:
