@@ -144,11 +144,13 @@ class _Kernel:
                 return serial(total, task)
             return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
 
-        return bind(
-            "blocks",
-            blocks,
-            lambda b: bind("each", tirx.ceildiv(tiles, tirx.max(b, const(1))) * const(tiling.mr), lambda each: with_blocks(b, each)),
-        )
+        def with_count(blocks: Expr) -> Stmt:
+            # In a loop over blocks TVM knows that there is one, drops the maximum, and computes that quotient ahead of the loop.
+            return bind_opaque(
+                "each", tirx.ceildiv(tiles, tirx.max(blocks, const(1))) * const(tiling.mr), lambda each: with_blocks(blocks, each)
+            )
+
+        return bind("blocks", blocks, with_count)
 
     def _task(self, m: Expr, block: Expr, group: Expr, each: Expr) -> Stmt:
         def rows(first: Expr) -> Stmt:

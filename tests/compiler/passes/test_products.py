@@ -14,7 +14,7 @@ def test_constant_weights_with_epilogue_for_every_row_count(depth, columns, comp
         return op.add(op.tanh(op.add(op.matmul(x, relax.const(weight)), relax.const(bias))), residual)
 
     model = compile_graph(graph, {"x": (("b", "s", depth), "float32"), "residual": (("b", "s", columns), "float32")})
-    for b, s in [(1, 1), (1, 2), (1, 3), (1, 5), (1, 6), (1, 7), (3, 4), (5, 19), (2, 97), (1, 211)]:
+    for b, s in [(1, 1), (1, 2), (1, 3), (1, 5), (1, 6), (1, 7), (3, 4), (5, 19), (2, 97), (1, 211), (0, 4), (3, 0)]:
         x = draw.standard_normal((b, s, depth)).astype("float32") / np.float32(np.sqrt(depth))
         residual = draw.standard_normal((b, s, columns)).astype("float32")
         want = np.tanh(x.astype("float64") @ weight + bias) + residual
@@ -36,6 +36,10 @@ def test_both_sides_dynamic_for_every_extent(compile_graph, draw):
         (1, 9, 5, 15),
         (1, 8, 64, 17),
         (3, 33, 13, 67),
+        (0, 3, 5, 7),
+        (2, 0, 3, 4),
+        (2, 5, 3, 0),
+        (2, 3, 0, 4),
     ]:
         x, y, mask = (draw.standard_normal(shape).astype("float32") for shape in [(b, 3, m, k), (b, 3, k, n), (b, 1, 1, n)])
         want = x.astype("float64") @ y * 0.5 + mask
