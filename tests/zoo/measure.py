@@ -1,0 +1,139 @@
+"""One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every size.
+
+`python -m tests.zoo.measure KEY` prints what was measured as one JSON line.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.zoo.case import Case, Feed, Sizes, feed_of
+from tests.zoo.exporting import ExportError
+
+TOLERANCE = 1e-3
+
+
+class Outcome(Enum):
+    """How a case ended; `EXPORT` and `REFERENCE` are failures of torch's exporter and of ONNX Runtime on its file."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    ERROR = "error"
+    EXPORT = "no export"
+    REFERENCE = "no reference"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One case.
+
+    worst: at each of its points, the greatest |ours - reference| / max(1, |reference|) of all outputs;
+    infinite where a shape or dtype differs, or only one of both is a number.
+    """
+
+    name: str
+    exporter: str
+    outcome: Outcome
+    compile_seconds: float = 0.0
+    points: Sequence[Sizes] = field(default=())
+    worst: Sequence[float] = field(default=())
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in the report."""
+        return {**asdict(self), "outcome": self.outcome.value}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Measured":
+        """Of `to_json`."""
+        return cls(**{**document, "outcome": Outcome(document["outcome"])})
+
+
+def measure(case: Case) -> Measured:
+    """Every failure is in the result, under the part that failed."""
+    name, exporter = case.name, case.exporter.value
+    try:
+        path = case.export()
+    except ExportError as error:
+        return Measured(name, exporter, Outcome.EXPORT, error=_line(error))
+    feeds = [feed_of(case, path, point, seed) for seed, point in enumerate(case.points)]
+    try:
+        wanted = reference(path, feeds)
+    except Exception as error:
+        return Measured(name, exporter, Outcome.REFERENCE, error=_line(error))
+    return compared(case, path, feeds, wanted)
+
+
+def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed]) -> Measured:
+    """Ours beside `wanted`, by the names of the outputs."""
+    import relaxd
+    from compiler import compile_model
+
+    started, seconds = time.monotonic(), 0.0
+    try:
+        with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
+            compile_model(path, output=Path(folder) / "bundle", **case.request())
+            seconds = time.monotonic() - started
+            model = relaxd.load(Path(folder) / "bundle")
+            given = [{name: array for name, array in feed.items() if name not in case.consts} for feed in feeds]
+            worst = [distance(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)]
+    except relaxd.errors.RelaxdError as error:
+        outcome = Outcome.ERROR if seconds else Outcome.REFUSED
+        return Measured(case.name, case.exporter.value, outcome, seconds, error=f"{error.code}: {_line(error)}")
+    outcome = Outcome.OK if max(worst) <= TOLERANCE else Outcome.WRONG
+    return Measured(case.name, case.exporter.value, outcome, seconds, case.points, worst)
+
+
+def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
+    """ONNX Runtime's outputs by name, for each feed."""
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    taken = {value.name for value in session.get_inputs()}
+    names = [output.name for output in session.get_outputs()]
+    return [dict(zip(names, session.run(names, {k: v for k, v in feed.items() if k in taken}), strict=True)) for feed in feeds]
+
+
+def distance(found: Feed, wanted: Feed) -> float:
+    """The worst of all outputs, as `Measured.worst` says."""
+    if list(found) != list(wanted):
+        return float("inf")
+    return max(_difference(found[name], wanted[name]) for name in wanted)
+
+
+def _difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return float("inf")
+    unlike = (found != wanted) & ~(np.isnan(found.astype("f8")) & np.isnan(wanted.astype("f8")))
+    ours, theirs = found[unlike].astype("f8"), wanted[unlike].astype("f8")
+    worst = float(np.max(np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)), initial=0))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _line(error: BaseException) -> str:
+    """The last line that says something, torch's and ONNX Runtime's errors being long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[-1 if isinstance(error, ExportError) else 0][:300]
+
+
+if __name__ == "__main__":
+    # tvm_ffi would import torch into the process that loads the bundles.
+    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+    from tests.zoo.cases import CASES
+
+    print(json.dumps(measure(CASES[sys.argv[1]]).to_json()), flush=True)

@@ -1,0 +1,5 @@
+"""To come."""
+
+from tests.zoo.case import Case
+
+CASES: tuple[Case, ...] = ()
