@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, sym, te, tirx
 
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.gemm import register_tile
@@ -29,10 +29,14 @@ class Window:
         return cls(kernel, _pair(attrs.strides), _pair(attrs.dilation), (pads[0], pads[1], pads[2], pads[3]))
 
     def size(self, height: Any, width: Any) -> tuple[Any, Any]:
-        """The extents of the result."""
+        """The extents of the result, simplified as Relax does: programs after it are written for that form."""
         top, left, bottom, right = self.pads
         reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
-        return (height + top + bottom - reach[0]) // self.strides[0] + 1, (width + left + right - reach[1]) // self.strides[1] + 1
+        simplify = sym.Analyzer().simplify
+        return (
+            simplify((height + top + bottom - reach[0]) // self.strides[0] + 1),
+            simplify((width + left + right - reach[1]) // self.strides[1] + 1),
+        )
 
     def read(self, data: Any, n: Any, y: Any, x: Any, kh: Any, kw: Any, c: Any) -> Any:
         """The padded input [N, H, W, C] under result (y, x) and window place (kh, kw)."""

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te
 
 op = relax.op
 
@@ -50,4 +50,20 @@ def test_convolution_with_its_epilogue_for_every_extent(name, compile_graph, dra
     for n, h, width in [(1, 7, 7), (2, 8, 13), (1, 14, 5), (3, 20, 23)]:
         x = draw.standard_normal((n, channels, h, width)).astype("float32")
         want = np.maximum(reference(x.astype("float64"), w.astype("float64"), strides, pads, dilation, groups) + bias, 0)
+        np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (1, 2), (1, 3)])
+def test_a_program_after_a_convolution_meets_the_shape_it_was_written_for(strides, compile_graph, draw):
+    w = draw.standard_normal((8, 1, 1, 4)).astype("float32")
+    pads = (0, 3, 0, 3)
+
+    def graph(builder, x):
+        y = builder.emit(op.nn.conv2d(x, relax.const(w), strides, pads, groups=8))
+        return builder.call_te(lambda t: te.compute(t.shape, lambda *index: -t(*index)), y)
+
+    model = compile_graph(graph, {"x": ((1, 8, 1, "w"), "float32")})
+    for width in (1, 5, 12):
+        x = draw.standard_normal((1, 8, 1, width)).astype("float32")
+        want = -reference(x.astype("float64"), w.astype("float64"), strides, pads, (1, 1), 8)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
