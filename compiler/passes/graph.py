@@ -23,4 +23,4 @@ def constant_of(rewriter: Any, expr: Any) -> Any:
 
 def op_name(call: Any) -> str:
     """The operator a call names, empty for a call of anything else."""
-    return str(getattr(call.op, "name", ""))
+    return str(getattr(getattr(call, "op", None), "name", ""))

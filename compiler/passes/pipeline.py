@@ -5,6 +5,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
+from compiler.passes.channels_last import channels_last
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
@@ -29,9 +30,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         transform.DecomposeOpsForInference(),
         fold_layout,
         transform.FoldConstant(),
-        # channels last
-        transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]}),
-        fold_layout,
+        channels_last,
         # constants laid out for the kernels
         PackConv(machine),
         PackMatmul(machine),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
 
 from compiler.ir import extents as ex
@@ -128,12 +129,24 @@ def conv_transpose(b: Builder, x: Value, weight: Value, bias: Value | None, wind
 def _tiles(b: Builder, x: Value, weight: Known, window: Window, shape: Sequence[Extent]) -> Value:
     """Windows that do not overlap: a convolution of one tap with a channel for every tap, whose results are laid side by side."""
     rank, columns = window.rank, int(weight.shape[1])
-    taps = [int(k) for k in window.kernel]
-    flat = weight.data.reshape(weight.shape[0], -1).T.reshape(-1, weight.shape[0], *[1] * rank)
-    pointwise = conv(b, x, Known(flat, weight.dtype), None, Window.of([1] * rank), 1)
-    split = layout.reshape(b, pointwise, [x.shape[0], columns, *taps, *x.shape[2:]])
-    order = [0, 1, *(axis for i in range(rank) for axis in (2 + rank + i, 2 + i))]
-    return layout.reshape(b, layout.transpose(b, split, order), shape)
+    flat = (
+        np.moveaxis(weight.data.reshape(weight.shape[0], columns, -1), 0, -1).transpose(1, 0, 2).reshape(-1, weight.shape[0], *[1] * rank)
+    )
+    pointwise = conv(b, x, Known(np.ascontiguousarray(flat), weight.dtype), None, Window.of([1] * rank), 1)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def at(n: Any, o: Any, *position: Any) -> Any:
+            tap: Any = tirx.const(0, "int64")
+            places = []
+            for p, extent in zip(position, window.kernel, strict=True):
+                k = tirx.const(int(extent), "int64")
+                tap = tap * k + tirx.floormod(p, k)
+                places.append(tirx.floordiv(p, k))
+            return data(n, tap * tirx.const(columns, "int64") + o, *places)
+
+        return te.compute([ex.prim(extent) for extent in shape], at, name="tiles")
+
+    return b.te(compute, pointwise, name="tiles")
 
 
 def _scatter(b: Builder, x: Value, weight: Value, window: Window, groups: int, shape: Sequence[Extent]) -> Value:
