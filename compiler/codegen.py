@@ -5,6 +5,7 @@ from tvm import relax
 
 from compiler.errors import CodegenError
 from compiler.lower import tvm_target
+from compiler.passes import host_code
 from compiler.passes.noalias import no_alias
 from compiler.passes.pipeline import CODEGEN_CONFIG
 from compiler.stages import summary
@@ -15,7 +16,9 @@ def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
     try:
         with tvm.transform.PassContext(opt_level=3, config=CODEGEN_CONFIG):
-            return relax.build(no_alias(module), tvm.target.Target(tvm_target(target)), relax_pipeline=None)
+            return relax.build(
+                no_alias(module), tvm.target.Target(tvm_target(target)), relax_pipeline=None, tir_pipeline=host_code.register()
+            )
     except MemoryError:
         raise
     except Exception as error:

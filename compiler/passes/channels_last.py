@@ -74,9 +74,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if below is None or not isinstance(ty, relax.TensorType):
             super().visit_match_cast_(binding)
             return
-        if isinstance(ty.shape, relax.ShapeExpr):
-            wanted = relax.TensorType([ty.shape.values[axis] for axis in TO_LAST], ty.dtype)
-            below = self.builder_.match_cast(below, wanted)
+        shape = [ty.shape.values[axis] for axis in TO_LAST] if isinstance(ty.shape, relax.ShapeExpr) else None
+        # A cast that forgets the shape is kept: without it TVM would put what it knows of the old shape for the dims of the next cast.
+        below = self.builder_.match_cast(below, relax.TensorType(shape, ty.dtype, ndim=4 if shape is None else -1))
         self.set_var_remap(binding.var, self.builder_.emit(relax.op.permute_dims(below, TO_FIRST)))
 
     def _below(self, expr: Any) -> Any:
@@ -121,7 +121,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _composed(self, call: Any) -> Any:
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-        if op_name(bound) != "relax.permute_dims":
+        if bound is None or op_name(bound) != "relax.permute_dims":
             return call
         axes = [axes_of(bound)[axis] for axis in axes_of(call)]
         return bound.args[0] if axes == sorted(axes) else relax.op.permute_dims(bound.args[0], axes)

@@ -8,9 +8,10 @@ import tvm
 from tvm import relax, sym, te, tirx
 
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
-from compiler.passes.kernels.gemm import register_tile
+from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 from compiler.passes.pack_matmul import FUSABLE, pack_panels
+from compiler.passes.winograd import INPUT, OUTPUT, transformed_weights, winograd
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             top, left, bottom, right = window.pads
             data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0]))
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
-        panel = register_tile(self.machine)[1]
+        if self._suits_winograd(data, columns, channels, window):
+            return self._winograd(data, weight, window)
+        panel = panel_width(self.machine, columns)
         packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
         return self.builder_.call_te(
             lambda x, panels: _panel_conv(x, panels, columns, panel, window),
@@ -100,6 +103,33 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="panel_conv",
             primfunc_attrs=FUSABLE,
         )
+
+    def _suits_winograd(self, data: Any, columns: int, channels: int, window: Window) -> bool:
+        """Whether four times the weights are worth a quarter of the products: not for a few tiles of many channels."""
+        lanes = self.machine.lanes(32)
+        plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
+        if not plain or self.machine.registers < 16 or channels % lanes or columns % lanes or min(channels, columns) < 16:
+            return False
+        height, width = (getattr(sym.Analyzer().simplify(extent), "value", None) for extent in window.size(*data.ty.shape.values[1:3]))
+        if height is None or width is None:
+            return columns * channels <= 1 << 16
+        return -(-int(height) // 4) * -(-int(width) // 4) >= 8
+
+    def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
+        columns = weight.shape[0]
+        packed = transformed_weights(weight, panel_width(self.machine, columns))
+        matrices = [relax.const(matrix.astype("float32")) for matrix in (INPUT, OUTPUT)]
+
+        def compute(x: Any, weights: Any, inward: Any, outward: Any) -> Any:
+            def read(n: Any, row: Any, column: Any, c: Any) -> Any:
+                row, column = row - window.pads[0], column - window.pads[1]
+                inside = tirx.all(row >= 0, row < x.shape[1], column >= 0, column < x.shape[2])
+                return tirx.if_then_else(inside, x[n, row, column, c], tirx.const(0, x.dtype))
+
+            return winograd(x, weights, inward, outward, columns, window.size(x.shape[1], x.shape[2]), read)
+
+        name = "winograd_conv"
+        return self.builder_.call_te(compute, data, relax.const(packed), *matrices, primfunc_name_hint=name, primfunc_attrs=FUSABLE)
 
     def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         window = Window.of(call.attrs, weight.shape[1:3])

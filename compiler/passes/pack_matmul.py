@@ -8,7 +8,7 @@ import tvm
 from tvm import relax, te
 
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
-from compiler.passes.kernels.gemm import register_tile
+from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 
 FUSABLE = {"op_pattern": 4}
@@ -31,14 +31,14 @@ class PackMatmul:
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
         """The module with such products replaced."""
-        return rewrite_functions(_Rewriter(module, register_tile(self.machine)[1]), module)
+        return rewrite_functions(_Rewriter(module, self.machine), module)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: tvm.IRModule, width: int) -> None:
+    def __init__(self, module: tvm.IRModule, machine: Machine) -> None:
         super().__init__(module)
-        self.width = width
+        self.machine = machine
         self.packed: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
@@ -51,10 +51,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         weight = right.value.numpy()
         columns = weight.shape[1]
         key = right.__hash__()
+        width = panel_width(self.machine, columns)
         if key not in self.packed:
-            self.packed[key] = (right, relax.const(pack_panels(weight, self.width)))
+            self.packed[key] = (right, relax.const(pack_panels(weight, width)))
         return self.builder_.call_te(
-            _panel_matmul, left, self.packed[key][1], columns, self.width, primfunc_name_hint="panel_matmul", primfunc_attrs=FUSABLE
+            _panel_matmul, left, self.packed[key][1], columns, width, primfunc_name_hint="panel_matmul", primfunc_attrs=FUSABLE
         )
 
 

@@ -11,6 +11,7 @@ from compiler.passes.kernels.contract import read_contraction
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
 from compiler.passes.kernels.window import emit_window, read_window
+from compiler.passes.kernels.winograd import emit_winograd, read_winograd
 from compiler.passes.machine import Machine
 from compiler.passes.tir.stages import Program, inline_stages, read_program
 
@@ -38,6 +39,8 @@ class ScheduleKernels:
         return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
 
     def _emit(self, program: Program) -> Any:
+        if (tiled := read_winograd(program)) is not None:
+            return emit_winograd(tiled, self.machine)
         contraction = read_contraction(program)
         body = None if contraction is None else emit_contraction(contraction, self.machine) or emit_blocked(contraction, self.machine)
         if body is None and (window := read_window(program)) is not None:

@@ -10,8 +10,9 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, Output
-from compiler.passes.kernels.gemm import PARALLEL_FLOPS, register_tile
+from compiler.passes.kernels.gemm import PARALLEL_FLOPS
 from compiler.passes.kernels.generic import guarded
+from compiler.passes.kernels.micro import register_tile
 from compiler.passes.kernels.nest import nest, vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute

@@ -4,7 +4,6 @@ Rows past the end are clamped, never predicated, so the innermost loop has no br
 group of panels into scratch memory, then applies the epilogue to it in one pass.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
+from compiler.passes.kernels.micro import products, rows_for
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
@@ -30,7 +30,6 @@ from compiler.passes.tir.loops import (
     store,
     strips,
     unfuse,
-    vectorized,
     when,
 )
 from compiler.passes.tir.stages import Axis
@@ -54,16 +53,9 @@ class Tiling:
         return self.mr * self.tiles
 
 
-def register_tile(machine: Machine) -> tuple[int, int]:
-    """(MR, NR): sums fill the registers but for one row of the right side and two to spare: 6x16 on AVX2, 14x32 on AVX-512."""
-    lanes = machine.lanes(32)
-    vectors = 2
-    return max((machine.registers - vectors - 1) // vectors - (1 if machine.registers >= 32 else 0), 2), lanes * vectors
-
-
-def tiling_for(machine: Machine, depth: int, run: int | None = None) -> Tiling:
-    """A tiling whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it."""
-    mr, nr = register_tile(machine)
+def tiling_for(machine: Machine, width: int, depth: int, run: int | None = None) -> Tiling:
+    """A tiling for panels of `width` whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it."""
+    mr, nr = rows_for(machine, width // machine.lanes(32)), width
     unit = run or 1
     passes = max(-(-depth // 2048), 1)
     kc = -(-depth // unit // passes) * unit
@@ -75,14 +67,13 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     """The kernel, None where the contraction has a form that this family does not take."""
     width, depth = packed_width(contraction), contraction.depth
     columns = as_int(contraction.column.extent)
-    _mr, nr = register_tile(machine)
-    if width != nr or depth is None or columns is None or contraction.batch:
+    if width is None or width % machine.lanes(32) or depth is None or columns is None or contraction.batch:
         return None
     if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:
         return None
     direct = _is_direct(contraction)
     return _Kernel(
-        contraction, tiling_for(machine, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns
+        contraction, tiling_for(machine, width, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns
     ).emit()
 
 
@@ -223,14 +214,7 @@ class _Kernel:
     ) -> Stmt:
         """The innermost loops: `rows` x NR sums over one pass of the depth."""
         tiling, nr = self.tiling, self.tiling.nr
-        acc, allocation = allocate([rows, nr], "float32", "acc")
         place = (p * const(tiling.block_rows) + row) * const(nr)
-
-        def each(body: Callable[[int, Expr], Stmt]) -> Stmt:
-            return seq(*(vectorized(nr, lambda lane, i=i: body(i, lane)) for i in range(rows)))  # type: ignore[misc]
-
-        zero = tirx.const(0, "float32")
-        begin = each(lambda i, lane: store(acc, load(sums, [place + const(i * nr) + lane]) if accumulate else zero, const(i), lane))
         bases, binds = [], []
         for i in range(rows):
             var = tirx.Var(f"a{i}", "int64")
@@ -243,25 +227,26 @@ class _Kernel:
             binds.append(tirx.Bind(var, value))
         source = left if left is not None else self.contraction.left.source
         weights = self.contraction.right.source
-
-        def step(k: Expr) -> Stmt:
-            return each(
-                lambda i, lane: store(
-                    acc,
-                    load(acc, [const(i), lane])
-                    + load(source, [bases[i] + k]) * load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
-                    const(i),
-                    lane,
-                )
-            )
-
-        finish = each(lambda i, lane: store(sums, load(acc, [const(i), lane]), place + const(i * nr) + lane))
-        return seq(allocation, begin, *binds, serial(length, step, "k"), finish)
+        return seq(
+            *binds,
+            products(
+                rows,
+                nr,
+                self.machine.lanes(32),
+                length,
+                lambda i, k: load(source, [bases[i] + k]),
+                lambda k, lane: load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
+                (lambda i, lane: load(sums, [place + const(i * nr) + lane])) if accumulate else None,
+                lambda i, lane, total: store(sums, total, place + const(i * nr) + lane),
+            ),
+        )
 
     def _epilogue(self, sums: Any, first: Expr, count: Expr, base: Expr, panels: Expr) -> Stmt:
         """Every output from the sums, row by row."""
         tiling, nr = self.tiling, self.tiling.nr
-        lanes = nr if all(vectorizable(out.value, self.contraction.column.var) for out in self.contraction.outputs) else 1
+        lanes = (
+            self.machine.lanes(32) if all(vectorizable(out.value, self.contraction.column.var) for out in self.contraction.outputs) else 1
+        )
 
         def panel(p: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
             place = (p * const(tiling.block_rows) + row) * const(nr)

@@ -5,7 +5,7 @@ import pytest
 from tvm import relax
 
 from compiler import targets
-from compiler.passes.kernels.gemm import register_tile
+from compiler.passes.kernels.micro import register_tile
 from compiler.passes.machine import Machine
 
 op = relax.op

@@ -1,0 +1,56 @@
+"""From loops to what LLVM takes: TVM's lowering for a CPU, without what only GPUs need."""
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+NAME = "relaxd_host"
+
+
+def host_pipeline() -> tuple[Any, Any, Any]:
+    """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants them.
+
+    CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel: scratch buffers are as
+    large as they need to be. So are LoopPartition and HoistIfThenElse: conditions stand where they belong.
+    """
+    schedule, lower = s_tir.transform, tirx.transform
+    lowering = tvm.ir.transform.Sequential(
+        [
+            schedule.CanonicalizeLoop(),
+            schedule.LowerInitBlock(),
+            schedule.PlanAndUpdateBufferAllocationLocation(),
+            schedule.ConvertBlocksToOpaque(),
+            schedule.LowerMatchBuffer(),
+            lower.StmtSimplify(),
+            schedule.LowerOpaqueBlock(),
+            lower.FlattenBuffer(),
+            lower.BF16ComputeLegalize(),
+            lower.NarrowDataType(32),
+            lower.VectorizeLoop(True),
+            lower.UnrollLoop(),
+            schedule.RenormalizeSplitPattern(),
+            lower.StmtSimplify(),
+            lower.RemoveNoOp(),
+            schedule.RewriteUnsafeSelect(),
+            lower.CommonSubexprElim(),
+            lower.FP8ComputeLegalize(),
+            lower.VerifyMemory(),
+            lower.AnnotateEntryFunc(),
+            lower.SplitHostDevice(),
+            lower.MakePackedAPI(),
+            lower.FP8StorageLegalize(),
+            lower.BF16StorageLegalize(),
+        ]
+    )
+
+    def finish() -> Any:
+        return tvm.ir.transform.Sequential([lower.LowerTVMBuiltin(), lower.LowerIntrin()])
+
+    return lowering, finish, finish
+
+
+def register() -> str:
+    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name."""
+    tirx.register_tir_pipeline(NAME, host_pipeline)
+    return NAME

@@ -1,0 +1,291 @@
+"""The Winograd kernel: blocks of tiles go through both transforms and the products between them while they stay in the cache."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import tirx
+
+from compiler.passes.kernels.anchor import Anchored, read_anchored
+from compiler.passes.kernels.gemm import PARALLEL_FLOPS
+from compiler.passes.kernels.micro import products
+from compiler.passes.kernels.nest import combine_of, vectorizable
+from compiler.passes.machine import Machine
+from compiler.passes.tir.exprs import Expr, as_int, const, is_choice, load, loads, nodes, rewrite, substitute
+from compiler.passes.tir.flat import analyzer_for
+from compiler.passes.tir.loops import (
+    Stmt,
+    allocate,
+    bind,
+    bind_all,
+    bind_opaque,
+    parallel,
+    product,
+    seq,
+    serial,
+    store,
+    unfuse,
+    vectorized,
+    when,
+)
+from compiler.passes.tir.stages import Program, Stage
+from compiler.passes.winograd import INPUT, OUTPUT, REACH, STAGES, TILE
+
+POINTS = REACH * REACH
+ROWS = 4
+"""Tiles whose products are summed together."""
+
+Table = dict[Any, Expr]
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """inside, value: where a place of the input is not padding, and what is there, over the axes of `source`.
+
+    weights: the flat buffer [36, panels, depth, width]; anchored: the results and what is done to them.
+    """
+
+    source: Stage
+    inside: Expr
+    value: Expr
+    weights: Any
+    depth: int
+    columns: int
+    width: int
+    anchored: Anchored
+
+    @property
+    def padded(self) -> int:
+        """Columns with the last panel's empty ones."""
+        return -(-self.columns // self.width) * self.width
+
+
+def read_winograd(program: Program) -> Winograd | None:
+    """The program as `compiler.passes.winograd` writes it, with whatever was fused behind it; None if it is another."""
+    if len(program.stages) < len(STAGES) or [stage.name for stage in program.stages[:3]] != list(STAGES):
+        return None
+    source, summed = program.stages[:2]
+    anchored = read_anchored(replace(program, stages=program.stages[2:]))
+    terms = [combine_of(stage) for stage in (source, summed)]
+    if anchored is None or None in terms or not _in_vectors(anchored):
+        return None
+    choice = next(node for node in nodes(terms[0].term) if is_choice(node))  # type: ignore[union-attr]
+    analyzer = analyzer_for(source.axes)
+    weights = next(one.source for one in loads(terms[1].term) if not one.source.same_as(source.buffer))  # type: ignore[union-attr]
+    _points, _panels, depth, width = (as_int(extent) for extent in weights.shape)
+    columns = as_int(summed.spatial[-1].extent)
+    assert depth is not None
+    assert width is not None
+    assert columns is not None
+    value = anchored.flat.value(choice.args[1], analyzer)
+    return Winograd(source, choice.args[0], value, anchored.flat.views[weights], depth, columns, width, anchored)
+
+
+def _in_vectors(anchored: Anchored) -> bool:
+    column = anchored.anchor.spatial[-1].var
+    places = [load(part.buffer, list(part.indices)) for part in anchored.parts]
+    return all(vectorizable(value, column) for value in (*(part.value for part in anchored.parts), *places))
+
+
+def tiles_of(machine: Machine, depth: int, columns: int) -> int:
+    """Tiles of a block: both scratch buffers about fill L2, within 12 to 32."""
+    room = machine.l2 // (4 * POINTS * (depth + columns))
+    return min(max(room // ROWS * ROWS, 3 * ROWS), 8 * ROWS)
+
+
+def emit_winograd(winograd: Winograd, machine: Machine) -> Stmt:
+    """The kernel: a task is a block of tiles."""
+    extents = [axis.extent for axis in (*winograd.source.spatial[:3], *winograd.anchored.anchor.spatial[1:3])]
+
+    def tasks(known: list[Expr]) -> Stmt:
+        return bind_opaque("tiles", product(known[:3]), lambda tiles: _tasks(winograd, machine, known, tiles))
+
+    return seq(*winograd.anchored.flat.prelude, _with_extents(extents, tasks))
+
+
+def _with_extents(extents: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
+    def step(known: list[Expr]) -> Stmt:
+        if len(known) == len(extents):
+            return body(known)
+        return bind_opaque(f"extent{len(known)}", extents[len(known)], lambda extent: step([*known, extent]))
+
+    return step([])
+
+
+def _tasks(winograd: Winograd, machine: Machine, extents: list[Expr], tiles: Expr) -> Stmt:
+    most = tiles_of(machine, winograd.depth, winograd.padded)
+    work = tiles * const(2 * POINTS * winograd.depth * winograd.columns)
+
+    def with_blocks(blocks: Expr, each: Expr) -> Stmt:
+        def task(t: Expr) -> Stmt:
+            return bind("count", tirx.min(each, tiles - t * each), lambda count: _block(winograd, machine, extents, t * each, count, most))
+
+        return when(work >= const(PARALLEL_FLOPS), parallel(blocks, task), serial(blocks, task))
+
+    # At least two blocks where there are tiles for them, so that small images keep two threads busy.
+    wanted = tirx.max(tirx.ceildiv(tiles, const(most)), tirx.min(const(2), tirx.ceildiv(tiles, const(ROWS))))
+    each = tirx.ceildiv(tirx.ceildiv(tiles, tirx.max(wanted, const(1))), const(ROWS)) * const(ROWS)
+    return bind("each", tirx.max(each, const(ROWS)), lambda e: bind("blocks", tirx.ceildiv(tiles, e), lambda n: with_blocks(n, e)))
+
+
+def _block(winograd: Winograd, machine: Machine, extents: list[Expr], first: Expr, count: Expr, most: int) -> Stmt:
+    spread, one = allocate([POINTS * most * winograd.depth], "float32", "spread", "global")
+    summed, two = allocate([POINTS * most * winograd.padded], "float32", "summed", "global")
+    lanes = machine.lanes(32)
+
+    def tile(body: Callable[[Expr, Table], Stmt]) -> Stmt:
+        axes = [axis.var for axis in winograd.source.spatial[:3]]
+        return serial(count, lambda t: bind_all(axes, unfuse(first + t, extents[:3]), lambda at: body(t, at)), "tile")
+
+    return seq(
+        one,
+        two,
+        tile(lambda t, at: _inward(winograd, lanes, spread, most, t, at)),
+        serial(POINTS, lambda point: _products(winograd, lanes, spread, summed, most, point, count), "point"),
+        tile(lambda t, at: _outward(winograd, lanes, summed, most, t, at, extents[3:])),
+    )
+
+
+def _inward(winograd: Winograd, lanes: int, spread: Any, most: int, t: Expr, at: Table) -> Stmt:
+    """The 6x6 inputs of a tile, read once, padding as zeros, and transformed along both axes."""
+    c, (i, j) = winograd.source.spatial[-1].var, [axis.var for axis in winograd.source.reduced]
+
+    def under(row: Expr, column: Expr) -> Table:
+        return {**at, i: row, j: column}
+
+    def interior() -> Expr:
+        corners = (const(0), const(REACH - 1))
+        return tirx.all(*(substitute(winograd.inside, under(corner, corner)) for corner in corners))
+
+    def strip(s: Expr) -> Stmt:
+        given, allocation = allocate([POINTS, lanes], "float32", "given")
+
+        def fill(guarded: bool) -> Stmt:
+            return serial(REACH, lambda row: serial(REACH, lambda column: read(row, column, guarded), "column"), "row")
+
+        def read(row: Expr, column: Expr, guarded: bool) -> Stmt:
+            place, table = row * const(REACH) + column, under(row, column)
+
+            def value(lane: Expr) -> Expr:
+                return substitute(winograd.value, {**table, c: s * const(lanes) + lane})
+
+            copy = vectorized(lanes, lambda lane: store(given, value(lane), place, lane))
+            zero = vectorized(lanes, lambda lane: store(given, tirx.const(0, "float32"), place, lane))
+            return when(substitute(winograd.inside, table), copy, zero) if guarded else copy
+
+        def put(u: int, v: int, value: Callable[[Expr], Expr]) -> Stmt:
+            base = (const((u * REACH + v) * most) + t) * const(winograd.depth) + s * const(lanes)
+            return vectorized(lanes, lambda lane: store(spread, value(lane), base + lane))
+
+        return seq(allocation, when(interior(), fill(False), fill(True)), _both_ways(INPUT, lanes, given, put))
+
+    return serial(winograd.depth // lanes, strip, "strip")
+
+
+def _both_ways(matrix: np.ndarray, lanes: int, given: Any, put: Callable[[int, int, Callable[[Expr], Expr]], Stmt]) -> Stmt:
+    """matrix @ given [6, 6] @ matrix.T, vector by vector."""
+    rows = matrix.shape[0]
+    half, allocation = allocate([rows * REACH, lanes], "float32", "half")
+    along = []
+    for u in range(rows):
+        for j in range(REACH):
+            along.append(
+                vectorized(
+                    lanes,
+                    lambda lane, u=u, j=j: store(  # type: ignore[misc]
+                        half, _combined(matrix[u], lambda i: load(given, [const(i * REACH + j), lane])), const(u * REACH + j), lane
+                    ),
+                )
+            )
+    across = [
+        put(u, v, lambda lane, u=u, v=v: _combined(matrix[v], lambda j: load(half, [const(u * REACH + j), lane])))  # type: ignore[misc]
+        for u in range(rows)
+        for v in range(rows)
+    ]
+    return seq(allocation, *along, *across)
+
+
+def _combined(row: np.ndarray, value: Callable[[int], Expr]) -> Expr:
+    """The sum of row[i] * value(i)."""
+    total: Expr | None = None
+    for i, factor in enumerate(row):
+        if factor == 0:
+            continue
+        term = value(i) if abs(factor) == 1 else tirx.const(abs(float(factor)), "float32") * value(i)
+        if total is None:
+            total = term if factor > 0 else tirx.const(0, "float32") - term
+        else:
+            total = total + term if factor > 0 else total - term
+    assert total is not None
+    return total
+
+
+def _products(winograd: Winograd, lanes: int, spread: Any, summed: Any, most: int, point: Expr, count: Expr) -> Stmt:
+    depth, width = winograd.depth, winograd.width
+    panels = winograd.padded // width
+
+    def panel(p: Expr) -> Stmt:
+        weights = (point * const(panels) + p) * const(depth)
+
+        def tile(index: Expr) -> Stmt:
+            row = point * const(most) + index * const(ROWS)
+            return products(
+                ROWS,
+                width,
+                lanes,
+                const(depth),
+                lambda i, k: load(spread, [(row + const(i)) * const(depth) + k]),
+                lambda k, lane: load(winograd.weights, [(weights + k) * const(width) + lane]),
+                None,
+                lambda i, lane, total: store(summed, total, (row + const(i)) * const(winograd.padded) + p * const(width) + lane),
+            )
+
+        return serial(tirx.ceildiv(count, const(ROWS)), tile, "rows")
+
+    return serial(panels, panel, "panel")
+
+
+def _outward(winograd: Winograd, lanes: int, summed: Any, most: int, t: Expr, at: Table, size: list[Expr]) -> Stmt:
+    """The 4x4 results of a tile, those inside the image through the epilogue."""
+    n, y, x = (at[axis.var] for axis in winograd.source.spatial[:3])
+    axes = winograd.anchored.anchor.spatial
+    outer, column = axes[:-1], axes[-1].var
+
+    def strip(s: Expr) -> Stmt:
+        given, one = allocate([POINTS, lanes], "float32", "given")
+        results, two = allocate([TILE * TILE, lanes], "float32", "results")
+
+        def read(point: int) -> Stmt:
+            base = (const(point * most) + t) * const(winograd.padded) + s * const(lanes)
+            return vectorized(lanes, lambda lane: store(given, load(summed, [base + lane]), const(point), lane))
+
+        def put(u: int, v: int, value: Callable[[Expr], Expr]) -> Stmt:
+            return vectorized(lanes, lambda lane: store(results, value(lane), const(u * TILE + v), lane))
+
+        def place(p: Expr) -> Stmt:
+            row, across = y * const(TILE) + p // const(TILE), x * const(TILE) + p % const(TILE)
+
+            def write(bound: Table) -> Stmt:
+                return vectorized(
+                    lanes, lambda lane: _write(winograd, load(results, [p, lane]), {**bound, column: s * const(lanes) + lane})
+                )
+
+            inside = tirx.all(row < size[0], across < size[1])
+            return when(inside, bind_all([axis.var for axis in outer], [n, row, across], write))
+
+        reads = [read(point) for point in range(POINTS)]
+        return seq(one, two, *reads, _both_ways(OUTPUT, lanes, given, put), serial(TILE * TILE, place, "place"))
+
+    return serial(winograd.columns // lanes, strip, "strip")
+
+
+def _write(winograd: Winograd, total: Expr, at: Table) -> Stmt:
+    def visit(node: Expr) -> Expr | None:
+        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(winograd.anchored.total):
+            return total
+        return at.get(node) if isinstance(node, tvm.ir.Var) else None
+
+    parts = winograd.anchored.parts
+    return seq(*(store(part.buffer, rewrite(part.value, visit), substitute(part.indices[0], at)) for part in parts))

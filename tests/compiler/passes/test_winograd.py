@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from tvm import relax
+
+from compiler.passes.kernels.winograd import ROWS, tiles_of
+from compiler.passes.machine import Machine
+from compiler.passes.winograd import INPUT, OUTPUT, WEIGHT, transformed_weights
+from tests.compiler.passes.test_conv import reference
+
+op = relax.op
+
+
+def test_the_three_matrices_compute_a_correlation(draw):
+    x, w = draw.standard_normal(6), draw.standard_normal(3)
+    np.testing.assert_allclose(OUTPUT @ ((WEIGHT @ w) * (INPUT @ x)), np.correlate(x, w, "valid"), atol=1e-12)
+
+
+def test_weights_come_in_panels_the_last_one_filled_with_zeros(draw):
+    weight = draw.standard_normal((24, 3, 3, 5)).astype("float32")
+    packed = transformed_weights(weight, 16)
+    assert packed.shape == (36, 2, 5, 16)
+    assert not packed[:, 1, :, 8:].any()
+    want = WEIGHT @ weight[17, :, :, 2].astype("float64") @ WEIGHT.T
+    np.testing.assert_allclose(packed[:, 1, 2, 1], want.reshape(-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("channels", "out", "pads"), [(16, 24, (1, 1, 1, 1)), (32, 16, (0, 0, 0, 0)), (24, 40, (2, 0, 1, 3))])
+def test_convolution_at_extents_around_tiles_and_blocks(channels, out, pads, compile_graph, draw):
+    w = (draw.standard_normal((out, channels, 3, 3)) * 0.2).astype("float32")
+    bias = draw.standard_normal((1, out, 1, 1)).astype("float32")
+
+    def graph(builder, x):
+        return op.nn.relu(op.add(op.nn.conv2d(x, relax.const(w), padding=pads), relax.const(bias)))
+
+    model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "float32")})
+    drawn = [tuple(int(extent) for extent in draw.integers((1, 3, 3), (4, 40, 40))) for _ in range(4)]
+    for n, h, width in [(1, 3, 3), (1, 4, 5), (2, 6, 7), (1, 16, 17), (1, 23, 31), (3, 13, 8), *drawn]:
+        x = draw.standard_normal((n, channels, h, width)).astype("float32")
+        exact = reference(x.astype("float64"), w.astype("float64"), (1, 1), pads, (1, 1), 1) + bias
+        np.testing.assert_allclose(model(x), np.maximum(exact, 0), rtol=1e-4, atol=2e-4)
+
+
+def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
+    from compiler.lower import lower
+    from tests.compiler.passes.conftest import HOST, build_module
+
+    def names(channels, extent, strides):
+        w = relax.const(draw.standard_normal((16, channels, 3, 3)).astype("float32"))
+        module = build_module(lambda builder, x: op.nn.conv2d(x, w, strides, (1, 1)), {"x": (("n", channels, extent, extent), "float32")})
+        return [gvar.name_hint for gvar in lower(module, HOST, ()).functions]
+
+    assert "winograd_conv" in names(16, 32, (1, 1))
+    assert "winograd_conv" not in names(16, 7, (1, 1))
+    assert "winograd_conv" not in names(16, 32, (2, 2))
+    assert "winograd_conv" not in names(12, 32, (1, 1))
+
+
+@pytest.mark.parametrize("l2", [128 << 10, 512 << 10, 2 << 20])
+def test_blocks_hold_whole_groups_of_rows(l2):
+    sizes = [tiles_of(Machine(256, 16, True, l2=l2), depth, depth) for depth in (16, 64, 256, 512)]
+    assert all(size % ROWS == 0 and size >= ROWS for size in sizes)
+    assert sizes == sorted(sizes, reverse=True)
