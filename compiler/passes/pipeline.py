@@ -7,6 +7,7 @@ from tvm import relax
 
 from compiler.passes.channels_last import channels_last
 from compiler.passes.fold_layout import fold_layout
+from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
 from compiler.passes.pack_matmul import PackMatmul
@@ -30,7 +31,9 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         transform.DecomposeOpsForInference(),
         fold_layout,
         transform.FoldConstant(),
+        LiftViews(),
         channels_last,
+        LiftViews(transposes=True),
         # constants laid out for the kernels
         PackConv(machine),
         PackMatmul(machine),

@@ -5,6 +5,7 @@ group of panels into scratch memory, then applies the epilogue to it in one pass
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import tvm
@@ -34,7 +35,8 @@ from compiler.passes.tir.loops import (
 )
 from compiler.passes.tir.stages import Axis
 
-PARALLEL_FLOPS = 1 << 19
+PARALLEL_FLOPS = 1 << 20
+"""Work below which waking the other threads takes longer than they save."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,10 @@ class _Kernel:
                 return self._task(m, t // const(groups), t % const(groups), each)
 
             total = blocks * const(groups)
-            always = as_int(m) is None and self.depth * self.columns >= (0 if self.contraction.bulk else 1 << 16)
+            worth = self._worth_threads()
+            if worth is not None:
+                return parallel(total, task) if worth else serial(total, task)
             work = m * const(2 * self.depth * self.columns)
-            if always or (as_int(work) or 0) >= PARALLEL_FLOPS:
-                return parallel(total, task)
-            if as_int(work) is not None:
-                return serial(total, task)
             return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
 
         def with_count(blocks: Expr) -> Stmt:
@@ -172,6 +172,18 @@ class _Kernel:
             else None
         )
         return seq(allocation, more, clear, serial(passes, one_pass, "pass"), self._epilogue(sums, first, count, last, panels))
+
+    def _worth_threads(self) -> bool | None:
+        """Whether to share the tasks out, None where that is decided at run time, which costs the code of both ways.
+
+        Where several extents are open the rows are those of images, of which there are many.
+        """
+        extents = [as_int(axis.extent) for axis in self.contraction.rows]
+        least = 2 * self.depth * self.columns * prod(extent for extent in extents if extent is not None)
+        if least >= PARALLEL_FLOPS or None not in extents:
+            return least >= PARALLEL_FLOPS
+        many = extents.count(None) > 1 if self.contraction.bulk else self.depth * self.columns >= 1 << 17
+        return True if many else None
 
     def _at_row(self, row: Expr) -> dict[Any, Expr]:
         axes = self.contraction.rows
