@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compiler import cache
 from compiler.errors import LinkError
-from compiler.targets import GLIBC, Target
+from compiler.targets import Target
 
 if TYPE_CHECKING:
     from tvm import relax
@@ -57,9 +57,9 @@ def _warming(target: Target) -> Iterator[Path]:
     """Holds off other processes that would fill the same cache; the marker file says that it is full."""
     folder = _zig_cache()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{target.triple}.lock").open("w") as lock:
+    with (folder / f"{target.platform.linker}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder / f"{target.triple}.warm"
+        yield folder / f"{target.platform.linker}.warm"
 
 
 def _zig_cache() -> Path:
@@ -68,7 +68,7 @@ def _zig_cache() -> Path:
 
 def _zig(*arguments: str, target: Target) -> None:
     """Run `zig cc` for the target; its local cache dies with the call, its global one is shared between builds."""
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{target.arch}-linux-gnu.{GLIBC}", *arguments]
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target.platform.linker, *arguments]
     with tempfile.TemporaryDirectory() as local:
         environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local}
         try:

@@ -42,7 +42,7 @@ def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IR
 
 def tvm_target(target: Target) -> dict[str, Any]:
     """The registry's entry as TVM spells it."""
-    return {"kind": target.kind, "mtriple": target.triple, "mcpu": target.cpu, "mattr": list(target.features)}
+    return target.to_tvm()
 
 
 def _to_machine(module: tvm.IRModule) -> tvm.IRModule:

@@ -37,6 +37,7 @@ class LoadContract:
     """What the machine must have; empty or None where nothing is needed.
 
     arch: `x86_64`, `aarch64`...; os: `linux`...; isa: feature names as Linux spells them in /proc/cpuinfo.
+    device: what runs the kernels; sm: NVIDIA's architecture (`sm_90`); driver: the device driver's least version, as in `12.0`.
     libc: the least glibc, as in `2.28`; runtime: package name to the exact version the library was built with.
     """
 
@@ -46,6 +47,7 @@ class LoadContract:
     libc: str | None = None
     device: str = "cpu"
     sm: str | None = None
+    driver: str | None = None
     runtime: dict[str, str] = field(default_factory=dict)
 
 

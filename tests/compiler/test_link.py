@@ -45,8 +45,9 @@ def test_a_broken_object_is_a_typed_error(tmp_path: Path) -> None:
 
 def test_an_unknown_architecture_is_a_typed_error(tmp_path: Path) -> None:
     unit = compiled(tmp_path, "int x;")
+    platform = dataclasses.replace(HOST.platform, linker="vax-linux-gnu")
     with pytest.raises(LinkError, match="status"):
-        link.link_objects([unit], tmp_path / "lib.so", dataclasses.replace(HOST, arch="vax"))
+        link.link_objects([unit], tmp_path / "lib.so", dataclasses.replace(HOST, platform=platform))
 
 
 def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

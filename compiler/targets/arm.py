@@ -1,0 +1,124 @@
+"""Targets with ARM processors: servers, boards, phones and Macs."""
+
+from compiler.host import Caches
+from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
+
+LINUX = Platform(
+    triple="aarch64-unknown-linux-gnu",
+    arch="aarch64",
+    os="linux",
+    object_format=ObjectFormat.ELF,
+    linker=f"aarch64-linux-gnu.{GLIBC}",
+    runtime=Runtime.BUNDLED,
+    libc=GLIBC,
+)
+ARMV7 = Platform(
+    triple="armv7-unknown-linux-gnueabihf",
+    arch="armv7l",
+    os="linux",
+    object_format=ObjectFormat.ELF,
+    linker="arm-linux-musleabihf",
+    runtime=Runtime.LINKED,
+)
+ANDROID = Platform(
+    triple="aarch64-linux-android24",
+    arch="aarch64",
+    os="android",
+    object_format=ObjectFormat.ELF,
+    linker="aarch64-linux-android",
+    runtime=Runtime.LINKED,
+)
+IOS = Platform(
+    triple="arm64-apple-ios13.0",
+    arch="aarch64",
+    os="ios",
+    object_format=ObjectFormat.MACHO,
+    linker="aarch64-ios",
+    runtime=Runtime.LINKED,
+)
+MACOS = Platform(
+    triple="arm64-apple-macosx11.0.0",
+    arch="aarch64",
+    os="darwin",
+    object_format=ObjectFormat.MACHO,
+    linker="aarch64-macos.11.0",
+    runtime=Runtime.BUNDLED,
+)
+
+_PHONE = Caches(l1=32 << 10, l2=256 << 10, l3=2 << 20)
+_BOARD = Caches(l1=32 << 10, l2=512 << 10, l3=0)
+_SERVER = Caches(l1=64 << 10, l2=1 << 20, l3=16 << 20)
+_APPLE = Caches(l1=64 << 10, l2=4 << 20, l3=8 << 20)
+
+V8_2 = ("asimd", "asimddp", "asimdhp", "atomics", "fp", "fphp")
+"""What `aarch64-v8.2` takes for granted, as /proc/cpuinfo spells it."""
+V8_2_FEATURES = ("+v8.2a", "+neon", "+dotprod", "+fullfp16", "+lse")
+
+
+def aarch64(
+    name: str,
+    caches: Caches,
+    platform: Platform,
+    *,
+    cpu: str = "generic",
+    features: tuple[str, ...] = ("+neon",),
+    isa: tuple[str, ...] = (),
+    status: TargetStatus = TargetStatus.COMPILED_ONLY,
+    emulator: tuple[str, ...] | None = None,
+    resolved: str | None = None,
+) -> Target:
+    """A 64-bit ARM processor with 32 vector registers of 128 bits."""
+    return Target(
+        name=name,
+        kind="llvm",
+        platform=platform,
+        cpu=cpu,
+        features=features,
+        isa=isa,
+        vector_bits=128,
+        vector_registers=32,
+        caches=caches,
+        status=status,
+        emulator=emulator,
+        resolved=resolved,
+    )
+
+
+def native_aarch64(isa: frozenset[str], caches: Caches) -> Target:
+    """`aarch64-v8.2` where the features reach it, else `aarch64`."""
+    if set(V8_2) <= isa:
+        return aarch64("native", caches, LINUX, features=V8_2_FEATURES, isa=V8_2, resolved="aarch64-v8.2")
+    return aarch64("native", caches, LINUX, isa=("asimd", "fp"), resolved="aarch64")
+
+
+ENTRIES = (
+    aarch64("aarch64", _BOARD, LINUX, isa=("asimd", "fp"), status=TargetStatus.EMULATED, emulator=("-cpu", "cortex-a53")),
+    aarch64(
+        "aarch64-v8.2",
+        _SERVER,
+        LINUX,
+        features=V8_2_FEATURES,
+        isa=V8_2,
+        status=TargetStatus.EMULATED,
+        emulator=("-cpu", "neoverse-n1"),
+    ),
+    Target(
+        name="armv7",
+        kind="llvm",
+        platform=ARMV7,
+        cpu="generic",
+        features=("+neon", "+vfp4"),
+        isa=("neon", "vfpv4"),
+        vector_bits=128,
+        vector_registers=16,
+        caches=_BOARD,
+        status=TargetStatus.EMULATED,
+        llvm=(("mfloat-abi", "hard"),),
+        emulator=("-cpu", "cortex-a15"),
+    ),
+)
+DEVICE_ENTRIES = (
+    aarch64("android-arm64", _PHONE, ANDROID, isa=("asimd", "fp")),
+    aarch64("ios-arm64", _APPLE, IOS, cpu="apple-a12"),
+    aarch64("macos-arm64", _APPLE, MACOS, cpu="apple-m1"),
+)

@@ -1,0 +1,137 @@
+"""Targets that the registry does not have: TVM's target JSON, read where a name may stand."""
+
+import json
+from typing import Any
+
+from compiler.errors import UnknownTarget
+from compiler.host import Caches
+from compiler.targets import arm, riscv, x86
+from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
+
+_CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
+_PLATFORMS: tuple[Platform, ...] = (
+    x86.LINUX,
+    x86.WINDOWS,
+    arm.ANDROID,
+    arm.LINUX,
+    arm.ARMV7,
+    arm.IOS,
+    arm.MACOS,
+    riscv.LINUX,
+)
+_DEVICES = {"cuda": "cuda", "opencl": "opencl", "metal": "metal", "webgpu": "webgpu", "rocm": "rocm"}
+_HOST_FIELDS = frozenset({"kind", "mtriple", "mcpu", "mattr"})
+
+
+def is_raw(name: str) -> bool:
+    """Whether the text is JSON and not a name."""
+    return name.lstrip().startswith("{")
+
+
+def resolve_raw(text: str) -> Target:
+    """The target that TVM's JSON describes, x86-64 Linux its host where it names none; raises UnknownTarget."""
+    try:
+        document = json.loads(text)
+        kind = document["kind"]
+        if not (isinstance(kind, str) and (kind == "llvm" or kind in _DEVICES)):
+            raise _refusal(f"kind {kind!r} is none of {', '.join(('llvm', *_DEVICES))}")
+        name = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return _host(name, document) if kind == "llvm" else _with_device(name, kind, document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _refusal(f"{type(error).__name__}: {error}") from error
+
+
+def _with_device(name: str, kind: str, document: dict[str, Any]) -> Target:
+    options = _options(document, frozenset({"kind", "host"}))
+    host = _host(name, document.get("host") or {"kind": "llvm"})
+    arch = document.get("arch")
+    sm = arch if isinstance(arch, str) and arch.startswith("sm_") else None
+    return Target(**{**_fields(host), "kind": kind, "device": Device(_DEVICES[kind], options, sm)})
+
+
+def _host(name: str, document: dict[str, Any]) -> Target:
+    platform = _platform(document.get("mtriple") or x86.LINUX.triple)
+    features = tuple(str(feature) for feature in document.get("mattr") or ())
+    cpu = document.get("mcpu") or ("x86-64" if platform.arch == "x86_64" else "generic")
+    bits, registers = _vectors(platform.arch, cpu, features)
+    return Target(
+        name=name,
+        kind="llvm",
+        platform=platform,
+        cpu=cpu,
+        features=features,
+        isa=_isa(platform.arch, cpu, features),
+        vector_bits=bits,
+        vector_registers=registers,
+        caches=_CACHES,
+        status=TargetStatus.COMPILED_ONLY,
+        fma=platform.arch != "x86_64" or bits >= 256,
+        llvm=_options(document, _HOST_FIELDS),
+        raw=True,
+    )
+
+
+def _platform(triple: str) -> Platform:
+    arch, system = triple.partition("-")[0], triple.partition("-")[2]
+    for platform in _PLATFORMS:
+        known_arch, known_system = platform.triple.partition("-")[0], platform.triple.partition("-")[2]
+        if arch in (known_arch, platform.arch) and _system(system) == _system(known_system):
+            return platform
+    raise _refusal(f"mtriple {triple!r} is of no platform that can be linked for", known=[platform.triple for platform in _PLATFORMS])
+
+
+def _system(text: str) -> str:
+    """The operating system that the rest of a triple names."""
+    return next((name for name in ("android", "windows", "ios", "macos", "darwin", "linux") if name in text), text).replace(
+        "darwin", "macos"
+    )
+
+
+def _vectors(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[int, int]:
+    """Width in bits and count of vector registers: never wider than the description promises."""
+    if arch == "x86_64":
+        level = _level(cpu)
+        wide = level == 4 or "+avx512f" in features
+        return (512, 32) if wide else (256, 16) if level == 3 or "+avx2" in features else (128, 16)
+    if arch == "riscv64":
+        return (128 if "+v" in features else 0), 32
+    return 128, 32 if arch == "aarch64" else 16
+
+
+def _isa(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[str, ...]:
+    """What a loader can check; raises UnknownTarget for an x86 processor whose features cannot be known from its name."""
+    if arch != "x86_64":
+        return ()
+    level = _level(cpu)
+    if level is None:
+        raise _refusal(f"mcpu {cpu!r} does not say what a loader must check", hint="give mcpu as x86-64-v3 and what is beyond it as mattr")
+    spelled = {f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()} | {f"+{name}": name for name in x86.LEVELS[4]}
+    spelled |= {"+sse4.1": "sse4_1", "+sse4.2": "sse4_2", "+bmi": "bmi1", "+lzcnt": "abm", "+sse3": "pni"}
+    unknown = [feature for feature in features if feature.startswith("+") and feature not in spelled]
+    if unknown:
+        raise _refusal(f"mattr {', '.join(unknown)} cannot be checked by a loader")
+    return tuple(sorted({*x86.LEVELS[level], *(spelled[feature] for feature in features if feature.startswith("+"))}))
+
+
+def _level(cpu: str) -> int | None:
+    return next((level for level in x86.LEVELS if cpu == ("x86-64" if level == 1 else f"x86-64-v{level}")), None)
+
+
+def _options(document: dict[str, Any], without: frozenset[str]) -> Options:
+    options = sorted((key, value) for key, value in document.items() if key not in without)
+    for key, value in options:
+        if not isinstance(value, str | int | bool):
+            raise _refusal(f"{key} must be a text, a number or a truth value")
+    return tuple(options)
+
+
+def _fields(target: Target) -> dict[str, Any]:
+    return {name: getattr(target, name) for name in target.__dataclass_fields__}
+
+
+def _refusal(
+    why: str, hint: str = 'as in {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v3"}', **details: Any
+) -> UnknownTarget:
+    return UnknownTarget(
+        f"the target is no TVM target JSON that can be built for: {why}", reason="unusable", field="targets", hint=hint, **details
+    )

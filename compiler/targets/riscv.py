@@ -1,0 +1,40 @@
+"""Targets with 64-bit RISC-V processors, with and without vectors."""
+
+from compiler.host import Caches
+from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
+
+LINUX = Platform(
+    triple="riscv64-unknown-linux-gnu",
+    arch="riscv64",
+    os="linux",
+    object_format=ObjectFormat.ELF,
+    linker="riscv64-linux-musl",
+    runtime=Runtime.LINKED,
+)
+
+_BOARD = Caches(l1=32 << 10, l2=512 << 10, l3=0)
+_GC = ("+m", "+a", "+f", "+d", "+c")
+_ABI: Options = (("mabi", "lp64d"),)
+
+
+def _riscv64(name: str, features: tuple[str, ...], isa: tuple[str, ...], vector_bits: int, emulator: str) -> Target:
+    return Target(
+        name=name,
+        kind="llvm",
+        platform=LINUX,
+        cpu="generic-rv64",
+        features=features,
+        isa=isa,
+        vector_bits=vector_bits,
+        vector_registers=32,
+        caches=_BOARD,
+        status=TargetStatus.EMULATED,
+        llvm=_ABI,
+        emulator=("-cpu", emulator),
+    )
+
+
+ENTRIES = (
+    _riscv64("riscv64", _GC, ("a", "c", "d", "f", "i", "m"), 0, "rv64"),
+    _riscv64("riscv64-v", (*_GC, "+v"), ("a", "c", "d", "f", "i", "m", "v"), 128, "rv64,v=true,vlen=128"),
+)

@@ -1,0 +1,152 @@
+"""What a target is: the processor and device code is made for, the file it goes into, and what a machine needs to load that."""
+
+import dataclasses
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from compiler.host import Caches, Host
+from relaxd.contract.manifest import LoadContract
+
+GLIBC = "2.28"
+
+
+class TargetStatus(StrEnum):
+    """What is known to work: run on such hardware, run under an emulator, or only compiled."""
+
+    EXECUTED = "executed"
+    EMULATED = "emulated"
+    COMPILED_ONLY = "compiled_only"
+
+
+class ObjectFormat(StrEnum):
+    """The format of object files and of what is linked from them."""
+
+    ELF = "elf"
+    MACHO = "macho"
+    COFF = "coff"
+
+
+class Runtime(StrEnum):
+    """How the code meets TVM's runtime.
+
+    BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static archive that registers
+    itself as a system library, for a program that links the runtime in.
+    """
+
+    BUNDLED = "bundled"
+    LINKED = "linked"
+
+
+Option = str | int | bool
+Options = tuple[tuple[str, Option], ...]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What the host side of a target runs on.
+
+    triple: LLVM's; os: as `sys.platform` spells it; linker: the triple that `zig cc -target` takes.
+    libc: the least glibc, None where there is another C library.
+    """
+
+    triple: str
+    arch: str
+    os: str
+    object_format: ObjectFormat
+    linker: str
+    runtime: Runtime
+    libc: str | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """What runs the kernels beside the host's processor.
+
+    name: as the load contract names it (`cuda`, `opencl`, `metal`, `rocm`, `webgpu`); sm: NVIDIA's architecture (`sm_90`).
+    options: attributes of TVM's target kind (`arch`, `max_num_threads`...); driver: the least driver version, None for any.
+    toolkit: what compiles the kernels, as in `nvrtc 12.8`, None where TVM alone does; lacking: why this installation cannot.
+    """
+
+    name: str
+    options: Options = ()
+    sm: str | None = None
+    driver: str | None = None
+    toolkit: str | None = None
+    lacking: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor, with a device beside it or not, to compile for.
+
+    kind: TVM's target kind, of the device where there is one; cpu, features: LLVM's spelling (`+avx2`).
+    isa: the same features as Linux spells them in /proc/cpuinfo: what the code may use, and what a loader can check.
+    vector_bits, vector_registers: width (0 without vectors) and count of the vector registers; caches: sizes in bytes.
+    llvm: further options of TVM's llvm target (`mfloat-abi`). emulator: `qemu-user` arguments that give such a processor.
+    resolved: for `native`, the entry it comes from; for a raw target, None.
+    """
+
+    name: str
+    kind: str
+    platform: Platform
+    cpu: str
+    features: tuple[str, ...]
+    isa: tuple[str, ...]
+    vector_bits: int
+    vector_registers: int
+    caches: Caches
+    status: TargetStatus
+    fma: bool = True
+    llvm: Options = ()
+    emulator: tuple[str, ...] | None = None
+    device: Device | None = None
+    resolved: str | None = None
+    raw: bool = False
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the host platform."""
+        return self.platform.triple
+
+    @property
+    def arch(self) -> str:
+        """The host's architecture, as Linux spells it."""
+        return self.platform.arch
+
+    @property
+    def capability(self) -> str:
+        """What a worker must offer to compile for this: the entry's name, or any raw target of the kind."""
+        return f"raw-{self.kind}" if self.raw else self.name
+
+    @property
+    def load(self) -> LoadContract:
+        """What a machine must have; the runtime's version is added by whoever bundles one."""
+        base = LoadContract(arch=self.arch, os=self.platform.os, isa=self.isa, libc=self.platform.libc)
+        if self.device is None:
+            return base
+        return dataclasses.replace(base, device=self.device.name, sm=self.device.sm, driver=self.device.driver)
+
+    def missing_on(self, machine: Host) -> tuple[str, ...]:
+        """What `machine` lacks to run this target's host code, empty when it can."""
+        if self.platform.os != "linux":
+            return (self.platform.os,)
+        if machine.arch != self.arch:
+            return (self.arch,)
+        return tuple(feature for feature in self.isa if feature not in machine.isa)
+
+    def to_tvm(self) -> dict[str, Any]:
+        """The target as TVM's JSON; one with a device carries its host."""
+        host = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mattr": list(self.features), **dict(self.llvm)}
+        if self.device is None:
+            return host
+        return {"kind": self.kind, **dict(self.device.options), "host": host}
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's `target` and the action key's part."""
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        document["llvm"] = dict(self.llvm)
+        if self.device is not None:
+            document["device"]["options"] = dict(self.device.options)
+        return document | {"triple": self.triple, "arch": self.arch}
