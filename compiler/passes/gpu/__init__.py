@@ -1,0 +1,1 @@
+"""Relax and tensor-program passes for targets whose kernels run on a grid of threads."""

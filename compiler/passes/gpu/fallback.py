@@ -1,0 +1,115 @@
+"""The schedule that always exists: each loop nest over the grid as far as its blocks allow it, else in one thread."""
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.tirx.stmt import ForKind
+
+from compiler.passes.tir.exprs import const
+from compiler.passes.tir.loops import bind, product, seq, unfuse
+
+_DATA_PARALLEL, _THREAD_INDEX = 0, 1
+
+
+def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
+    """`func` with each top-level loop nest a grid of blocks of `threads` threads over its outermost independent loops.
+
+    A loop is independent where it is marked parallel or drives nothing but data-parallel axes of blocks.
+    """
+    return _map_root(func, lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(body))))
+
+
+def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """`func` as it is, each top-level statement run by one thread."""
+    return _map_root(func, lambda body: seq(*(_alone(stmt) for stmt in _statements(body))))
+
+
+def _map_root(func: tirx.PrimFunc, change: Any) -> tirx.PrimFunc:
+    body = func.body
+    if isinstance(body, s_tir.SBlockRealize) and not list(body.block.iter_vars):
+        root = body.block
+        buffers, annotations, body = list(root.alloc_buffers), root.annotations, root.body
+    else:
+        buffers, annotations = [], {}
+    block = s_tir.SBlock([], [], [], "root", change(body), alloc_buffers=buffers, annotations=annotations)
+    return func.with_body(s_tir.SBlockRealize([], True, block))
+
+
+def _statements(body: Any) -> list[Any]:
+    """What can run one kernel after another; names and buffers made on the way keep the whole together."""
+    if not isinstance(body, tirx.SeqStmt):
+        return [body]
+    stmts = [part for stmt in body.seq for part in _statements(stmt)]
+    makers = (tirx.AllocBuffer, tirx.DeclBuffer, tirx.Bind)
+    return [body] if any(isinstance(stmt, makers) for stmt in stmts) else stmts
+
+
+def _nest(stmt: Any, threads: int) -> Any:
+    loops, body = [], stmt
+    dependent = _dependent_variables(stmt)
+    while isinstance(body, tirx.For) and _independent(body, dependent):
+        loops.append(body)
+        body = body.body
+    if not loops:
+        return _alone(stmt)
+    extents = [loop.extent for loop in loops]
+
+    def run(index: Any) -> Any:
+        values = [loop.min + at for loop, at in zip(loops, unfuse(index, extents), strict=True)]
+        return seq(*(tirx.Bind(loop.loop_var, value) for loop, value in zip(loops, values, strict=True)), body)
+
+    return _grid(product(extents), threads, run)
+
+
+def _independent(loop: tirx.For, dependent: set[int]) -> bool:
+    if loop.kind == ForKind.PARALLEL:
+        return True
+    plain = loop.kind == ForKind.SERIAL and loop.step is None
+    return plain and loop.loop_var.__chandle__() not in dependent and _drives_blocks(loop)
+
+
+def _drives_blocks(loop: tirx.For) -> bool:
+    """Whether all that the loop does is in blocks, which say what may run at once."""
+    body = loop.body
+    while isinstance(body, tirx.For):
+        body = body.body
+    return isinstance(body, s_tir.SBlockRealize)
+
+
+def _dependent_variables(stmt: Any) -> set[int]:
+    """The variables that some block binds to an axis which is not data-parallel."""
+    found: set[int] = set()
+
+    def note(var: Any) -> None:
+        found.add(var.__chandle__())
+
+    def visit(realize: Any) -> None:
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if int(axis.iter_type) != _DATA_PARALLEL:
+                tvm_ffi.structural_walk(value, (tvm.ir.Var, note))
+
+    tvm_ffi.structural_walk(stmt, (s_tir.SBlockRealize, visit))
+    return found
+
+
+def _alone(stmt: Any) -> Any:
+    return _grid(const(1), 1, lambda index: stmt)
+
+
+def _grid(count: Any, threads: int, body: Any) -> Any:
+    """body(index) for each index below `count`, one a thread."""
+    block, thread = tirx.Var("block", "int64"), tirx.Var("thread", "int64")
+    blocks = (count + const(threads - 1)) // const(threads)
+
+    def guarded(index: Any) -> Any:
+        return tirx.IfThenElse(index < count, body(index), None)
+
+    inner = body(const(0)) if threads == 1 else bind("index", block * const(threads) + thread, guarded)
+    return _bound(block, blocks, "blockIdx.x", _bound(thread, const(threads), "threadIdx.x", inner))
+
+
+def _bound(var: Any, extent: Any, tag: str, body: Any) -> Any:
+    axis = tirx.IterVar(None, tirx.Var(tag, "int64"), _THREAD_INDEX, tag)
+    return tirx.For(var, const(0), extent, ForKind.THREAD_BINDING, body, axis)

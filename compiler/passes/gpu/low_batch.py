@@ -1,0 +1,58 @@
+"""Products of few rows by another kernel than products of many, chosen by the number of rows at each call."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.s_tir import dlight
+
+from compiler.passes.gpu.schedule import RULE, applied, dlight_rules
+from compiler.passes.gpu.trial import refusal
+
+_REDUCE = 2
+
+
+@dataclass(frozen=True)
+class SplitLowBatch:
+    """`buckets`: up to how many rows, and how many of them one block takes; more rows go to the matrix kernel."""
+
+    target: tvm.target.Target
+    buckets: tuple[tuple[int, int], ...] = ((2, 2), (8, 4))
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with each product of symbolic rows that both kernels take as a branch on the rows; others as they were."""
+        functions = {gvar: self._split(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+    def _split(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        rows = _rows(func)
+        if rows is None or (func.attrs and "tirx.is_scheduled" in func.attrs):
+            return func
+        few = [applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func) for _, bucket in self.buckets]
+        if any(kernel is None for kernel in few):
+            return func
+        products = [applied(rule, stand_in, func) for rule, stand_in in dlight_rules(self.target) if isinstance(rule, dlight.gpu.Matmul)]
+        many = next(iter(products), None)
+        if many is None:
+            return func
+        body = many.body
+        for (limit, _), kernel in reversed(list(zip(self.buckets, few, strict=True))):
+            assert kernel is not None
+            body = tirx.IfThenElse(tirx.op.tvm_thread_invariant(rows <= limit), kernel.body, body)
+        root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
+        split = func.with_body(root).with_attr({"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"})
+        return func if refusal(split, self.target) else split
+
+
+def _rows(func: tirx.PrimFunc) -> Any:
+    """The one symbolic extent of the one reduction in `func`, if it is such."""
+    found: list[Any] = []
+
+    def visit(block: Any) -> None:
+        if any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
+            found.append([axis.dom.extent for axis in block.iter_vars if not isinstance(axis.dom.extent, tirx.IntImm)])
+
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlock, visit))
+    return found[0][0] if len(found) == 1 and len(found[0]) == 1 else None

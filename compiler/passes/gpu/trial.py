@@ -1,0 +1,40 @@
+"""Tries whether code can be made of one scheduled kernel: TVM's rules promise that of no kernel with symbolic extents."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from compiler.passes.gpu.bound import is_bound
+from compiler.stages import summary
+
+_LOADER = "ffi.Module.create.cuda"
+
+
+def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
+    """None when `func` runs on a grid and the target's code generator takes it, else why not; what that makes is thrown away."""
+    if not is_bound(func):
+        return "a loop is left unbound"
+    try:
+        with sources_only():
+            tvm.tirx.build(func.with_attr("global_symbol", "kernel"), target)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever TVM raises is the answer
+        return summary(error)
+    return None
+
+
+@contextmanager
+def sources_only() -> Iterator[None]:
+    """While it lasts, TVM leaves CUDA kernels as sources, as it does where it finds no driver."""
+    loader = tvm.get_global_func(_LOADER, allow_missing=True)
+    if loader is not None:
+        tvm_ffi.remove_global_func(_LOADER)
+    try:
+        yield
+    finally:
+        if loader is not None:
+            tvm.register_global_func(_LOADER, loader, override=True)
