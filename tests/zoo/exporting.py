@@ -98,7 +98,10 @@ def _content(make: Callable[[], Program]) -> str:
 
 
 def _main(named: str, exporter: str, path: str) -> None:
+    import torch
+
     warnings.simplefilter("ignore")
+    torch.manual_seed(0)
     module, _, function = named.partition(":")
     export(getattr(importlib.import_module(module), function)(), Path(path), Exporter(exporter))
 

@@ -35,7 +35,6 @@ def _encoder(kind: "type[nn.Module]", config: Any, inputs: tuple[str, ...], outp
 
     from tests.zoo.wrapping import Positional
 
-    torch.manual_seed(0)
     args = tuple(torch.ones(2, 9, dtype=torch.int64) for _ in inputs)
     return Program(Positional(kind(config), inputs, outputs), args, inputs, outputs, {name: {0: "batch", 1: "seq"} for name in inputs})
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
+from transformers import DynamicCache, EncoderDecoderCache
 
 
 class Positional(nn.Module):
@@ -20,3 +21,26 @@ class Positional(nn.Module):
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         made = self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed)
         return tuple(getattr(made, name) for name in self.outputs)
+
+
+class WhisperDecoder(nn.Module):
+    """Whisper's decoder and head.
+
+    Where `layers` is 0: tokens and the encoder's states to logits. Else: tokens, then every layer's past key and value, then those
+    of the encoder's states, to the logits of the tokens and the keys and values that the next tokens need.
+    """
+
+    def __init__(self, whisper: nn.Module, layers: int) -> None:
+        super().__init__()
+        self.decoder, self.head, self.layers = whisper.get_decoder(), whisper.get_output_embeddings(), layers
+
+    def forward(self, input_ids: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        if not self.layers:
+            return (self.head(self.decoder(input_ids=input_ids, encoder_hidden_states=given[0], use_cache=False).last_hidden_state),)
+        pairs = list(zip(given[::2], given[1::2], strict=True))
+        cache = EncoderDecoderCache(DynamicCache(pairs[: self.layers]), DynamicCache(pairs[self.layers :]))
+        # Its mere presence asks for attention to the encoder, whose keys and values are all in the cache.
+        states = given[-1].new_zeros(1)
+        made = self.decoder(input_ids=input_ids, encoder_hidden_states=states, past_key_values=cache, use_cache=True)
+        kept = made.past_key_values.self_attention_cache.layers
+        return self.head(made.last_hidden_state), *(part for layer in kept for part in (layer.keys, layer.values))
