@@ -1,5 +1,5 @@
 """Every case of the zoo by its key."""
 
-from tests.zoo import generative, graph, packaged, speech, text, vision
+from tests.zoo import generative, graph, packaged, speech, t5, text, vision
 
-CASES = {case.key: case for family in (packaged, vision, text, generative, speech, graph) for case in family.CASES}
+CASES = {case.key: case for family in (packaged, vision, text, generative, t5, speech, graph) for case in family.CASES}
