@@ -3,9 +3,12 @@
 import tvm
 from tvm import relax
 
+from compiler.cuda import compile_kernels
+from compiler.embed import Kernels, Pack, cuda_source, packing
 from compiler.errors import CodegenError
 from compiler.lower import tvm_target
 from compiler.passes import host_code
+from compiler.passes.gpu.trial import sources_only
 from compiler.passes.noalias import no_alias
 from compiler.passes.pipeline import CODEGEN_CONFIG
 from compiler.stages import summary
@@ -14,11 +17,9 @@ from compiler.targets import Target
 
 def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
+    build = _build_for_processor if target.device is None else _build_for_device
     try:
-        with tvm.transform.PassContext(opt_level=3, config=CODEGEN_CONFIG):
-            return relax.build(
-                no_alias(module), tvm.target.Target(tvm_target(target)), relax_pipeline=None, tir_pipeline=host_code.register()
-            )
+        return build(no_alias(module), tvm.target.Target(tvm_target(target)))
     except MemoryError:
         raise
     except Exception as error:
@@ -27,6 +28,27 @@ def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
             reason="failed",
             hint="the build's log has the whole story",
         ) from error
+
+
+def _build_for_processor(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    with tvm.transform.PassContext(opt_level=3, config=CODEGEN_CONFIG):
+        return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
+
+
+def _build_for_device(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    with tvm.transform.PassContext(opt_level=3), sources_only():
+        return relax.build(module, target, relax_pipeline=None)
+
+
+def device_code(executable: relax.VMExecutable, target: Target) -> Pack | None:
+    """How to embed an executable's kernels: as machine code for CUDA, None where TVM's own way will do.
+
+    Raises CodegenError, or ToolchainMissing where no CUDA compiler is installed.
+    """
+    source = cuda_source(executable) if target.kind == "cuda" else None
+    if source is None or target.device is None or target.device.sm is None:
+        return None
+    return packing(Kernels(source, compile_kernels(source, target.device.sm)))
 
 
 def llvm_version() -> str:

@@ -1,6 +1,8 @@
 """From an imported module to one that the virtual machine's code generator takes: our passes, then TVM's lowering."""
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
 from compiler import gate
-from compiler.errors import CompileError, PassError
+from compiler.errors import CompileError, PassError, ToolchainMissing
+from compiler.passes.gpu import pipeline as grid
 from compiler.passes.pipeline import optimise
 from compiler.stages import summary
 from compiler.targets import Target
@@ -20,12 +23,34 @@ _PASSES = Path(__file__).parent / "passes"
 
 def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
     """`main` as virtual machine calls, every tensor function as TIR; raises PassError naming the pass."""
+    return to_machine(to_kernels(module, target, dims), target)
+
+
+def to_kernels(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
+    """`main` as calls of tensor programs, each scheduled; raises PassError naming the pass, ToolchainMissing."""
+    if target.device is not None and target.device.lacking:
+        raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
+    with _passes(target):
+        grids = target.device is not None
+        optimised = grid.optimise(module, tvm.target.Target(tvm_target(target))) if grids else optimise(module, target, dims)
+        gate.check(optimised)
+        return optimised
+
+
+def to_machine(module: tvm.IRModule, target: Target) -> tvm.IRModule:
+    """From there to calls of the virtual machine; raises PassError naming the pass."""
+    with _passes(target):
+        return tvm.transform.Sequential(list(_machine_passes(target)))(module)
+
+
+@contextmanager
+def _passes(target: Target) -> Iterator[None]:
+    """Runs passes for the target; what they raise comes out as an error that names the pass."""
     current = _CurrentPass()
+    config = grid.CUDA_GRAPH if target.kind == "cuda" else {}
     try:
-        with tvm.target.Target(tvm_target(target)), tvm.transform.PassContext(opt_level=3, instruments=[current]):
-            optimised = optimise(module, target, dims)
-            gate.check(optimised)
-            return _to_machine(optimised)
+        with tvm.target.Target(tvm_target(target)), tvm.transform.PassContext(opt_level=3, instruments=[current], config=config):
+            yield
     except CompileError:
         raise
     except MemoryError:
@@ -45,29 +70,30 @@ def tvm_target(target: Target) -> dict[str, Any]:
     return target.to_tvm()
 
 
-def _to_machine(module: tvm.IRModule) -> tvm.IRModule:
+def _machine_passes(target: Target) -> tuple[tvm.transform.Pass, ...]:
+    """Memory is planned from the upper bounds of the dims; on CUDA, what runs at fixed extents becomes graphs."""
     transform = relax.transform
-    return tvm.transform.Sequential(
-        [
-            transform.RewriteDataflowReshape(),
-            transform.ToNonDataflow(),
-            transform.RemovePurityChecking(),
-            transform.CallTIRRewrite(),
-            transform.StaticPlanBlockMemory(),
-            transform.LowerAllocTensor(),
-            transform.KillAfterLastUse(),
-            transform.LowerRuntimeBuiltin(),
-            transform.ComputePrimValue(),
-            transform.VMShapeLower(),
-            transform.AttachGlobalSymbol(),
-        ]
-    )(module)
+    graphs = (transform.RewriteCUDAGraph(),) if target.kind == "cuda" else ()
+    return (
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+        transform.StaticPlanBlockMemory(),
+        *graphs,
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    )
 
 
 def _own_pass(error: Exception) -> str:
     """The file of the pass of ours that the error came through: TVM does not know of those that are plain functions."""
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    return next((file.stem for file in files if file.parent == _PASSES and file.stem != "pipeline"), "pipeline")
+    return next((file.stem for file in files if file.is_relative_to(_PASSES) and file.stem != "pipeline"), "pipeline")
 
 
 @pass_instrument

@@ -35,6 +35,8 @@ def separate(module: tvm.IRModule, entry: str = "main") -> Separated:
     body = lift.visit_expr(function.body)
     parameters = [*function.params, *(variable for variable, _ in lift.lifted)]
     rebuilt = relax.Function(parameters, body, function.ret_ty, function.is_pure, function.attrs)
+    # What is neither a constant nor a weight changes from call to call: CUDA graphs need to know.
+    rebuilt = rebuilt.with_attr("num_input", len(function.params))
     result = tvm.IRModule(module.functions, attrs=module.attrs)
     result.update_func(module.get_global_var(entry), rebuilt)
     return Separated(result, tuple(tensor for _, tensor in lift.lifted))

@@ -23,19 +23,19 @@ def names() -> tuple[str, ...]:
 def resolve(name: str) -> Target:
     """The target of that name or TVM target JSON, `native` as found on this machine; raises UnknownTarget."""
     if is_raw(name):
-        return resolve_raw(name)
+        return gpu.equipped(resolve_raw(name))
     if name == NATIVE:
         return _native()
     if name not in _ENTRIES:
         hint = f"one of {', '.join(names())}, or a TVM target as JSON"
         raise UnknownTarget(f"unknown target {name!r}", reason="unknown", field="targets", hint=hint, known=list(names()))
-    return _ENTRIES[name]
+    return gpu.equipped(_ENTRIES[name])
 
 
 def registry() -> tuple[Target, ...]:
     """Every target, in the registry's order; `native` is left out on a machine that it does not support."""
     own = (_native(),) if host().arch in _NATIVE_OF else ()
-    return (*own, *_ENTRIES.values())
+    return (*own, *map(gpu.equipped, _ENTRIES.values()))
 
 
 def _native() -> Target:

@@ -1,5 +1,74 @@
-"""Targets with a GPU beside the host's processor."""
+"""Targets with a GPU beside the host's processor. None has run on such a device in our tests."""
 
-from compiler.targets.target import Target
+import dataclasses
+import os
+from pathlib import Path
 
-ENTRIES: tuple[Target, ...] = ()
+from compiler import cuda
+from compiler.host import Caches
+from compiler.targets import arm, x86
+from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
+
+_PC = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
+_ROCM = Path("/opt/rocm")
+_ROCM_LACKING = "no ROCm toolkit is installed: TVM's wheel makes AMD code, and links it with ROCm's device libraries and ld.lld"
+
+
+def _on_pc(name: str, kind: str, device: Device) -> Target:
+    """A device in a machine with an x86-64-v2 processor and Linux; what runs there is calls of kernels."""
+    host = x86.x86(name, 2, _PC, status=TargetStatus.COMPILED_ONLY)
+    return dataclasses.replace(host, kind=kind, device=device)
+
+
+def _on_arm(name: str, kind: str, device: Device, platform: Platform, cpu: str = "generic") -> Target:
+    isa = ("asimd", "fp") if platform is arm.LINUX else ()
+    host = arm.aarch64(name, _PC, platform, cpu=cpu, isa=isa)
+    return dataclasses.replace(host, kind=kind, device=device)
+
+
+def _cuda(sm: int, shared_memory: int) -> Target:
+    """`shared_memory`: what a block gets without asking, in bytes; TVM's schedules stay below that."""
+    options: Options = (
+        ("arch", f"sm_{sm}"),
+        ("max_num_threads", 1024),
+        ("max_shared_memory_per_block", shared_memory),
+        ("max_threads_per_block", 1024),
+        ("registers_per_block", 65536),
+        ("thread_warp_size", 32),
+    )
+    return _on_pc(f"cuda-sm{sm}", "cuda", Device("cuda", options, sm=f"sm_{sm}", driver=cuda.DRIVER))
+
+
+_SHARED = 48 << 10
+
+ENTRIES: tuple[Target, ...] = (
+    _cuda(80, _SHARED),
+    _cuda(89, _SHARED),
+    _cuda(90, _SHARED),
+    _on_pc("opencl", "opencl", Device("opencl")),
+    _on_arm("opencl-mali", "opencl", Device("opencl", (("device", "mali"),)), arm.LINUX),
+    _on_arm("opencl-adreno", "opencl", Device("opencl", (("device", "adreno"),)), arm.ANDROID),
+    _on_arm("metal", "metal", Device("metal"), arm.MACOS, cpu="apple-m1"),
+    _on_pc("webgpu", "webgpu", Device("webgpu")),
+    _on_pc("rocm", "rocm", Device("rocm", (("mcpu", "gfx90a"),))),
+)
+
+
+def equipped(target: Target) -> Target:
+    """The target with what compiles its kernels here, or what is lacking for that."""
+    device = target.device
+    if device is None:
+        return target
+    if device.name == "cuda":
+        found = cuda.find_compiler()
+        device = dataclasses.replace(device, toolkit=found.name if found else None, lacking=None if found else cuda.LACKING)
+    if device.name == "rocm":
+        folder = _rocm()
+        device = dataclasses.replace(device, toolkit=f"rocm {folder}" if folder else None, lacking=None if folder else _ROCM_LACKING)
+    return dataclasses.replace(target, device=device)
+
+
+def _rocm() -> Path | None:
+    """The toolkit's folder, as TVM looks for it."""
+    folder = Path(os.environ.get("ROCM_PATH") or _ROCM)
+    return folder if (folder / "amdgcn" / "bitcode").is_dir() else None

@@ -1,4 +1,4 @@
-"""The order of the passes for targets with grids of threads: two flat tuples."""
+"""The order of the passes for targets whose kernels run on grids of threads: one flat tuple."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from compiler.passes.gpu.schedule import ScheduleOnGrid
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
 CUDA_GRAPH = {"relax.backend.use_cuda_graph": True}
-"""What `to_machine` must run with on CUDA."""
+"""What lowering to the virtual machine must run with for CUDA graphs."""
 
 
 def passes(target: tvm.target.Target) -> tuple[Pass, ...]:
@@ -45,28 +45,6 @@ def passes(target: tvm.target.Target) -> tuple[Pass, ...]:
         SplitLowBatch(target),
         ScheduleOnGrid(target),
         check_bound,
-    )
-
-
-def machine_passes(target: tvm.target.Target) -> tuple[Pass, ...]:
-    """From there to calls of the virtual machine; memory is planned from the upper bounds of the dims.
-
-    What runs at fixed extents becomes CUDA graphs: all of a model whose dims are fixed.
-    """
-    transform = relax.transform
-    graphs = (transform.RewriteCUDAGraph(),) if target.kind.name == "cuda" else ()
-    return (
-        transform.ToNonDataflow(),
-        transform.RemovePurityChecking(),
-        transform.CallTIRRewrite(),
-        transform.StaticPlanBlockMemory(),
-        *graphs,
-        transform.LowerAllocTensor(),
-        transform.KillAfterLastUse(),
-        transform.LowerRuntimeBuiltin(),
-        transform.ComputePrimValue(),
-        transform.VMShapeLower(),
-        transform.AttachGlobalSymbol(),
     )
 
 
