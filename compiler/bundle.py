@@ -9,32 +9,50 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from compiler import runtimes
 from compiler.errors import LinkError
+from compiler.host import host
+from compiler.targets import Runtime, Target
 from relaxd.contract.manifest import FILENAME, FileEntry, Manifest
 
-LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
-_CORE_RUNTIME = "libtvm_runtime.so"
-_EXTRA_RUNTIME = "libtvm_runtime_extra.so"
+_CORE_RUNTIME = "tvm_runtime"
+_EXTRA_RUNTIME = "tvm_runtime_extra"
 _EXTRA_FUNCTIONS = b"tvm.contrib."
 _LICENSES = "LICENSES"
 _LICENSE_FILES = (("tvm", "LICENSE"), ("tvm", "NOTICE"), ("ziglang", "LICENSE"))
 
 
-def add_runtime(bundle: Path) -> None:
-    """Copy the TVM runtime that the bundle's library calls, and the licences; raises LinkError where it is not installed."""
-    names = [_CORE_RUNTIME]
-    if _mentions(bundle / LIBRARY, _EXTRA_FUNCTIONS):
-        names.append(_EXTRA_RUNTIME)
-    for name in names:
-        source = _package("tvm") / "lib" / name
-        if not source.is_file():
-            raise LinkError(f"{name} is not installed", reason="runtime_missing", hint="reinstall apache-tvm from its wheel")
-        shutil.copyfile(source, bundle / name)
+def add_runtime(bundle: Path, target: Target) -> None:
+    """Copy the TVM runtime that the bundle's library calls, unless the program that links it brings it, and the licences.
+
+    Raises LinkError where the runtime is not installed.
+    """
+    library = bundle / target.platform.library
+    if target.platform.runtime is Runtime.BUNDLED:
+        names = [_CORE_RUNTIME, *([_EXTRA_RUNTIME] if _mentions(library, _EXTRA_FUNCTIONS) else [])]
+        for name in names:
+            _copy_runtime(_runtime_folder(target), _file_name(name, library.suffix), bundle)
     texts = [(_package(package) / name) for package, name in _LICENSE_FILES]
     (bundle / _LICENSES).write_text(
         "\n\n".join(f"{path.parent.name}: {path.name}\n\n{path.read_text()}" for path in texts if path.is_file())
     )
+
+
+def _runtime_folder(target: Target) -> Path:
+    if (target.platform.os, target.arch) == ("linux", host().arch):
+        return _package("tvm") / "lib"
+    return runtimes.find(target.platform)
+
+
+def _file_name(library: str, suffix: str) -> str:
+    return f"{'' if suffix == '.dll' else 'lib'}{library}{suffix}"
+
+
+def _copy_runtime(folder: Path, name: str, bundle: Path) -> None:
+    if not (folder / name).is_file():
+        raise LinkError(f"{name} is not installed", reason="runtime_missing", hint="reinstall apache-tvm from its wheel")
+    shutil.copyfile(folder / name, bundle / name)
 
 
 def write_report(bundle: Path, filename: str, document: dict[str, Any]) -> None:

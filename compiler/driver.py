@@ -107,17 +107,19 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
     from compiler import codegen, link, lower, weights
 
     with entered(Stage.PASS, this.on_event):
-        lowered = lower.lower(imported.module, this.target, imported.dims)
-        separated = weights.separate(lowered)
+        kernels = lower.to_kernels(imported.module, this.target, imported.dims)
+        separated = weights.separate(kernels)
         table = weights.write(separated.constants, this.partial / bundle.WEIGHTS)
-        del imported, lowered
+        lowered = lower.to_machine(separated.module, this.target)
+        del imported, kernels, separated
     with entered(Stage.CODEGEN, this.on_event):
-        executable = codegen.generate(separated.module, this.target)
-        del separated
+        executable = codegen.generate(lowered, this.target)
+        pack = codegen.device_code(executable, this.target)
+        del lowered
     with entered(Stage.LINK, this.on_event):
         link.warm_up(this.target)
-        link.link_library(executable, this.partial / bundle.LIBRARY, this.target)
-        bundle.add_runtime(this.partial)
+        link.link_library(executable, this.partial, this.target, pack)
+        bundle.add_runtime(this.partial, this.target)
     manifest = _manifest(this, model.digest, signature, codegen.llvm_version())
     return dataclasses.replace(manifest, weights=table), signature
 
@@ -150,7 +152,7 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
         load=dataclasses.replace(this.target.load, runtime=runtime),
         action_key=action_key(this.job.model_digest or digest, this.request, this.target, tools).to_json(),
         toolchain={**tools, "llvm_version": llvm},
-        library=bundle.LIBRARY,
+        library=this.target.platform.library,
     )
 
 
@@ -181,5 +183,7 @@ def _profile(this: _Build, trials: Trials) -> Record:
 
 
 def _cannot_run(target: Target) -> str | None:
+    if target.device is not None:
+        return f"nothing here runs {target.device.name} kernels"
     missing = target.missing_on(host())
     return f"this machine lacks {', '.join(missing)}, which {target.name} may use" if missing else None

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,42 +13,65 @@ from typing import TYPE_CHECKING
 
 from compiler import cache
 from compiler.errors import LinkError
-from compiler.targets import Target
+from compiler.targets import ObjectFormat, Runtime, Target
 
 if TYPE_CHECKING:
     from tvm import relax
 
+    from compiler.embed import Pack
+
 _SECONDS = 600
 _TAIL = 2000
+_STRIP = {
+    ObjectFormat.ELF: ("-Wl,--build-id=none", "-Wl,-S"),
+    ObjectFormat.MACHO: ("-s", "-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/model.dylib"),
+    ObjectFormat.COFF: ("-s",),
+}
 
 
-def link_library(executable: "relax.VMExecutable", output: Path, target: Target) -> None:
-    """Write the executable as the shared library `output`; raises LinkError."""
+def link_library(executable: "relax.VMExecutable", folder: Path, target: Target, pack: "Pack | None" = None) -> Path:
+    """The file that the executable becomes in `folder`, a shared library or a static archive; raises LinkError.
+
+    pack: embeds what the executable imports, in place of TVM's own way.
+    """
+    output = folder / target.platform.library
 
     def combine(library: str, objects: list[str], options: Sequence[str] = ()) -> None:
         # A model without a single kernel comes as C sources, and `options` say where their headers lie.
         link_objects([Path(item) for item in objects], Path(library), target, options)
 
-    # TVM asks for the objects' format through this attribute.
+    # TVM asks for the objects' format and platform through these attributes.
     combine.object_format = "o"  # type: ignore[attr-defined]
+    combine.get_target_triple = lambda: target.triple  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as workspace:
-        executable.export_library(str(output), fcompile=combine, workspace_dir=workspace)
+        executable.export_library(str(output), fcompile=combine, fpack_imports=pack, workspace_dir=workspace)
+    return output
 
 
 def link_objects(objects: Sequence[Path], output: Path, target: Target, options: Sequence[str] = ()) -> None:
-    """One shared library of the objects, with nothing in it that depends on where or when it was linked; raises LinkError."""
-    _zig("-shared", "-o", str(output), "-Wl,--build-id=none", "-Wl,-S", *options, *map(str, objects), target=target)
+    """One library of the objects, with nothing in it that depends on where or when it was linked; raises LinkError."""
+    if target.platform.runtime is Runtime.LINKED:
+        _zig("ar", "rcsD", str(output), *map(str, objects))
+        return
+    strip = _STRIP[target.platform.object_format]
+    with tempfile.TemporaryDirectory() as aside:
+        # zig writes import libraries and symbol files beside what it links.
+        linked = Path(aside) / output.name
+        compile_with_zig("-shared", "-o", str(linked), *strip, *options, *map(str, objects), target=target)
+        shutil.copyfile(linked, output)
 
 
 def warm_up(target: Target) -> None:
     """Have the C library's start files built into the shared cache: half a minute once, so that no build waits for it."""
+    if target.platform.runtime is Runtime.LINKED:
+        return
     with _warming(target) as done:
         if done.exists():
             return
         with tempfile.TemporaryDirectory() as scratch:
             source, compiled = Path(scratch) / "empty.c", Path(scratch) / "empty.o"
             source.write_text("int relaxd_empty;\n")
-            _zig("-c", "-o", str(compiled), str(source), target=target)
+            compile_with_zig("-c", "-o", str(compiled), str(source), target=target)
             link_objects([compiled], Path(scratch) / "empty.so", target)
         done.touch()
 
@@ -66,9 +90,14 @@ def _zig_cache() -> Path:
     return cache.directory() / "zig"
 
 
-def _zig(*arguments: str, target: Target) -> None:
-    """Run `zig cc` for the target; its local cache dies with the call, its global one is shared between builds."""
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target.platform.linker, *arguments]
+def compile_with_zig(*arguments: str, target: Target, language: str = "cc") -> None:
+    """Run zig's clang for the target; raises LinkError."""
+    _zig(language, "-target", target.platform.linker, *arguments)
+
+
+def _zig(*arguments: str) -> None:
+    """Run a command of zig's; its local cache dies with the call, its global one is shared between builds."""
+    command = [sys.executable, "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
         environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local}
         try:

@@ -39,6 +39,8 @@ class Runtime(StrEnum):
     LINKED = "linked"
 
 
+_SHARED = {ObjectFormat.ELF: ".so", ObjectFormat.MACHO: ".dylib", ObjectFormat.COFF: ".dll"}
+
 Option = str | int | bool
 Options = tuple[tuple[str, Option], ...]
 
@@ -58,6 +60,11 @@ class Platform:
     linker: str
     runtime: Runtime
     libc: str | None = None
+
+    @property
+    def library(self) -> str:
+        """The file name of what is linked for this platform."""
+        return "model.a" if self.runtime is Runtime.LINKED else f"model{_SHARED[self.object_format]}"
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def test_a_library_that_crashes_fails_verify(built: tuple[Path, Manifest, list[E
     broken.mkdir()
     for name in manifest.files:
         (broken / name).write_bytes((output / name).read_bytes())
-    link._zig("-c", "-o", str(tmp_path / "crash.o"), str(tmp_path / "crash.c"), target=targets.resolve("native"))
+    link.compile_with_zig("-c", "-o", str(tmp_path / "crash.o"), str(tmp_path / "crash.c"), target=targets.resolve("native"))
     link.link_objects([tmp_path / "crash.o"], broken / "model.so", targets.resolve("native"))
     bundle.seal(broken, manifest)
     onnx.save(add_and_divide(), tmp_path / "m.onnx")

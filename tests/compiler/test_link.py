@@ -17,7 +17,7 @@ def _warm() -> None:
 
 def compiled(folder: Path, source: str) -> Path:
     (folder / "unit.c").write_text(source)
-    link._zig("-c", "-O1", "-o", str(folder / "unit.o"), str(folder / "unit.c"), target=HOST)
+    link.compile_with_zig("-c", "-O1", "-o", str(folder / "unit.o"), str(folder / "unit.c"), target=HOST)
     return folder / "unit.o"
 
 
@@ -59,5 +59,5 @@ def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_zig", lambda *arguments, target: pytest.fail("linked again"))
+    monkeypatch.setattr(link, "_zig", lambda *arguments: pytest.fail("linked again"))
     link.warm_up(HOST)
