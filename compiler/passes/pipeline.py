@@ -12,6 +12,7 @@ from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
 from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.schedule import ScheduleKernels
+from compiler.passes.views import legalize_reshape, views
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
 
@@ -40,11 +41,12 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         # tensor programs
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        transform.LegalizeOps(),
+        transform.LegalizeOps({"relax.reshape": legalize_reshape}),
         transform.AnnotateTIROpPattern(),
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
+        views,
         # loops
         ScheduleKernels(machine),
     )

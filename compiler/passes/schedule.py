@@ -14,6 +14,7 @@ from compiler.passes.kernels.window import emit_window, read_window
 from compiler.passes.kernels.winograd import emit_winograd, read_winograd
 from compiler.passes.machine import Machine
 from compiler.passes.tir.stages import Program, inline_stages, read_program
+from compiler.passes.views import emit_copy, marked
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class ScheduleKernels:
     def _schedule(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
         if not isinstance(func, tirx.PrimFunc) or (func.attrs and "tirx.is_scheduled" in func.attrs):
             return func
-        if relax.analysis.has_reshape_pattern(func):
+        body = emit_copy(func, self.machine) if marked(func) else self._body(func)
+        if body is None:
             return func
-        program = read_program(func)
-        if program is None:
-            return func
-        body = self._emit(inline_stages(program))
         return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+
+    def _body(self, func: tirx.PrimFunc) -> Any:
+        program = None if relax.analysis.has_reshape_pattern(func) else read_program(func)
+        return None if program is None else self._emit(inline_stages(program))
 
     def _emit(self, program: Program) -> Any:
         if (tiled := read_winograd(program)) is not None:

@@ -3,69 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
-from tvm import te
+from tvm import te, tirx
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent, Scalar
 from compiler.ir.ops import layout
-from compiler.ir.values import Value
+from compiler.ir.values import Known, Value
 
 
-def flags_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Scalar]:
-    """For each axis of a rank whether it is among `axes`, which must be in range and differ."""
+def places_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
+    """The axes counted from the first, which must be in range and differ."""
+    within: Scalar = True
     for axis in axes:
-        b.require(ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)), f"axis {axis} is out of range for rank {rank}")
-    flags = []
-    for place in range(rank):
-        hits = [_names(axis, place, rank) for axis in axes]
-        for index, hit in enumerate(hits):
-            for other in hits[:index]:
-                b.require(ex.negate(ex.both(hit, other)), "axes repeat")
-        flag: Scalar = False
-        for hit in hits:
-            flag = ex.either(flag, hit) if flag is not False else hit
-        flags.append(b.facts.simplify(flag))
-    return flags
+        within = ex.both(within, ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)))
+    b.require(within, f"an axis is out of range for rank {rank}")
+    places = _named(b, [ex.select(ex.less(axis, 0), ex.add(axis, rank), axis) for axis in axes], "axis")
+    differ: Scalar = True
+    for one, other in combinations(places, 2):
+        differ = ex.both(differ, ex.not_equal(one, other))
+    b.require(differ, "axes repeat")
+    return places
 
 
-def _names(axis: Extent, place: int, rank: int) -> Scalar:
-    return ex.either(ex.equal(axis, place), ex.equal(axis, place - rank))
+def _named(b: Builder, values: Sequence[Extent], what: str, low: int | None = 0) -> list[Extent]:
+    """The values computed once at run time, so that what follows is made of plain dims: selections of selections grow without bound."""
+    values = [b.facts.simplify(value) for value in values]
+    choices = [value for value in values if not isinstance(value, int | tirx.Var)]
+    if not choices:
+        return values
+    names = iter(b.known(b.tensor(Known.of(choices)), what, low).scalars())
+    return [value if isinstance(value, int | tirx.Var) else next(names) for value in values]
 
 
-def _nth(flags: Sequence[Scalar], extents: Sequence[Extent], place: int, start: Extent) -> Extent:
-    """The extent of the place-th axis whose flag is not set, `start` where there is none."""
-    result = start
-    for axis in reversed(range(len(extents))):
-        before = ex.total(ex.select(flag, 0, 1) for flag in flags[:axis])
-        result = ex.select(ex.both(ex.equal(before, place), ex.negate(flags[axis])), extents[axis], result)
+def _flags(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
+    """For each axis of a rank 1 where it is among `axes`, else 0."""
+    places = places_of(b, axes, rank)
+    return _named(b, [ex.total(ex.select(ex.equal(place, axis), 1, 0) for place in places) for axis in range(rank)], "flag")
+
+
+def _chosen(wanted: Extent, positions: Sequence[Extent], extents: Sequence[Extent]) -> Extent:
+    """The extent whose position is the wanted one, 1 where there is none."""
+    result: Extent = 1
+    for position, extent in zip(positions, extents, strict=True):
+        result = ex.select(ex.equal(position, wanted), extent, result)
     return result
 
 
 def unsqueeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
     """Axes of extent 1 inserted so that they are the result's `axes`."""
     rank = len(x.shape) + len(axes)
-    flags = flags_of(b, axes, rank)
-    shape: list[Extent] = []
-    for place in range(rank):
-        before = ex.total(ex.select(flag, 0, 1) for flag in flags[:place])
-        extent: Extent = 1
-        for axis in range(len(x.shape)):
-            extent = ex.select(ex.both(ex.equal(before, axis), ex.negate(flags[place])), x.shape[axis], extent)
-        shape.append(extent)
-    return layout.reshape(b, x, shape)
+    flags = _flags(b, axes, rank)
+    # Which of x's axes comes at each place, -1 where a new one does.
+    sources = [ex.select(ex.equal(flag, 1), -1, ex.sub(place, ex.total(flags[:place]))) for place, flag in enumerate(flags)]
+    sources = _named(b, sources, "source", None)
+    return layout.reshape(b, x, _named(b, [_chosen(source, range(len(x.shape)), x.shape) for source in sources], "unsqueezed"))
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
     """Axes of extent 1 removed."""
     rank = len(x.shape)
-    flags = flags_of(b, axes, rank)
-    for axis, (flag, extent) in enumerate(zip(flags, x.shape, strict=True)):
-        b.require(ex.either(ex.negate(flag), ex.equal(extent, 1)), f"axis {axis} is squeezed but is not 1")
-    return layout.reshape(b, x, [_nth(flags, x.shape, place, 1) for place in range(rank - len(axes))])
+    flags = _flags(b, axes, rank)
+    ones: Scalar = True
+    for flag, extent in zip(flags, x.shape, strict=True):
+        ones = ex.both(ones, ex.either(ex.equal(flag, 0), ex.equal(extent, 1)))
+    b.require(ones, "an axis is squeezed but is not 1")
+    # Where each of x's axes goes, -1 where it goes away.
+    targets = [ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis]))) for axis, flag in enumerate(flags)]
+    targets = _named(b, targets, "target", None)
+    return layout.reshape(b, x, _named(b, [_chosen(place, targets, x.shape) for place in range(rank - len(axes))], "squeezed"))
 
 
 def slice_along(
@@ -75,20 +85,21 @@ def slice_along(
     rank = len(x.shape)
     if not len(axes) == len(starts) == len(stops) == len(steps):
         raise ImportFailed("starts, ends, axes and steps differ in number", reason="shape")
-    flags_of(b, axes, rank)
+    places = places_of(b, axes, rank)
     for step in steps:
         b.require(ex.not_equal(step, 0), "a slice's step is zero")
     firsts, strides, counts = [], [], []
-    for place, extent in enumerate(x.shape):
-        start, stop, step = 0, layout.INT64_MAX, 1
-        for axis, *bounds in zip(axes, starts, stops, steps, strict=True):
-            hit = _names(axis, place, rank)
-            start, stop, step = (ex.select(hit, mine, other) for mine, other in zip(bounds, (start, stop, step), strict=True))
+    for axis, extent in enumerate(x.shape):
+        bounds: list[Extent] = [0, layout.INT64_MAX, 1]
+        for place, *mine in zip(places, starts, stops, steps, strict=True):
+            bounds = [ex.select(ex.equal(place, axis), one, other) for one, other in zip(mine, bounds, strict=True)]
+        start, stop, step = _named(b, bounds, "bound", None)
         first, count = _bounds(extent, start, stop, step)
-        firsts.append(b.facts.simplify(first))
-        strides.append(b.facts.simplify(step))
-        counts.append(b.facts.simplify(count))
-    shape = b.extents(counts, "slice")
+        firsts.append(first)
+        strides.append(step)
+        counts.append(count)
+    firsts = _named(b, firsts, "first", None)
+    shape = _named(b, counts, "slice")
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
