@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
+from compiler.ir.blocks import in_blocks
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
 
 TO_LAST = (0, 2, 3, 1)
@@ -28,7 +29,7 @@ REDUCTIONS = {f"relax.{name}": getattr(relax.op, name) for name in ("mean", "sum
 def channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """The module with float32 convolutions by constant weights over [N, H, W, C], and what lies between them too."""
     flat = relax.transform.ToNonDataflow()(module)
-    return relax.transform.DeadCodeElimination()(relax.transform.ConvertToDataflow(min_size=1)(rewrite_functions(_Rewriter(flat), flat)))
+    return relax.transform.DeadCodeElimination()(in_blocks(rewrite_functions(_Rewriter(flat), flat)))
 
 
 def axes_of(call: Any) -> tuple[int, ...]:

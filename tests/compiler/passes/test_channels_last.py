@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax, te
 
 from compiler.passes.channels_last import channels_last
+from tests.compiler.ir.onnx.running import build, model_of
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
@@ -101,3 +103,8 @@ def test_a_match_cast_keeps_the_image_in_place():
     relax.analysis.well_formed(after)
     casts = [binding for block in after["main"].body.blocks for binding in block.bindings if isinstance(binding, relax.MatchCast)]
     assert [str(axis) for axis in casts[-1].ty.shape.values] == ["n", "k", "w", "T.int64(8)"]
+
+
+def test_blocks_still_end_where_a_dim_is_defined():
+    module = build(model_of([helper.make_node("NonZero", ["x"], ["z"])], {"x": "float32[n]"})).imported.module
+    assert [isinstance(block, relax.DataflowBlock) for block in channels_last(module)["main"].body.blocks] == [True, False, True]
