@@ -3,7 +3,8 @@
 from typing import Any
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, sym
 
 
 def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
@@ -24,3 +25,14 @@ def constant_of(rewriter: Any, expr: Any) -> Any:
 def op_name(call: Any) -> str:
     """The operator a call names, empty for a call of anything else."""
     return str(getattr(getattr(call, "op", None), "name", ""))
+
+
+def with_simple_shape(rewriter: Any, value: Any) -> Any:
+    """`value`, matched with the simplest form of its extents where its type has another.
+
+    Relax deduces 1 + n where tensor programs are made with n + 1, and FuseTIR compares the two term by term.
+    """
+    extents = [sym.Analyzer().simplify(extent) for extent in value.ty.shape.values]
+    if tvm_ffi.structural_equal(value.ty.shape, relax.ShapeExpr(extents)):
+        return value
+    return rewriter.builder_.match_cast(value, relax.TensorType(extents, value.ty.dtype))

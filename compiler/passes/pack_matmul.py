@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from compiler.passes.graph import constant_of, op_name, rewrite_functions
+from compiler.passes.graph import constant_of, op_name, rewrite_functions, with_simple_shape
 from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 
@@ -54,8 +54,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         width = panel_width(self.machine, columns)
         if key not in self.packed:
             self.packed[key] = (right, relax.const(pack_panels(weight, width)))
+        rows = with_simple_shape(self, left)
         return self.builder_.call_te(
-            _panel_matmul, left, self.packed[key][1], columns, width, primfunc_name_hint="panel_matmul", primfunc_attrs=FUSABLE
+            _panel_matmul, rows, self.packed[key][1], columns, width, primfunc_name_hint="panel_matmul", primfunc_attrs=FUSABLE
         )
 
 

@@ -44,3 +44,21 @@ def test_both_sides_dynamic_for_every_extent(compile_graph, draw):
         x, y, mask = (draw.standard_normal(shape).astype("float32") for shape in [(b, 3, m, k), (b, 3, k, n), (b, 1, 1, n)])
         want = x.astype("float64") @ y * 0.5 + mask
         np.testing.assert_allclose(model(x, y, mask), want, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
+    """Relax writes such an extent of a concatenation as 1 + n, tensor programs as n + 1."""
+    weight = draw.standard_normal((8, 16)).astype("float32")
+
+    def graph(builder, token, patches):
+        b, h, w, depth = patches.ty.shape.values
+        rows = op.concat([token, op.reshape(patches, relax.ShapeExpr([b, h * w, depth]))], axis=1)
+        normal = op.nn.layer_norm(rows, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), axes=[-1])
+        return op.add(op.matmul(normal, relax.const(weight)), relax.const(np.ones(16, "float32")))
+
+    model = compile_graph(graph, {"token": (("b", 1, 8), "float32"), "patches": (("b", "h", "w", 8), "float32")})
+    for b, h, w in [(1, 1, 1), (2, 3, 5), (3, 7, 1)]:
+        token, patches = draw.standard_normal((b, 1, 8)).astype("float32"), draw.standard_normal((b, h, w, 8)).astype("float32")
+        rows = np.concatenate([token, patches.reshape(b, h * w, 8)], 1).astype("float64")
+        normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(model(token, patches), normal @ weight + 1, rtol=1e-4, atol=1e-4)
