@@ -39,8 +39,8 @@ class Outcome(Enum):
 class Measured:
     """One case.
 
-    worst: at each of its points, the greatest |ours - reference| / max(1, |reference|) of all outputs;
-    infinite where a shape or dtype differs, or only one of both is a number.
+    worst: at each of its points, the greatest |ours - reference| / max(scale, |reference|) of all outputs, where scale is 1 or,
+    if it is less, the output's greatest magnitude; infinite where a shape or dtype differs, or only one of both is a number.
     """
 
     name: str
@@ -121,7 +121,8 @@ def _difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
         return float("inf")
     unlike = (found != wanted) & ~(np.isnan(found.astype("f8")) & np.isnan(wanted.astype("f8")))
     ours, theirs = found[unlike].astype("f8"), wanted[unlike].astype("f8")
-    worst = float(np.max(np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)), initial=0))
+    scale = min(1.0, float(np.abs(wanted).max(initial=0))) or 1.0
+    worst = float(np.max(np.abs(ours - theirs) / np.maximum(scale, np.abs(theirs)), initial=0))
     return worst if np.isfinite(worst) else float("inf")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache
 
@@ -36,7 +37,10 @@ class WhisperDecoder(nn.Module):
 
     def forward(self, input_ids: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         if not self.layers:
-            return (self.head(self.decoder(input_ids=input_ids, encoder_hidden_states=given[0], use_cache=False).last_hidden_state),)
+            # A mask of its own keeps transformers from looking for packed texts, whose operators one exporter lacks.
+            mask = torch.ones_like(input_ids)
+            made = self.decoder(input_ids=input_ids, attention_mask=mask, encoder_hidden_states=given[0], use_cache=False)
+            return (self.head(made.last_hidden_state),)
         pairs = list(zip(given[::2], given[1::2], strict=True))
         cache = EncoderDecoderCache(DynamicCache(pairs[: self.layers]), DynamicCache(pairs[self.layers :]))
         # Its mere presence asks for attention to the encoder, whose keys and values are all in the cache.
