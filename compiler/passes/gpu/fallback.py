@@ -7,8 +7,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.passes.tir.exprs import const
-from compiler.passes.tir.loops import bind, product, seq, unfuse
+from compiler.passes.tir.exprs import dtype_of
+from compiler.passes.tir.loops import Body, product, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
@@ -54,13 +54,14 @@ def _nest(stmt: Any, threads: int) -> Any:
         body = body.body
     if not loops:
         return _alone(stmt)
+    dtype = dtype_of(loops[0].loop_var)
     extents = [loop.extent for loop in loops]
 
     def run(index: Any) -> Any:
         values = [loop.min + at for loop, at in zip(loops, unfuse(index, extents), strict=True)]
         return seq(*(tirx.Bind(loop.loop_var, value) for loop, value in zip(loops, values, strict=True)), body)
 
-    return _grid(product(extents), threads, run)
+    return _grid(product(extents), threads, run, dtype)
 
 
 def _independent(loop: tirx.For, dependent: set[int]) -> bool:
@@ -95,21 +96,24 @@ def _dependent_variables(stmt: Any) -> set[int]:
 
 
 def _alone(stmt: Any) -> Any:
-    return _grid(const(1), 1, lambda index: stmt)
+    once = _bound("threadIdx.x", tirx.IntImm("int32", 1), lambda thread: stmt)
+    return _bound("blockIdx.x", tirx.IntImm("int32", 1), lambda block: once)
 
 
-def _grid(count: Any, threads: int, body: Any) -> Any:
+def _grid(count: Any, threads: int, body: Body, dtype: str) -> Any:
     """body(index) for each index below `count`, one a thread."""
-    block, thread = tirx.Var("block", "int64"), tirx.Var("thread", "int64")
-    blocks = (count + const(threads - 1)) // const(threads)
+    size = tirx.IntImm(dtype, threads)
 
-    def guarded(index: Any) -> Any:
-        return tirx.IfThenElse(index < count, body(index), None)
+    def guarded(block: Any, thread: Any) -> Any:
+        index = tirx.Var("index", dtype)
+        return seq(tirx.Bind(index, block * size + thread), tirx.IfThenElse(index < count, body(index), None))
 
-    inner = body(const(0)) if threads == 1 else bind("index", block * const(threads) + thread, guarded)
-    return _bound(block, blocks, "blockIdx.x", _bound(thread, const(threads), "threadIdx.x", inner))
+    blocks = (count + tirx.IntImm(dtype, threads - 1)) // size
+    return _bound("blockIdx.x", blocks, lambda block: _bound("threadIdx.x", size, lambda thread: guarded(block, thread)))
 
 
-def _bound(var: Any, extent: Any, tag: str, body: Any) -> Any:
-    axis = tirx.IterVar(None, tirx.Var(tag, "int64"), _THREAD_INDEX, tag)
-    return tirx.For(var, const(0), extent, ForKind.THREAD_BINDING, body, axis)
+def _bound(tag: str, extent: Any, body: Body) -> Any:
+    dtype = dtype_of(extent)
+    var = tirx.Var(tag.partition("Idx")[0], dtype)
+    axis = tirx.IterVar(None, tirx.Var(tag, dtype), _THREAD_INDEX, tag)
+    return tirx.For(var, tirx.IntImm(dtype, 0), extent, ForKind.THREAD_BINDING, body(var), axis)

@@ -8,6 +8,7 @@ from tvm import relax
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.gpu.bound import check_bound
 from compiler.passes.gpu.low_batch import SplitLowBatch
+from compiler.passes.gpu.narrow import narrow
 from compiler.passes.gpu.rows import flatten_rows
 from compiler.passes.gpu.schedule import ScheduleOnGrid
 
@@ -41,6 +42,8 @@ def passes(target: tvm.target.Target) -> tuple[Pass, ...]:
         # reshapes that move nothing need no kernel
         transform.RewriteDataflowReshape(),
         transform.DeadCodeElimination(),
+        # WGSL has no 64-bit integers
+        *((narrow,) if target.kind.name == "webgpu" else ()),
         # grids
         SplitLowBatch(target),
         ScheduleOnGrid(target),

@@ -1,0 +1,138 @@
+"""Modules in 32-bit integers for devices whose kernels have no others; the model's inputs and outputs stay as they are declared."""
+
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import ir, relax, te, tirx
+
+from compiler.errors import PassError
+from compiler.passes.gpu.narrow_kernels import narrow_kernel
+
+_WIDE, _NARROW = "int64", "int32"
+
+
+def narrow(module: tvm.IRModule, entry: str = "main") -> tvm.IRModule:
+    """The module with int32 wherever it had int64, behind an `entry` of the same type.
+
+    An int64 input is seen as pairs of 32-bit words, of which the kernels take the low one; an output is made of the value
+    and its sign. A value that 32 bits do not hold comes out wrong; a constant like that raises PassError.
+    """
+    main, names = module[entry], _Names(module)
+    others = {names(gvar): names.narrowed(func) for gvar, func in module.functions.items() if gvar.name_hint != entry}
+    builder = relax.BlockBuilder(tvm.IRModule(others))
+    restored = _restored(builder, main, names.narrowed(main))
+    made = builder.get().functions.items()
+    functions = {gvar: narrow_kernel(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in made}
+    functions[module.get_global_var(entry)] = restored
+    result = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return tvm.transform.Sequential([relax.transform.Normalize(), relax.transform.CanonicalizeBindings()])(result)
+
+
+class _Names:
+    """The functions of a module under fresh names, which have narrow types themselves."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        self._fresh: dict[str, Any] = {}
+        for gvar in module.functions:
+            self._fresh[gvar.name_hint] = relax.GlobalVar(gvar.name_hint)
+            relax.expr._update_type(self._fresh[gvar.name_hint], tvm_ffi.structural_map(gvar.ty, [(relax.TensorType, _type)]))
+
+    def __call__(self, gvar: ir.GlobalVar) -> ir.GlobalVar:
+        return self._fresh[gvar.name_hint]
+
+    def narrowed(self, func: ir.BaseFunc) -> ir.BaseFunc:
+        if isinstance(func, tirx.PrimFunc):
+            return narrow_kernel(func)
+        return tvm_ffi.structural_map(func, [(ir.GlobalVar, self), (relax.TensorType, _type), (ir.GenericConst, _constant)])
+
+
+def _type(ty: Any) -> Any:
+    if str(ty.dtype) != _WIDE:
+        return ty
+    return relax.TensorType(None, _NARROW, ndim=ty.ndim) if ty.shape is None else relax.TensorType(ty.shape, _NARROW)
+
+
+def _constant(constant: Any) -> Any:
+    tensor = constant.value
+    if not isinstance(tensor, tvm.runtime.Tensor) or str(tensor.dtype) != _WIDE:
+        return constant
+    values = tensor.numpy()
+    limits = np.iinfo(_NARROW)
+    if values.size and (values.min() < limits.min or values.max() > limits.max):
+        raise PassError(
+            "a constant of the model needs 64 bits, which the target's kernels do not have",
+            reason="narrow_integers",
+            pass_name="narrow",
+            hint="build for a target with 64-bit integers",
+        )
+    return relax.const(values.astype(_NARROW))
+
+
+def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function) -> relax.Function:
+    """`narrowed` with the parameters and results of `main`."""
+    given = [relax.Var(param.name, param.ty) for param in main.params]
+    before = _Bindings(builder)
+    for outer, inner in zip(given, narrowed.params, strict=True):
+        before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
+    after = _Bindings(builder)
+    result = after.bind(relax.Var("narrow", narrowed.ret_ty), narrowed.body.body)
+    if isinstance(main.ret_ty, relax.TupleType):
+        fields = [after.result(relax.TupleGetItem(result, i), ty) for i, ty in enumerate(main.ret_ty.fields)]
+        output = after.bind(relax.Var("wide", main.ret_ty), relax.Tuple(fields))
+    else:
+        output = after.result(result, main.ret_ty)
+    body = relax.SeqExpr([before.block, *narrowed.body.blocks, after.block], output)
+    return relax.Function(given, body, main.ret_ty, main.is_pure, main.attrs)
+
+
+def _is_wide(ty: Any) -> bool:
+    return isinstance(ty, relax.TensorType) and str(ty.dtype) == _WIDE
+
+
+class _Bindings:
+    """A block that grows."""
+
+    def __init__(self, builder: relax.BlockBuilder) -> None:
+        self._builder = builder
+        self._bindings: list[Any] = []
+
+    @property
+    def block(self) -> relax.BindingBlock:
+        """All of it as one dataflow block."""
+        return relax.DataflowBlock(self._bindings)
+
+    def bind(self, var: Any, value: Any) -> Any:
+        """`var`, from here on `value`."""
+        self._bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def _emit(self, value: Any) -> Any:
+        normal = self._builder.normalize(value)
+        return self.bind(relax.Var("words", normal.ty), normal)
+
+    def low_words(self, value: Any) -> Any:
+        """An int64 tensor's low words."""
+        pairs = self._emit(relax.op.memory.view(value, relax.ShapeExpr([*value.ty.shape, tirx.IntImm(_WIDE, 2)]), _NARROW))
+        return self._builder.call_te(_low, pairs, primfunc_name_hint="low_words")
+
+    def result(self, value: Any, ty: Any) -> Any:
+        """A narrow result as the type that the caller knows."""
+        narrow = self._emit(value)
+        if not _is_wide(ty):
+            return narrow
+        pairs = self._emit(self._builder.call_te(_extended, narrow, primfunc_name_hint="extended"))
+        return self._emit(relax.op.memory.view(pairs, ty.shape, _WIDE))
+
+
+def _low(pairs: Any) -> Any:
+    return te.compute(pairs.shape[:-1], lambda *at: pairs(*at, 0), name="low_words")
+
+
+def _extended(values: Any) -> Any:
+    def word(*at: Any) -> Any:
+        value = values(*at[:-1])
+        return tirx.Select(at[-1] == 0, value, value >> tirx.IntImm(_NARROW, 31))
+
+    return te.compute([*values.shape, tirx.IntImm(_WIDE, 2)], word, name="extended")
