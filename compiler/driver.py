@@ -10,27 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import bundle, profile, reference, targets, toolchain, verify
+from compiler import bundle, header, profile, reference, targets, toolchain, verify
 from compiler.action import action_key
+from compiler.emulation import emulator
 from compiler.errors import LoadError
-from compiler.host import host
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.load import LoadedModel, LoadedScript, open_model
 from compiler.messages import CompileJob, InspectJob, Progress
 from compiler.process import partial_of
 from compiler.stages import OnEvent, entered
-from compiler.targets import Target, TargetStatus
+from compiler.targets import Runtime, Target, TargetStatus
 from compiler.task import Record
 from compiler.trials import Signature, Trials, prepare
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
+from relaxd.errors import LoadContractError
+from relaxd.loader.check import check_machine
+from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported
 
 _PROFILE_SECONDS = 20.0
 _VERIFY = verify.Budget()
+_EMULATED_VERIFY = verify.Budget(seconds=480.0)
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     bundle.seal(this.partial, manifest)
     with entered(Stage.PROFILE, this.on_event):
         bundle.write_report(this.partial, profile.FILENAME, _profile(this, trials))
-    executed = numerics["verdict"] == verify.Verdict.PASSED
-    status = TargetStatus.EXECUTED if executed else TargetStatus.COMPILED_ONLY
-    return bundle.seal(this.partial, dataclasses.replace(manifest, target={**manifest.target, "status": status.value}))
+    return bundle.seal(this.partial, dataclasses.replace(manifest, target={**manifest.target, "status": numerics["status"]}))
 
 
 def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest, Signature]:
@@ -104,13 +106,15 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
         imported = _import(model, this.request)
         signature = Signature(imported.inputs, imported.outputs, imported.dims, imported.index_bounds, imported.quantized)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch has to come first.
-    from compiler import codegen, link, lower, weights
+    from compiler import codegen, link, lower, system_lib, weights
 
     with entered(Stage.PASS, this.on_event):
         kernels = lower.to_kernels(imported.module, this.target, imported.dims)
         separated = weights.separate(kernels)
         table = weights.write(separated.constants, this.partial / bundle.WEIGHTS)
         lowered = lower.to_machine(separated.module, this.target)
+        if this.target.platform.runtime is Runtime.LINKED:
+            lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
         del imported, kernels, separated
     with entered(Stage.CODEGEN, this.on_event):
         executable = codegen.generate(lowered, this.target)
@@ -121,7 +125,14 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
         link.link_library(executable, this.partial, this.target, pack)
         bundle.add_runtime(this.partial, this.target)
     manifest = _manifest(this, model.digest, signature, codegen.llvm_version())
-    return dataclasses.replace(manifest, weights=table), signature
+    manifest = dataclasses.replace(manifest, weights=table)
+    if this.target.platform.runtime is Runtime.LINKED:
+        header.write(this.partial, manifest, _prefix(this, model.digest))
+    return manifest, signature
+
+
+def _prefix(this: _Build, digest: str) -> str:
+    return header.prefix_of(this.job.model_name, this.job.model_digest or digest)
 
 
 def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
@@ -166,12 +177,30 @@ def _trials(this: _Build, signature: Signature) -> Trials:
 def _verify(this: _Build, original: verify.Reference, signature: Signature, trials: Trials) -> Record:
     if not this.request.options.verify:
         return verify.not_run("options.verify is off", trials.left_out)
-    if reason := _cannot_run(this.target):
-        return verify.not_run(reason)
-    this.on_event(Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes"))
+    runner = _runner(this)
+    if isinstance(runner, str):
+        return verify.not_run(runner)
+    how = "" if runner is verify.NATIVE else ", emulated"
+    this.on_event(Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}"))
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
-    return verify.verify(this.partial, original, signature, trials, this.request.options, this.scratch, _VERIFY)
+    budget = _VERIFY if runner is verify.NATIVE else _EMULATED_VERIFY
+    return verify.verify(this.partial, original, signature, trials, this.request.options, this.scratch, budget, runner)
+
+
+def _runner(this: _Build) -> verify.Runner | str:
+    """What can run the library here, or why nothing can."""
+    reason = _cannot_run(this.target)
+    if reason is None:
+        return verify.NATIVE
+    if this.target.emulator is None:
+        return reason
+    if lacking := emulator.lacking(this.target):
+        return f"{reason}; {lacking}"
+    folder = this.scratch / "emulated"
+    folder.mkdir()
+    spec = (("target", this.target.name), ("scratch", str(folder)))
+    return verify.Runner("compiler.emulation.execute", spec, TargetStatus.EMULATED)
 
 
 def _profile(this: _Build, trials: Trials) -> Record:
@@ -185,5 +214,10 @@ def _profile(this: _Build, trials: Trials) -> Record:
 def _cannot_run(target: Target) -> str | None:
     if target.device is not None:
         return f"nothing here runs {target.device.name} kernels"
-    missing = target.missing_on(host())
-    return f"this machine lacks {', '.join(missing)}, which {target.name} may use" if missing else None
+    if target.platform.runtime is Runtime.LINKED:
+        return f"a library for {target.name} runs in the program that links it"
+    try:
+        check_machine(target.load, this_host())
+    except LoadContractError as error:
+        return error.message
+    return None

@@ -11,6 +11,7 @@ from compiler import arrays
 from compiler.compare import Difference, Tolerance, compare, tolerance_of
 from compiler.errors import VerifyError
 from compiler.reference import ONNX
+from compiler.targets import TargetStatus
 from compiler.task import Outcome, Record, run_task
 from compiler.trials import LeftOut, Signature, Trial, Trials
 from relaxd.contract.options import CompileOptions
@@ -46,6 +47,18 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Runner:
+    """What runs the library: the task's module, what its spec has beside the bundle and the points, and the status a pass gives."""
+
+    module: str = "compiler.execute"
+    spec: tuple[tuple[str, str], ...] = ()
+    status: TargetStatus = TargetStatus.EXECUTED
+
+
+NATIVE = Runner()
+
+
+@dataclass(frozen=True)
 class _Judged:
     """One output at one point."""
 
@@ -57,11 +70,19 @@ class _Judged:
 
 def not_run(reason: str, left_out: Sequence[LeftOut] = ()) -> Record:
     """The report of a verification that did not take place."""
-    return {"verdict": Verdict.NOT_RUN.value, "reason": reason, "left_out": [item.to_json() for item in left_out]}
+    status = TargetStatus.COMPILED_ONLY.value
+    return {"verdict": Verdict.NOT_RUN.value, "status": status, "reason": reason, "left_out": [item.to_json() for item in left_out]}
 
 
 def verify(
-    bundle: Path, reference: Reference, signature: Signature, trials: Trials, options: CompileOptions, folder: Path, budget: Budget
+    bundle: Path,
+    reference: Reference,
+    signature: Signature,
+    trials: Trials,
+    options: CompileOptions,
+    folder: Path,
+    budget: Budget,
+    runner: Runner = NATIVE,
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs. `folder` is scratch space."""
     left_out = list(trials.left_out)
@@ -69,12 +90,12 @@ def verify(
     left_out += refused
     if not answered:
         return not_run(f"reference_unavailable: {left_out[0].reason if left_out else 'there is no point to try'}", left_out)
-    ran, unfinished = _run_library(bundle, answered, folder, budget)
+    ran, unfinished = _run_library(bundle, answered, folder, budget, runner)
     left_out += unfinished
     if not ran:
         return not_run(f"the library finished no point: {unfinished[0].reason}", left_out)
     judged = [item for trial in ran for item in _judge(trial, signature, options)]
-    report = _report(engine, judged, ran, left_out, options)
+    report = {**_report(engine, judged, ran, left_out, options), "status": runner.status.value}
     if report["verdict"] == Verdict.FAILED:
         raise _mismatch(judged, report)
     return report
@@ -101,10 +122,11 @@ def _ask_reference(reference: Reference, trials: Sequence[Trial], folder: Path, 
     return "", [], first_refusal
 
 
-def _run_library(bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget) -> tuple[list[Trial], list[LeftOut]]:
+def _run_library(bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget, runner: Runner) -> tuple[list[Trial], list[LeftOut]]:
     """The trials that the library finished, and those that the budget left out; raises VerifyError for any other end."""
-    spec = {"bundle": str(bundle), "seconds": budget.seconds / 2, "points": [trial.to_spec("library") for trial in trials]}
-    outcome = run_task("compiler.execute", spec, folder / "library.jsonl", seconds=budget.seconds / 2, memory_bytes=budget.memory_bytes)
+    points = [trial.to_spec("library") for trial in trials]
+    spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": budget.seconds / 2, "points": points}
+    outcome = run_task(runner.module, spec, folder / "library.jsonl", seconds=budget.seconds / 2, memory_bytes=budget.memory_bytes)
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
     for record in outcome.records:
         if "failed" in record and not _out_of_memory(record["failed"]):

@@ -6,12 +6,15 @@ from importlib import metadata
 
 from relaxd.contract.manifest import LoadContract, Manifest
 from relaxd.errors import LoadContractError
-from relaxd.loader.host import Host, cuda_capabilities
+from relaxd.loader.devices import Driver, probe
+from relaxd.loader.host import Host
 
 FFI = "apache-tvm-ffi"
 _REBUILD = "build the bundle for this machine's target"
 
-Capabilities = tuple[tuple[int, int], ...] | None
+_DRIVERS = {"cuda": "an NVIDIA driver and a GPU", "rocm": "an AMD driver and a GPU", "webgpu": "a browser with WebGPU"}
+
+Probe = Callable[[str], Driver | None]
 
 
 def check_contract(
@@ -19,10 +22,20 @@ def check_contract(
     host: Host,
     *,
     installed: Callable[[str], str] = metadata.version,
-    capabilities: Callable[[], Capabilities] = cuda_capabilities,
+    probe: Probe = probe,
 ) -> None:
     """Raises LoadContractError naming the first thing that the bundle needs and this machine has not."""
-    need = manifest.load
+    check_machine(manifest.load, host, probe)
+    _ffi(manifest.load, installed)
+    if any(spec.dtype == "bfloat16" for spec in (*manifest.inputs, *manifest.outputs)):
+        _version_of("ml_dtypes", "any", installed)
+    if manifest.library.endswith(".a"):
+        have = "a loader of shared libraries"
+        raise LoadContractError("form", need="a program that links the archive", have=have, hint="see model.h in the bundle")
+
+
+def check_machine(need: LoadContract, host: Host, probe: Probe = probe) -> None:
+    """Raises LoadContractError for hardware, operating system, C library or driver; installed packages are not looked at."""
     _equal("operating system", need.os, host.os)
     _equal("architecture", need.arch, host.arch)
     _instruction_set(need, host)
@@ -31,11 +44,8 @@ def check_contract(
         raise LoadContractError(
             "C library", need=f"glibc {need.libc} or later", have=have, hint="use a newer distribution or container image"
         )
-    _ffi(need, installed)
-    if any(spec.dtype == "bfloat16" for spec in (*manifest.inputs, *manifest.outputs)):
-        _version_of("ml_dtypes", "any", installed)
     if need.device != "cpu":
-        _device(need, capabilities)
+        _device(need, probe(need.device))
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -75,19 +85,26 @@ def _version_of(package: str, wanted: str, installed: Callable[[str], str]) -> s
         raise LoadContractError(f"{package} version", need=wanted, have=f"no {package}", hint=f"pip install {package}") from error
 
 
-def _device(need: LoadContract, capabilities: Callable[[], Capabilities]) -> None:
-    if need.device != "cuda":
-        raise LoadContractError("device", need=need.device, have="cpu and cuda", hint="build for one of these")
-    devices = capabilities()
-    if not devices:
-        have = "no CUDA driver" if devices is None else "no CUDA device"
+def _device(need: LoadContract, driver: Driver | None) -> None:
+    if driver is None:
+        hint = "install the driver, or build for a CPU target"
         raise LoadContractError(
-            "device", need="an NVIDIA driver and a GPU", have=have, hint="install the driver, or build for a CPU target"
+            "driver", need=_DRIVERS.get(need.device, f"a {need.device} driver"), have=f"no {need.device} driver", hint=hint
         )
-    wanted = re.search(r"(\d+)(\d)(a?)$", need.sm or "")
-    if wanted and not _runs_on(devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])):
+    if need.driver and numbers(driver.version) < numbers(need.driver):
         raise LoadContractError(
-            "GPU", need=f"compute capability {wanted[1]}.{wanted[2]}", have="{}.{}".format(*devices[0]), hint="build for this GPU's sm"
+            "driver version", need=f"{need.driver} or later", have=driver.version or "unknown", hint="update the driver"
+        )
+    if not driver.devices:
+        hint = "run where the device is visible, or build for a CPU target"
+        raise LoadContractError("device", need=f"a {need.device} device", have="a driver without a device", hint=hint)
+    wanted = re.search(r"(\d+)(\d)(a?)$", need.sm or "")
+    if wanted and not _runs_on(driver.devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])):
+        raise LoadContractError(
+            "GPU",
+            need=f"compute capability {wanted[1]}.{wanted[2]}",
+            have="{}.{}".format(*driver.devices[0]),
+            hint="build for this GPU's sm",
         )
 
 

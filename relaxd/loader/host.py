@@ -1,4 +1,4 @@
-"""What this machine is: architecture, instruction set, C library and CUDA devices."""
+"""What this machine is: architecture, instruction set and C library."""
 
 import ctypes
 import os
@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+_WINDOWS_FEATURES = {"pni": 13, "cx16": 14, "ssse3": 36, "sse4_1": 37, "sse4_2": 38}
+"""Numbers of the PF_* constants in winnt.h, by the names of /proc/cpuinfo."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Host:
 def this_host() -> Host:
     """The machine that runs this process; opens no library."""
     machine = platform.machine().lower()
-    return Host(_ARCHITECTURES.get(machine, machine), sys.platform, _features(Path("/proc/cpuinfo")), _glibc())
+    isa = _windows_features() if sys.platform == "win32" else _features(Path("/proc/cpuinfo"))
+    return Host(_ARCHITECTURES.get(machine, machine), sys.platform, isa, _glibc())
 
 
 def cpu_features(cpuinfo: str) -> frozenset[str]:
@@ -43,24 +45,11 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
     return frozenset.intersection(*cores) if cores else frozenset()
 
 
-def cuda_capabilities() -> tuple[tuple[int, int], ...] | None:
-    """(major, minor) of every CUDA device, None without a working driver; opens libcuda."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    count = ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return None
-    return tuple(
-        (_attribute(driver, i, _COMPUTE_CAPABILITY_MAJOR), _attribute(driver, i, _COMPUTE_CAPABILITY_MINOR)) for i in range(count.value)
-    )
-
-
-def _attribute(driver: ctypes.CDLL, device: int, attribute: int) -> int:
-    value = ctypes.c_int()
-    driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-    return value.value
+def _windows_features() -> frozenset[str]:
+    """What IsProcessorFeaturePresent tells; every processor with SSE4.2 has the instructions that it does not tell of."""
+    kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 (mypy knows it on Windows alone)
+    found = frozenset(name for name, number in _WINDOWS_FEATURES.items() if kernel.IsProcessorFeaturePresent(number))
+    return found | {"popcnt", "lahf_lm"} if "sse4_2" in found else found
 
 
 def _features(cpuinfo: Path) -> frozenset[str]:

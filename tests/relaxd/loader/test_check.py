@@ -8,21 +8,22 @@ from relaxd.contract.manifest import LoadContract, Manifest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_contract, numbers
+from relaxd.loader.devices import Driver, probe
 from relaxd.loader.host import Host
 
 HOST = Host("x86_64", "linux", frozenset({"avx2", "fma"}), "2.36")
 NEED = LoadContract("x86_64", "linux", ("avx2",), "2.28", runtime={"apache-tvm-ffi": "0.1.15.post2"})
 
 
-def check(need: LoadContract, host: Host = HOST, *, ffi: str = "0.1.15.post2", capabilities=None, inputs=()) -> None:
-    manifest = Manifest("m", inputs, (), (), {}, need, {}, {})
+def check(need: LoadContract, host: Host = HOST, *, ffi: str = "0.1.15.post2", driver=None, inputs=(), library="model.so") -> None:
+    manifest = Manifest("m", inputs, (), (), {}, need, {}, {}, library=library)
 
     def installed(package: str) -> str:
         if package != "apache-tvm-ffi" or not ffi:
             raise metadata.PackageNotFoundError(package)
         return ffi
 
-    check_contract(manifest, host, installed=installed, capabilities=lambda: capabilities)
+    check_contract(manifest, host, installed=installed, probe=lambda device: driver)
 
 
 @pytest.mark.parametrize("ffi", ["0.1.15.post2", "0.1.15", "0.1.16"])
@@ -41,8 +42,9 @@ def test_what_meets_the_contract_passes(ffi):
         (replace(NEED, libc="2.100"), HOST, "C library", "glibc 2.100 or later", "glibc 2.36"),
         (NEED, replace(HOST, libc="2.4"), "C library", "glibc 2.28 or later", "glibc 2.4"),
         (NEED, replace(HOST, libc=None), "C library", "glibc 2.28 or later", "no glibc"),
-        (replace(NEED, device="vulkan"), HOST, "device", "vulkan", "cpu and cuda"),
-        (replace(NEED, device="cuda", sm="sm_90"), HOST, "device", "an NVIDIA driver and a GPU", "no CUDA driver"),
+        (replace(NEED, device="vulkan"), HOST, "driver", "a vulkan driver", "no vulkan driver"),
+        (replace(NEED, device="cuda", sm="sm_90"), HOST, "driver", "an NVIDIA driver and a GPU", "no cuda driver"),
+        (replace(NEED, device="webgpu"), HOST, "driver", "a browser with WebGPU", "no webgpu driver"),
     ],
 )
 def test_the_error_names_need_and_have(need, host, what, needs, has):
@@ -72,15 +74,36 @@ def test_bfloat16_needs_ml_dtypes():
 def test_compute_capability(sm, device, fits):
     need = replace(NEED, device="cuda", sm=sm)
     if fits:
-        check(need, capabilities=(device,))
+        check(need, driver=Driver("12.4", (device,)))
     else:
         with pytest.raises(LoadContractError, match="compute capability"):
-            check(need, capabilities=(device,))
+            check(need, driver=Driver("12.4", (device,)))
 
 
 def test_a_driver_without_a_device():
-    with pytest.raises(LoadContractError, match="no CUDA device"):
-        check(replace(NEED, device="cuda"), capabilities=())
+    with pytest.raises(LoadContractError, match="a driver without a device"):
+        check(replace(NEED, device="cuda"), driver=Driver("12.4", ()))
+
+
+@pytest.mark.parametrize(("version", "fits"), [("12.4", True), ("12.0", True), ("11.8", False), ("", False)])
+def test_a_driver_of_another_version(version, fits):
+    need, driver = replace(NEED, device="cuda", driver="12.0"), Driver(version, ((9, 0),))
+    if fits:
+        check(need, driver=driver)
+    else:
+        with pytest.raises(LoadContractError, match="driver version"):
+            check(need, driver=driver)
+
+
+def test_an_archive_is_for_programs_that_link_it():
+    with pytest.raises(LoadContractError, match="a program that links the archive"):
+        check(NEED, library="model.a")
+
+
+def test_this_machine_is_probed_without_harm():
+    for device in ("cuda", "rocm", "opencl", "metal", "webgpu"):
+        found = probe(device)
+        assert found is None or isinstance(found.devices, tuple)
 
 
 def test_numbers_compare_as_versions():

@@ -1,0 +1,61 @@
+"""The library's side of verify where this machine only emulates the target: as `compiler.execute`, under qemu."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler import arrays, targets
+from compiler.emulation import emulator, program, tensors
+from compiler.emulation.tensors import Array
+from compiler.pace import Pace
+from compiler.task import Record, serve
+from relaxd.contract.manifest import Manifest
+from relaxd.errors import BundleError
+from relaxd.loader.bundle import read_manifest
+
+_TAIL = 500
+
+
+def run_points(spec: Record, record: Callable[[Record], None]) -> None:
+    """spec: bundle, target, scratch, seconds, and points as `{index, inputs, outputs}` files; records each point."""
+    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
+    target = targets.resolve(spec["target"])
+    found = emulator.find(target)
+    if isinstance(found, str):
+        raise BundleError(found)
+    manifest = read_manifest(bundle)
+    program.build(bundle, target, scratch / "program")
+    tensors.write(scratch / "weights", _weights(bundle, manifest))
+    command = [*found.command, str(scratch / "program"), str(bundle / manifest.library), str(scratch / "weights")]
+    pace = Pace(spec["seconds"])
+    for point in spec["points"]:
+        inputs = arrays.read(Path(point["inputs"]))
+        if objection := pace.objection(inputs):
+            record({"index": point["index"], "skipped": objection})
+            continue
+        tensors.write(scratch / "inputs", [inputs[item.name] for item in manifest.inputs])
+        started = time.perf_counter()
+        done = subprocess.run(
+            [*command, str(scratch / "inputs"), str(scratch / "outputs")], capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode:
+            why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
+            record({"index": point["index"], "failed": f"under {Path(found.command[0]).name}: {why}"})
+            continue
+        pace.took(inputs, time.perf_counter() - started)
+        results = tensors.read(scratch / "outputs")
+        arrays.write(Path(point["outputs"]), dict(zip((item.name for item in manifest.outputs), results, strict=True)))
+        record({"index": point["index"]})
+
+
+def _weights(bundle: Path, manifest: Manifest) -> list[Array]:
+    """The constants of the weights file, in the order in which the library takes them."""
+    if not manifest.weights:
+        return []
+    content = (bundle / manifest.weights_file).read_bytes()
+    return [tensors.from_bytes(content, weight.dtype, weight.shape, weight.offset) for weight in manifest.weights]
+
+
+if __name__ == "__main__":
+    serve(run_points)
