@@ -6,6 +6,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.channels_last import channels_last
+from compiler.passes.define_first import define_first
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
@@ -47,6 +48,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
         views,
+        define_first,
         # loops
         ScheduleKernels(machine),
     )
