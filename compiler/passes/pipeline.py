@@ -8,6 +8,7 @@ from tvm import relax
 from compiler.passes.channels_last import channels_last
 from compiler.passes.define_first import define_first
 from compiler.passes.fold_layout import fold_layout
+from compiler.passes.fuse_attention import fuse_attention
 from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
@@ -36,6 +37,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         LiftViews(),
         channels_last,
         LiftViews(transposes=True),
+        fuse_attention,
         # constants laid out for the kernels
         PackConv(machine),
         PackMatmul(machine),

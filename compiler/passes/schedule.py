@@ -6,6 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
+from compiler.passes.kernels.attention import emit_attention, read_attention
 from compiler.passes.kernels.blocked import emit_blocked
 from compiler.passes.kernels.contract import read_contraction
 from compiler.passes.kernels.gemm import emit_contraction
@@ -43,6 +44,8 @@ class ScheduleKernels:
     def _emit(self, program: Program) -> Any:
         if (tiled := read_winograd(program)) is not None:
             return emit_winograd(tiled, self.machine)
+        if (head := read_attention(program)) is not None:
+            return emit_attention(head, self.machine)
         contraction = read_contraction(program)
         body = None if contraction is None else emit_contraction(contraction, self.machine) or emit_blocked(contraction, self.machine)
         if body is None and (window := read_window(program)) is not None:

@@ -1,0 +1,209 @@
+"""softmax(q @ k, changed elementwise) @ v as one tensor program, whose scores never leave the cache.
+
+The transposes around the products, by which exported graphs split and join heads, become part of the program's accesses.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.channels_last import axes_of
+from compiler.passes.graph import op_name, rewrite_functions
+from compiler.passes.kernels.attention import STAGES
+
+OPAQUE = {"op_pattern": 8}
+"""Nothing is fused to the function."""
+
+_CHANGES: dict[str, Callable[..., Any]] = {
+    "relax.add": lambda a, b: a + b,
+    "relax.subtract": lambda a, b: a - b,
+    "relax.multiply": lambda a, b: a * b,
+    "relax.divide": lambda a, b: a / b,
+    "relax.maximum": tirx.max,
+    "relax.minimum": tirx.min,
+    "relax.where": lambda a, b, c: tirx.Select(a, b, c),
+    "relax.tanh": tirx.tanh,
+}
+"""What may be done to scores between the product and the softmax."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """`tensor`, its axes in the order of `axes`."""
+
+    tensor: Any
+    axes: tuple[int, ...]
+
+    def read(self, data: Any, indices: Sequence[Any]) -> Any:
+        """The element at `indices` of the permuted tensor."""
+        place: list[Any] = [None] * len(indices)
+        for axis, index in zip(self.axes, indices, strict=True):
+            place[axis] = index
+        return data(*place)
+
+    def extents(self, shape: Sequence[Any]) -> list[Any]:
+        """The extents of the permuted tensor, given those of the tensor: TE has its own dims."""
+        return [shape[axis] for axis in self.axes]
+
+
+@dataclass
+class Change:
+    """One elementwise operator on the scores: `operands` in order, None where the scores stand."""
+
+    name: str
+    operands: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a second product needs: q [.., m, d], k [.., d, n], v [.., n, e], and the changes from the first to the last."""
+
+    q: Access
+    k: Access
+    v: Access
+    changes: tuple[Change, ...]
+
+
+def fuse_attention(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with every float32 attention of known head size replaced; what nobody reads any more is removed."""
+    return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.used: Counter[Any] = Counter()
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                relax.analysis.post_order_visit(function, self._count)
+
+    def _count(self, expr: Any) -> None:
+        for arg in getattr(expr, "args", None) or getattr(expr, "fields", None) or ():
+            if isinstance(arg, relax.Var):
+                self.used[arg] += 1
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        found = self._match(binding.value) if op_name(binding.value) == "relax.matmul" else None
+        if found is None:
+            super().visit_var_binding_(binding)
+            return
+        self.set_var_remap(binding.var, self.builder_.emit(self._call(found)))
+
+    def _bound(self, expr: Any, name: str) -> Any:
+        """The call of the operator `name` that `expr` is bound to, else None."""
+        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        return bound if isinstance(bound, relax.Call) and op_name(bound) == name else None
+
+    def _match(self, call: Any) -> Attention | None:
+        if self.used[call.args[0]] != 1:
+            return None
+        scores, v = (self.visit_expr(arg) for arg in call.args)
+        softmax = self._bound(scores, "relax.nn.softmax")
+        if softmax is None or str(call.ty.dtype) != "float32" or int(softmax.attrs.axis) not in (-1, softmax.ty.ndim - 1):
+            return None
+        changes: list[Change] = []
+        product = self._product(softmax.args[0], softmax.ty, changes)
+        if product is None:
+            return None
+        q, k, v = self._access(product.args[0]), self._access(product.args[1]), self._access(v)
+        found = Attention(q, k, v, tuple(reversed(changes)))
+        return found if _suits(found) else None
+
+    def _product(self, expr: Any, ty: Any, changes: list[Change]) -> Any:
+        """The product that the scores come from; fills `changes`, the last first."""
+        while True:
+            bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+            name = op_name(bound)
+            if bound is None or (name != "relax.matmul" and name not in _CHANGES) or not _same_shape(bound.ty, ty):
+                return None
+            if name == "relax.matmul":
+                return bound
+            inner = [arg for arg in bound.args if self._leads_to_product(arg, ty)]
+            if len(inner) != 1 or any(arg.ty.ndim > ty.ndim for arg in bound.args):
+                return None
+            changes.append(Change(name, [None if arg is inner[0] else arg for arg in bound.args]))
+            expr = inner[0]
+
+    def _leads_to_product(self, expr: Any, ty: Any) -> bool:
+        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        if bound is None or not _same_shape(bound.ty, ty):
+            return False
+        if op_name(bound) == "relax.matmul":
+            return True
+        return op_name(bound) in _CHANGES and any(self._leads_to_product(arg, ty) for arg in bound.args)
+
+    def _access(self, expr: Any) -> Access:
+        permuted = self._bound(expr, "relax.permute_dims")
+        return Access(expr, tuple(range(expr.ty.ndim))) if permuted is None else Access(permuted.args[0], axes_of(permuted))
+
+    def _call(self, found: Attention) -> Any:
+        others = [operand for change in found.changes for operand in change.operands if operand is not None]
+        given = [found.q.tensor, found.k.tensor, found.v.tensor, *others]
+        return self.builder_.call_te(
+            lambda *tensors: attention(found, *tensors), *given, primfunc_name_hint="attention", primfunc_attrs=OPAQUE
+        )
+
+
+def _same_shape(one: Any, other: Any) -> bool:
+    shapes = [getattr(ty, "shape", None) for ty in (one, other)]
+    if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes) or one.ndim != other.ndim:
+        return False
+    return all(map(tvm.sym.Analyzer().can_prove_equal, shapes[0].values, shapes[1].values))
+
+
+def _suits(found: Attention) -> bool:
+    """Whether the extents are known, heads are of one known size, and each row of q, k and v lies contiguous."""
+    accesses = (found.q, found.k, found.v)
+    if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) and str(access.tensor.ty.dtype) == "float32" for access in accesses):
+        return False
+    rank = len(found.q.axes)
+    if rank < 3 or any(len(access.axes) != rank for access in accesses):
+        return False
+    if [access.axes[at] for access, at in zip(accesses, (-1, -2, -1), strict=True)] != [rank - 1] * 3:
+        return False
+    q, k, v = (access.extents(access.tensor.ty.shape.values) for access in accesses)
+    analyzer = tvm.sym.Analyzer()
+    same = all(analyzer.can_prove_equal(a, b) and analyzer.can_prove_equal(a, c) for a, b, c in zip(q[:-2], k[:-2], v[:-2], strict=True))
+    sizes = [getattr(extent, "value", None) for extent in (q[-1], v[-1])]
+    return same and all(size is not None and int(size) % 8 == 0 and 0 < int(size) <= 256 for size in sizes)
+
+
+def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
+    """The stages of STAGES in TE."""
+    *batch, m, depth = found.q.extents(q.shape)
+    n, width = found.k.extents(k.shape)[-1], found.v.extents(v.shape)[-1]
+    d = te.reduce_axis((0, depth), name="d")
+    scores = te.compute(
+        (*batch, m, n),
+        lambda *at: te.sum(found.q.read(q, [*at[:-1], d]) * found.k.read(k, [*at[:-2], d, at[-1]]), axis=[d]),
+        name=STAGES[0],
+    )
+    changed = te.compute((*batch, m, n), lambda *at: _changed(found.changes, scores(*at), at, list(others)), name=STAGES[1])
+    j = te.reduce_axis((0, n), name="j")
+    greatest = te.compute((*batch, m), lambda *at: te.max(changed(*at, j), axis=[j]), name=STAGES[2])
+    powers = te.compute((*batch, m, n), lambda *at: tirx.exp(changed(*at) - greatest(*at[:-1])), name=STAGES[3])
+    i = te.reduce_axis((0, n), name="i")
+    total = te.compute((*batch, m), lambda *at: te.sum(powers(*at, i), axis=[i]), name=STAGES[4])
+    k2 = te.reduce_axis((0, n), name="k")
+    summed = te.compute(
+        (*batch, m, width), lambda *at: te.sum(powers(*at[:-1], k2) * found.v.read(v, [*at[:-2], k2, at[-1]]), axis=[k2]), name=STAGES[5]
+    )
+    return te.compute((*batch, m, width), lambda *at: summed(*at) / total(*at[:-1]), name=STAGES[6])
+
+
+def _changed(changes: Sequence[Change], value: Any, at: Sequence[Any], others: list[Any]) -> Any:
+    """The score at `at` after the changes; `others` are their tensors, taken from the front."""
+    for change in changes:
+        operands = [value if operand is None else _broadcast(others.pop(0), at) for operand in change.operands]
+        value = _CHANGES[change.name](*operands)
+    return value
+
+
+def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:
+    last = at[len(at) - len(tensor.shape) :]
+    return tensor(*(0 if getattr(extent, "value", None) == 1 else index for extent, index in zip(tensor.shape, last, strict=True)))

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from tvm import relax
+
+from tests.compiler.passes.conftest import HOST, build_module
+
+op = relax.op
+
+
+def heads(builder, x, size=16):
+    """[batch, s, heads * size] as [batch, heads, s, size]."""
+    b, s, width = x.ty.shape.values
+    split = builder.emit(op.reshape(x, relax.ShapeExpr([b, s, int(width) // size, size])))
+    return builder.emit(op.permute_dims(split, [0, 2, 1, 3]))
+
+
+def attend(builder, scores, v):
+    return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores, -1)), v))
+
+
+def masked(builder, q, k, v, mask):
+    """Heads split from one axis, a scale and a mask that is added, heads joined again."""
+    q, k, v = (heads(builder, x) for x in (q, k, v))
+    scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 1, 3, 2]))))
+    scores = builder.emit(op.add(builder.emit(op.multiply(scores, relax.const(0.25))), mask))
+    return builder.emit(op.permute_dims(attend(builder, scores, v), [0, 2, 1, 3]))
+
+
+def plain(builder, q, k, v):
+    return attend(builder, builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), v)
+
+
+def chosen(builder, q, k, v, keep):
+    """A mask that chooses, as exporters of newer models write it."""
+    scores = builder.emit(op.divide(builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), relax.const(4.0)))
+    return attend(builder, builder.emit(op.where(keep, scores, relax.const(-1e9))), v)
+
+
+def exact(q, k, v, change):
+    """Attention over the last two axes in float64."""
+    scores = change(q.astype("float64") @ np.swapaxes(k.astype("float64"), -1, -2))
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v.astype("float64")
+
+
+SIZES = [(1, 1, 1), (1, 1, 37), (2, 2, 3), (1, 3, 15), (1, 4, 16), (2, 5, 17), (1, 64, 31), (1, 65, 33), (3, 67, 130)]
+"""(batch, queries, keys), around the kernel's groups of rows, panels and tasks."""
+
+
+@pytest.mark.parametrize("depth", [16, 24])
+def test_plain_attention(depth, compile_graph, draw):
+    shapes = {"q": ("b", "m", depth), "k": ("b", "n", depth), "v": ("b", "n", 8)}
+    model = compile_graph(plain, {name: (shape, "float32") for name, shape in shapes.items()})
+    for b, m, n in SIZES:
+        q, k, v = (draw.standard_normal(shape).astype("float32") for shape in ((b, m, depth), (b, n, depth), (b, n, 8)))
+        np.testing.assert_allclose(model(q, k, v), exact(q, k, v, lambda s: s), rtol=1e-4, atol=1e-5)
+
+
+def test_heads_and_an_added_mask(compile_graph, draw):
+    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
+    model = compile_graph(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+    for b, m, n in SIZES:
+        q, k, v = (draw.standard_normal((b, extent, 48)).astype("float32") for extent in (m, n, n))
+        mask = np.where(draw.random((b, 1, 1, n)) < 0.3, np.float32(-3.4e38), np.float32(0))
+        split = [x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v)]
+        want = exact(*split, lambda s, mask=mask: s * 0.25 + mask).transpose(0, 2, 1, 3)
+        if (mask < 0).all(-1).any():
+            continue  # a row of equal scores: float32 swallows their differences
+        np.testing.assert_allclose(model(q, k, v, mask), want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_that_chooses(compile_graph, draw):
+    shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
+    model = compile_graph(chosen, {**{name: (shape, "float32") for name, shape in shapes.items()}, "keep": (("m", "n"), "bool")})
+    for b, m, n in SIZES:
+        q, k, v = (draw.standard_normal((b, extent, 16)).astype("float32") for extent in (m, n, n))
+        keep = draw.random((m, n)) < 0.7
+        want = exact(q, k, v, lambda s, keep=keep: np.where(keep, s / 4, -1e9))
+        np.testing.assert_allclose(model(q, k, v, keep), want, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_that_others_read_are_left_alone():
+    from compiler.passes.fuse_attention import fuse_attention
+
+    def shared(builder, q, k, v):
+        scores = builder.emit(op.nn.softmax(builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), -1))
+        return builder.emit(op.add(builder.emit(op.matmul(scores, v)), builder.emit(op.sum(scores, -1, keepdims=True))))
+
+    shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
+    inputs = {name: (shape, "float32") for name, shape in shapes.items()}
+    assert "attention" not in {gvar.name_hint for gvar in fuse_attention(build_module(shared, inputs)).functions}
+    assert "attention" in {gvar.name_hint for gvar in fuse_attention(build_module(plain, inputs)).functions}
+    assert HOST.vector_bits
