@@ -126,7 +126,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             inner = [arg for arg in bound.args if self._leads_to_product(arg, ty)]
             if len(inner) != 1 or any(arg.ty.ndim > ty.ndim for arg in bound.args):
                 return None
-            changes.append(Change(name, [None if arg is inner[0] else arg for arg in bound.args]))
+            changes.append(Change(name, [None if arg.same_as(inner[0]) else arg for arg in bound.args]))
             expr = inner[0]
 
     def _leads_to_product(self, expr: Any, ty: Any) -> bool:
@@ -150,10 +150,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _same_shape(one: Any, other: Any) -> bool:
-    shapes = [getattr(ty, "shape", None) for ty in (one, other)]
-    if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes) or one.ndim != other.ndim:
+    left, right = getattr(one, "shape", None), getattr(other, "shape", None)
+    if not isinstance(left, relax.ShapeExpr) or not isinstance(right, relax.ShapeExpr) or one.ndim != other.ndim:
         return False
-    return all(map(tvm.sym.Analyzer().can_prove_equal, shapes[0].values, shapes[1].values))
+    return all(map(tvm.sym.Analyzer().can_prove_equal, left.values, right.values))
 
 
 def _suits(found: Attention) -> bool:
