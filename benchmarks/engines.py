@@ -22,6 +22,7 @@ Runner = Callable[[Arrays], list[NDArray[Any]]]
 class Subject:
     """A model file, its input names in order and, for engines that need it, the declared dims and inputs.
 
+    consts: inputs that are fixed where an engine can; others get them with every run.
     name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch module.
     threads: what every engine computes with; None leaves each its default.
     """
@@ -30,6 +31,7 @@ class Subject:
     names: tuple[str, ...]
     dims: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
+    consts: dict[str, int] = field(default_factory=dict)
     name: str = ""
     threads: int | None = None
 
@@ -40,11 +42,17 @@ def relaxd(subject: Subject) -> Runner:
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
-    compile_model(subject.path, output=Path(folder.name) / "out", dims=subject.dims, inputs=subject.inputs, options={"profile": False})
+    request: dict[str, Any] = {
+        "dims": subject.dims,
+        "inputs": subject.inputs,
+        "consts": subject.consts,
+        "options": {"verify": False, "profile": False},
+    }
+    compile_model(subject.path, output=Path(folder.name) / "out", **request)
     model = load(Path(folder.name) / "out", threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
-        return list(model.run(feed).values())
+        return list(model.run({name: array for name, array in feed.items() if name not in subject.consts}).values())
 
     return run
 

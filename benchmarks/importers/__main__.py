@@ -1,4 +1,4 @@
-"""`python -m benchmarks.importers`: every engine on every real model with dynamic axes, as a table.
+"""`python -m benchmarks.importers`: every engine on every model of the ONNX zoo with dynamic axes, as a table.
 
 Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside the development
 environment; an engine that is not installed is shown as missing.
@@ -11,6 +11,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +20,10 @@ import numpy as np
 import onnx
 
 from benchmarks.engines import PACKAGES
-from tests import models
+from tests.zoo.case import Case, feed_of
+from tests.zoo.cases import CASES
+from tests.zoo.exporting import ExportError
+from tests.zoo.measure import reference
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "tvm", "iree")
 
@@ -27,18 +31,22 @@ ENGINES = ("relaxd", "onnxruntime", "openvino", "tvm", "iree")
 def main() -> int:
     """Run the chosen engines on the chosen models, print the table, write JSON and Markdown where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.importers", description=__doc__)
-    parser.add_argument("--models", nargs="*", default=[name for name in models.MODELS if not name.endswith("_jit")])
+    parser.add_argument("--models", nargs="*", default=list(CASES), choices=list(CASES), metavar="CASE")
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one engine on one model")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     results: dict[str, dict[str, Any]] = {}
-    for name in options.models:
+    for key in options.models:
         with TemporaryDirectory(prefix="importers-") as folder:
-            prepare(name, Path(folder))
-            results[name] = {engine: trial(engine, Path(folder), options.timeout) for engine in options.engines}
-        print(f"{name:24}", *(f"{engine}: {_cell(results[name][engine])}" for engine in options.engines), sep="  ", flush=True)
+            try:
+                prepare(CASES[key], Path(folder))
+            except ExportError as error:
+                print(f"{key:24}  not exported: {str(error).splitlines()[-1]}", flush=True)
+                continue
+            results[key] = {engine: trial(engine, Path(folder), options.timeout) for engine in options.engines}
+        print(f"{key:24}", *(f"{engine}: {_cell(results[key][engine])}" for engine in options.engines), sep="  ", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     if options.markdown:
@@ -46,18 +54,31 @@ def main() -> int:
     return 0
 
 
-def prepare(name: str, folder: Path) -> None:
-    """Write the subject, seeded inputs at each of the model's shapes, and ONNX Runtime's answers."""
-    real, path = models.MODELS[name], models.path_of(name)
-    graph = onnx.load(path, load_external_data=False).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    names = [value.name for value in graph.input if value.name not in constants]
-    for index, dims in enumerate(real.shapes):
-        feed = models.feed_of(name, dims, seed=index)
-        np.savez(folder / f"feed_{index}.npz", **feed)
-        np.savez(folder / f"want_{index}.npz", **models.reference(name, feed))
-    subject = {"path": str(path), "names": names, "dims": dict(real.dims), "inputs": dict(real.inputs), "points": len(real.shapes)}
-    (folder / "subject.json").write_text(json.dumps(subject))
+def prepare(case: Case, folder: Path) -> None:
+    """Write the subject, seeded inputs at each of the case's points, and ONNX Runtime's answers; raises ExportError."""
+    exported, path = case.export(), folder / "model.onnx"
+    model = declared(onnx.load(exported), case.inputs)
+    onnx.save(model, path)
+    feeds = [feed_of(case, exported, point, seed) for seed, point in enumerate(case.points)]
+    for index, (feed, wanted) in enumerate(zip(feeds, reference(exported, feeds), strict=True)):
+        np.savez(folder / f"feed_{index}.npz", **feed)  # type: ignore[arg-type]
+        np.savez(folder / f"want_{index}.npz", **wanted)  # type: ignore[arg-type]
+    request = {name: dict(getattr(case, name)) for name in ("dims", "inputs", "consts")}
+    (folder / "subject.json").write_text(json.dumps({"path": str(path), "names": list(feeds[0]), "points": len(feeds), **request}))
+
+
+def declared(model: onnx.ModelProto, inputs: Mapping[str, str]) -> onnx.ModelProto:
+    """The model with the axes of `inputs` named as the case declares them, so that no engine has to guess at anonymous ones."""
+    if not inputs:
+        return model
+    for value in model.graph.input:
+        axes = inputs[value.name].partition("[")[2].rstrip("]").split(",") if value.name in inputs else []
+        for dim, axis in zip(value.type.tensor_type.shape.dim, axes, strict=False):
+            dim.CopyFrom(onnx.TensorShapeProto.Dimension(**({"dim_value": int(axis)} if axis.isdigit() else {"dim_param": axis})))
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    return model
 
 
 def trial(engine: str, folder: Path, timeout: float) -> dict[str, Any]:

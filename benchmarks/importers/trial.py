@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 def attempt(engine: str, folder: Path) -> dict[str, Any]:
     """`verdict` is ok, wrong or failed; `stage` is compile or run; `error` the worst difference; `message` one line."""
     document = json.loads((folder / "subject.json").read_text())
-    subject = Subject(Path(document["path"]), tuple(document["names"]), document["dims"], document["inputs"])
+    subject = Subject(Path(document["path"]), tuple(document["names"]), document["dims"], document["inputs"], consts=document["consts"])
     try:
         run = ENGINES[engine](subject)
     except Exception as error:

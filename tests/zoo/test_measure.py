@@ -1,0 +1,80 @@
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.zoo.case import Case, Exporter, feed_of, sizes
+from tests.zoo.exporting import ExportError
+from tests.zoo.measure import Outcome, compared, distance, measure, reference
+
+
+def _model(path, operator="Add"):
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    nodes = [helper.make_node("Cast", ["ids"], ["floats"], to=TensorProto.FLOAT), helper.make_node(operator, ["x", "floats"], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "small", [ids, x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+def _case(path, **declared):
+    return Case("small", lambda: path, {"n": "1:9"}, sizes("n", (1,), (2,), (3,), (7,), (9,)), **declared)
+
+
+def test_inputs_follow_the_file_their_bounds_and_what_the_case_makes_itself(tmp_path):
+    path = _model(tmp_path / "small.onnx")
+    feed = feed_of(_case(path, draw={"ids": 100}), path, {"n": 500})
+    assert {name: (array.shape, array.dtype) for name, array in feed.items()} == {"ids": ((500,), "int64"), "x": ((500,), "float32")}
+    assert feed["ids"].max() in range(90, 100)
+    assert feed["ids"].min() >= 0
+    made = feed_of(_case(path, feeds=lambda point, generator: {"x": np.arange(point["n"])}), path, {"n": 3})
+    assert made["x"].tolist() == [0, 1, 2]
+
+
+def test_a_case_within_the_tolerance_and_one_that_is_not(tmp_path):
+    path = _model(tmp_path / "small.onnx")
+    case = _case(path)
+    feeds = [feed_of(case, path, point) for point in case.points]
+    wanted = reference(path, feeds)
+    held = compared(case, path, feeds, wanted)
+    assert (held.outcome, held.points, len(held.worst)) == (Outcome.OK, case.points, 5)
+    off = compared(case, path, feeds, [*wanted[:4], {"y": wanted[4]["y"] + 0.5}])
+    assert off.outcome is Outcome.WRONG
+    assert off.worst[4] > 0.1 > max(off.worst[:4])
+
+
+def test_failures_are_told_apart(tmp_path):
+    def unexportable():
+        raise ExportError("Traceback\n...\nUnsupportedOperatorError: no such operator")
+
+    export = measure(Case("none", unexportable, {}, (), exporter=Exporter.DYNAMO))
+    assert (export.outcome, export.error) == (Outcome.EXPORT, "UnsupportedOperatorError: no such operator")
+    path = _model(tmp_path / "small.onnx")
+    unknown = measure(Case("small", lambda: path, {"n": "1:9", "m": "1:9"}, sizes("n", (1,))))
+    assert unknown.outcome is Outcome.REFUSED
+    assert "m" in unknown.error
+    broken = measure(_case(_model(tmp_path / "broken.onnx", "NoSuchOperator")))
+    assert broken.outcome is Outcome.REFERENCE
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "worst"),
+    [
+        ([1.0, 2.0], [1.0, 2.5], 0.2),
+        ([0.1, 0.0], [0.1, 0.01], 0.1),
+        ([100.0], [200.0], 0.5),
+        ([np.nan, np.inf], [np.nan, np.inf], 0.0),
+        ([np.nan], [1.0], np.inf),
+        ([1.0], [1.0, 1.0], np.inf),
+        ([], [], 0.0),
+    ],
+)
+def test_differences_are_relative_to_the_output(found, wanted, worst):
+    ours, theirs = np.asarray(found), np.asarray(wanted)
+    assert distance({"y": ours}, {"y": theirs}) == pytest.approx(worst)
+
+
+def test_another_dtype_or_another_output_differs_without_end():
+    ones = np.ones(3, "float32")
+    assert distance({"y": ones.astype("float64")}, {"y": ones}) == np.inf
+    assert distance({"z": ones}, {"y": ones}) == np.inf

@@ -1,0 +1,23 @@
+"""The zoo's quick cases: a packaged model, and a graph network from one of torch's exporters."""
+
+import pytest
+
+from tests.zoo.cases import CASES
+from tests.zoo.measure import TOLERANCE, Outcome, measure
+
+
+@pytest.mark.parametrize("key", ["magika", "message_passing-torchscript"])
+def test_beside_onnx_runtime(key):
+    result = measure(CASES[key])
+    assert (result.outcome, result.error) == (Outcome.OK, "")
+    assert list(result.points) == list(CASES[key].points)
+    assert max(result.worst) <= TOLERANCE
+
+
+def test_every_case_has_five_points_within_its_dims_and_both_ends_of_each():
+    for case in CASES.values():
+        assert len(case.points) == 5, case.key
+        for name, declared in case.dims.items():
+            low, _, high = declared.partition("%")[0].partition(":")
+            values = [point[name] for point in case.points]
+            assert {min(values), max(values)} == {int(low), int(high or low)}, (case.key, name)
