@@ -14,9 +14,9 @@ POLL_S = 0.1
 logger = structlog.get_logger("relaxd.broker")
 
 
-def queue_of(target: str) -> str:
-    """The queue of builds for a target; workers listen to those of the targets they compile for."""
-    return f"relaxd.{target}"
+def queue_of(capability: str) -> str:
+    """The queue of builds that ask for a capability; workers listen to those of what they offer."""
+    return f"relaxd.{capability}"
 
 
 def celery_app(settings: Settings) -> Celery:
@@ -55,14 +55,14 @@ class CeleryDoorbell:
     def __init__(self, app: Celery) -> None:
         self._app = app
 
-    def ring(self, build_id: str, target: str) -> None:
+    def ring(self, build_id: str, capability: str) -> None:
         """See `service.core.Doorbell`."""
         try:
-            self._app.send_task(TASK, args=[build_id], queue=queue_of(target), retry=False)
+            self._app.send_task(TASK, args=[build_id], queue=queue_of(capability), retry=False)
         except (OperationalError, OSError) as error:
             logger.warning("doorbell failed", build_id=build_id, error=str(error))
 
 
-def queues_of(targets: Sequence[str]) -> list[str]:
-    """Queues that a worker with these targets listens to."""
-    return [queue_of(target) for target in targets]
+def queues_of(capabilities: Sequence[str]) -> list[str]:
+    """Queues that a worker with these capabilities listens to."""
+    return [queue_of(capability) for capability in capabilities]

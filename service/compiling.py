@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.action import action_key
+from compiler.capabilities import Capabilities, capabilities
 from compiler.messages import ChildJob, Event
 from compiler.process import Limits, run_child
 from compiler.targets import Target, names, registry, resolve
@@ -25,6 +26,14 @@ class ChildCompiler:
     def targets(self) -> tuple[Target, ...]:
         """Every known target; `native` is this machine's."""
         return registry()
+
+    def capabilities(self) -> Capabilities:
+        """What this machine can compile, emulate and execute."""
+        return capabilities()
+
+    def capability(self, target: str) -> str:
+        """What a worker must offer to compile for a name or a raw target; raises UnknownTarget."""
+        return target if target in names() else resolve(target).capability
 
     def check(self, target: str) -> None:
         """Raise UnknownTarget for a name that is not known."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from artifacts.store import Artifacts
+from compiler.capabilities import Capabilities
 from compiler.messages import ChildJob, Event
 from compiler.process import Limits
 from compiler.targets import Target
@@ -21,8 +22,8 @@ from service.settings import Settings
 class Doorbell(Protocol):
     """Tells some worker that a build waits; a ring may be lost or heard twice."""
 
-    def ring(self, build_id: str, target: str) -> None:
-        """Ring for a build of that target; never raises for a broker that is away."""
+    def ring(self, build_id: str, capability: str) -> None:
+        """Ring for a build that asks for that capability; never raises for a broker that is away."""
 
 
 class Compiler(Protocol):
@@ -30,6 +31,12 @@ class Compiler(Protocol):
 
     def targets(self) -> tuple[Target, ...]:
         """Every known target; `native` is this machine's."""
+
+    def capabilities(self) -> Capabilities:
+        """What this machine can compile, emulate and execute."""
+
+    def capability(self, target: str) -> str:
+        """What a worker must offer to compile for a name or a raw target; raises compiler.errors.UnknownTarget."""
 
     def check(self, target: str) -> None:
         """Raise compiler.errors.UnknownTarget for a name that is not known."""

@@ -1,7 +1,7 @@
 """Jobs, builds and events: what the service knows about work, free of storage and transport."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -65,6 +65,7 @@ class Outcome:
 class Build:
     """One target's part of a job.
 
+    capability: what a worker must offer to take it.
     action_key: digest of the key, once a worker has resolved the target. note: why a queued build does not run, else None.
     waiting_on: id of the equal build whose result this one waits for. attempts: workers that have taken it.
     fence: rises with every claim; a worker's word counts only while it holds the newest. report: what inspection found.
@@ -73,6 +74,7 @@ class Build:
     id: str
     job_id: str
     target: str
+    capability: str
     state: State
     created_at: datetime
     stage: Stage | None = None
@@ -121,13 +123,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker process as it advertises itself; `capabilities` are the targets it compiles, `slots` its builds at a time."""
+    """A worker process as it advertises itself.
+
+    capabilities: the targets it compiles; slots: its builds at a time.
+    verifies: the targets whose builds it runs, `executed` or `emulated`.
+    """
 
     name: str
     hostname: str
     capabilities: tuple[str, ...]
     slots: int
     seen_at: datetime
+    verifies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

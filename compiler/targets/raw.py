@@ -19,7 +19,9 @@ _PLATFORMS: tuple[Platform, ...] = (
     arm.MACOS,
     riscv.LINUX,
 )
-_DEVICES = {"cuda": "cuda", "opencl": "opencl", "metal": "metal", "webgpu": "webgpu", "rocm": "rocm"}
+_DEVICES = ("cuda", "opencl", "metal", "webgpu", "rocm")
+KINDS = ("llvm", *_DEVICES)
+"""TVM's target kinds that a raw target may have."""
 _HOST_FIELDS = frozenset({"kind", "mtriple", "mcpu", "mattr"})
 
 
@@ -33,8 +35,8 @@ def resolve_raw(text: str) -> Target:
     try:
         document = json.loads(text)
         kind = document["kind"]
-        if not (isinstance(kind, str) and (kind == "llvm" or kind in _DEVICES)):
-            raise _refusal(f"kind {kind!r} is none of {', '.join(('llvm', *_DEVICES))}")
+        if not (isinstance(kind, str) and kind in KINDS):
+            raise _refusal(f"kind {kind!r} is none of {', '.join(KINDS)}")
         name = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return _host(name, document) if kind == "llvm" else _with_device(name, kind, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -46,7 +48,7 @@ def _with_device(name: str, kind: str, document: dict[str, Any]) -> Target:
     host = _host(name, document.get("host") or {"kind": "llvm"})
     arch = document.get("arch")
     sm = arch if isinstance(arch, str) and arch.startswith("sm_") else None
-    return Target(**{**_fields(host), "kind": kind, "device": Device(_DEVICES[kind], options, sm)})
+    return Target(**{**_fields(host), "kind": kind, "device": Device(kind, options, sm)})
 
 
 def _host(name: str, document: dict[str, Any]) -> Target:

@@ -104,7 +104,10 @@ class FailureOut(Document):
 
 
 class BuildOut(Document):
-    """One target's part of a job; `note` says why a queued build does not run yet."""
+    """One target's part of a job; `note` says why a queued build does not run yet.
+
+    `status`, once built: `executed`, `emulated` or `compiled_only`, by the verification it had.
+    """
 
     target: str
     state: State
@@ -119,6 +122,7 @@ class BuildOut(Document):
     finished_at: datetime | None
     attempts: int
     note: str | None
+    status: str | None
 
     @classmethod
     def of(cls, build: Build) -> "BuildOut":
@@ -137,6 +141,7 @@ class BuildOut(Document):
             finished_at=build.finished_at,
             attempts=build.attempts,
             note=build.note,
+            status=(build.numerics or {}).get("status"),
         )
 
 
@@ -189,7 +194,7 @@ class EventOut(Document):
 
 
 class TargetList(Document):
-    """Every known target: its name, what it has, and the live workers that compile for it."""
+    """Every known target: what it is, the live workers that compile for it, and how they verify what they compiled."""
 
     targets: list[dict[str, Any]]
 

@@ -28,6 +28,7 @@ def build_from(row: Row[Any]) -> Build:
         id=row.id,
         job_id=row.job_id,
         target=row.target,
+        capability=row.capability,
         state=State(row.state),
         created_at=moment(row.created_at),
         stage=Stage(row.stage) if row.stage else None,
@@ -70,7 +71,10 @@ def event_from(row: Row[Any]) -> Event:
 
 def worker_from(row: Row[Any]) -> Worker:
     """From a row of `workers`."""
-    return Worker(row.name, row.hostname, tuple(row.capabilities), row.slots, moment(row.seen_at))
+    offers = row.capabilities
+    # Workers of the release before list what they compile, and nothing else.
+    compiles, verifies = (offers, {}) if isinstance(offers, list) else (offers["compiles"], offers["verifies"])
+    return Worker(row.name, row.hostname, tuple(compiles), row.slots, moment(row.seen_at), verifies)
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:

@@ -38,6 +38,7 @@ builds = Table(
     Column("job_id", ForeignKey("jobs.id"), nullable=False),
     Column("position", Integer, nullable=False),
     Column("target", String, nullable=False),
+    Column("capability", String, nullable=False, server_default=""),
     Column("state", String(16), nullable=False),
     Column("stage", String(16)),
     Column("action_key", String(80)),

@@ -48,7 +48,7 @@ def take_back(core: Core, tx: Transaction, build: Build, failure: Failure, *, at
 def follow_up(core: Core, build: Build, outcome: Outcome | None) -> None:
     """After `take_back` is committed: ring for the queued build, or settle those that waited for the ended one."""
     if outcome is None:
-        core.doorbell.ring(build.id, build.target)
+        core.doorbell.ring(build.id, build.capability)
     else:
         settle(core, build, outcome)
 
@@ -58,7 +58,7 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
     waiting = _waiting(core, ended)
     if outcome.state is State.CANCELLED:
         for build in waiting[:1]:
-            core.doorbell.ring(build.id, build.target)
+            core.doorbell.ring(build.id, build.capability)
         return
     shared = replace(outcome, cached=outcome.state is State.SUCCEEDED)
     for build in waiting:

@@ -1,20 +1,25 @@
 """The fleet: which workers live, what they compile for, and so which targets the service has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
+from compiler.targets import Target
 from service.core import Core
 from service.db import records
 from service.db.schema import workers
 from service.domain import Worker
 
 
-def announce(core: Core, name: str, hostname: str, capabilities: Sequence[str], slots: int) -> None:
+def announce(
+    core: Core, name: str, hostname: str, capabilities: Sequence[str], slots: int, verifies: Mapping[str, str] | None = None
+) -> None:
     """Say that the worker lives; to be repeated well within a lease. Forgets workers long silent."""
+    offers = {"compiles": list(capabilities), "verifies": dict(verifies or {})}
     with core.writing() as tx:
-        values = {"hostname": hostname, "capabilities": list(capabilities), "slots": slots, "seen_at": tx.now}
+        values = {"hostname": hostname, "capabilities": offers, "slots": slots, "seen_at": tx.now}
         if not tx.connection.execute(update(workers).where(workers.c.name == name).values(values)).rowcount:
             tx.connection.execute(insert(workers).values(name=name, **values))
         tx.connection.execute(delete(workers).where(workers.c.seen_at < tx.now - 10 * core.settings.lease_s))
@@ -36,13 +41,16 @@ def live_workers(core: Core) -> list[Worker]:
 def targets(core: Core) -> list[dict[str, Any]]:
     """See `Jobs.targets`."""
     living = live_workers(core)
-    return [
-        {
-            "name": target.name,
-            "arch": target.arch,
-            "isa": list(target.isa),
-            "status": target.status.value,
-            "workers": [worker.name for worker in living if target.name in worker.capabilities],
-        }
-        for target in core.compiler.targets()
-    ]
+    return [_described(target, living) for target in core.compiler.targets()]
+
+
+def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
+    """The registry's entry, the workers that compile it, and those that run what they compiled, by how."""
+    compiling = [worker.name for worker in living if target.capability in worker.capabilities]
+    return {
+        **target.to_json(),
+        "load": asdict(target.load),
+        "workers": compiling,
+        "verified_by": {worker.name: status for worker in living if (status := worker.verifies.get(target.name))},
+        "note": None if compiling else f"no running worker compiles for {target.name}: a job for it waits",
+    }

@@ -31,6 +31,7 @@ def submit(
     targets = request.targets if kind is Kind.COMPILE else (ANYWHERE,)
     for target in targets:
         core.compiler.check(target)
+    places = [{"target": target, "capability": core.compiler.capability(target)} for target in targets]
     if not core.store.blobs.has(model):
         raise UnknownModel(model)
     if request.samples and not core.store.blobs.has(request.samples):
@@ -44,8 +45,8 @@ def submit(
         with core.writing() as tx:
             tx.connection.execute(insert(jobs).values(**header, idempotency_key=idempotency_key, fingerprint=fingerprint, **_fresh(tx)))
             rows = [
-                {"id": f"{job_id}-{position}", "job_id": job_id, "position": position, "target": target, "rung_at": tx.now, **_fresh(tx)}
-                for position, target in enumerate(targets)
+                {"id": f"{job_id}-{position}", "job_id": job_id, "position": position, "rung_at": tx.now, **place, **_fresh(tx)}
+                for position, place in enumerate(places)
             ]
             tx.connection.execute(insert(builds), rows)
             tx.emit(job_id, None, (EventType.JOB_QUEUED, {"targets": list(targets)}))
@@ -56,7 +57,7 @@ def submit(
             return earlier
         raise
     for build in job.builds:
-        core.doorbell.ring(build.id, build.target)
+        core.doorbell.ring(build.id, build.capability)
     return job
 
 

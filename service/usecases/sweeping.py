@@ -47,7 +47,7 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
         found = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
         tx.connection.execute(update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now))
     for row in found:
-        core.doorbell.ring(row.id, row.target)
+        core.doorbell.ring(row.id, row.capability)
     return len(found)
 
 
@@ -59,8 +59,9 @@ def next_build(core: Core, capabilities: Collection[str]) -> str | None:
 
 
 def _ready(capabilities: Collection[str]) -> Select[str, str]:
-    """Queued builds for these targets of which no equal runs, oldest first."""
+    """Queued builds that ask for one of these capabilities, of which no equal runs, oldest first."""
     other = builds.alias()
     flying = exists().where(other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING)
-    queued = select(builds.c.id, builds.c.target).where(builds.c.state == State.QUEUED, builds.c.target.in_(capabilities), ~flying)
+    wanted = builds.c.capability.in_(capabilities)
+    queued = select(builds.c.id, builds.c.capability).where(builds.c.state == State.QUEUED, wanted, ~flying)
     return queued.order_by(builds.c.created_at, builds.c.id)

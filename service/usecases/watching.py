@@ -66,6 +66,6 @@ def _note(build: Build, served: set[str]) -> str | None:
         return f"waits for the result of an equal build, {build.waiting_on}"
     if not served:
         return "no worker is running; start one with `relaxd worker`"
-    if build.target not in served:
+    if build.capability not in served:
         return f"no running worker compiles for {build.target}; the running ones compile for {', '.join(sorted(served))}"
     return None

@@ -29,7 +29,9 @@ class Worker:
         self._metrics = WorkerMetrics(registry)
         self.hostname = socket.gethostname()
         self.name = f"{self.hostname}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.capabilities = tuple(target.name for target in core.compiler.targets())
+        offers = core.compiler.capabilities()
+        self.capabilities = offers.compiles
+        self._verifies = {name: status.value for name, status in offers.verifies.items()}
         self.shutdown = threading.Event()
         self._workshop = Workshop(core.settings.work_dir, self.name)
         self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
@@ -52,7 +54,7 @@ class Worker:
 
     def sweep(self) -> None:
         """One round: announce ourselves, take builds from silent workers, ring for queued builds that we have room for."""
-        fleet.announce(self._core, self.name, self.hostname, self.capabilities, self._slots)
+        fleet.announce(self._core, self.name, self.hostname, self.capabilities, self._slots, self._verifies)
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
         self._metrics.rung_again.inc(sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy)))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler.capabilities import Capabilities
 from compiler.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.process import Limits
 from compiler.targets import Target, registry, resolve
@@ -38,7 +39,7 @@ class FakeDoorbell:
     rings: list[str] = field(default_factory=list)
     silent: bool = False
 
-    def ring(self, build_id: str, target: str) -> None:
+    def ring(self, build_id: str, capability: str) -> None:
         if not self.silent:
             self.rings.append(build_id)
 
@@ -52,6 +53,12 @@ class FakeCompiler:
 
     def targets(self) -> tuple[Target, ...]:
         return registry()
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(tuple(target.name for target in registry()))
+
+    def capability(self, target: str) -> str:
+        return resolve(target).capability
 
     def check(self, target: str) -> None:
         resolve(target)

@@ -1,5 +1,5 @@
 from relaxd.contract.request import CompileRequest
-from service.usecases import fleet
+from service.usecases import fleet, sweeping
 
 
 def workers_of(jobs, name):
@@ -27,3 +27,24 @@ def test_a_queued_build_says_why_it_does_not_run(core, jobs, model):
     assert jobs.list()[0].builds[0].note
     fleet.announce(core, "b", "host", ["x86-64-v4"], 1)
     assert jobs.get(job.id).builds[0].note is None
+
+
+RAW = '{"kind": "llvm", "mtriple": "aarch64-unknown-linux-gnu", "mattr": ["+neon"]}'
+
+
+def test_targets_say_who_verifies_and_what_nobody_compiles(core, jobs):
+    fleet.announce(core, "a", "host", ["native", "aarch64"], 2, {"native": "executed", "aarch64": "emulated"})
+    listed = {target["name"]: target for target in jobs.targets()}
+    assert (listed["aarch64"]["verified_by"], listed["aarch64"]["note"]) == ({"a": "emulated"}, None)
+    assert "no running worker compiles for riscv64" in listed["riscv64"]["note"]
+    assert listed["aarch64"]["load"]["arch"] == "aarch64"
+
+
+def test_a_described_target_waits_for_a_worker_of_its_kind(core, jobs, model):
+    job = jobs.submit(model, CompileRequest(targets=(RAW,)))
+    fleet.announce(core, "a", "host", ["native"], 1)
+    assert "no running worker compiles for" in jobs.get(job.id).builds[0].note
+    assert sweeping.next_build(core, ["native"]) is None
+    fleet.announce(core, "b", "host", ["raw-llvm"], 1)
+    assert jobs.get(job.id).builds[0].note is None
+    assert sweeping.next_build(core, ["raw-llvm"]) == job.builds[0].id

@@ -1,0 +1,48 @@
+"""What this installation can do for each target: compile it, emulate it, execute it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler import runtimes
+from compiler.emulation import emulator
+from compiler.targets import Runtime, Target, TargetStatus, registry
+from compiler.targets.raw import KINDS
+from relaxd.errors import LoadContractError
+from relaxd.loader.check import check_machine
+from relaxd.loader.host import this_host
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """compiles: the targets' `capability`; verifies: by target name, the status that a build which passes here gets."""
+
+    compiles: tuple[str, ...]
+    verifies: Mapping[str, TargetStatus] = field(default_factory=dict)
+
+
+def capabilities() -> Capabilities:
+    """Of this machine as it is now."""
+    able = [target for target in registry() if lacking(target) is None]
+    raw = [f"raw-{kind}" for kind in KINDS]
+    verifies = {target.name: status for target in able if (status := verification(target)) is not TargetStatus.COMPILED_ONLY}
+    return Capabilities((*(target.capability for target in able), *raw), verifies)
+
+
+def lacking(target: Target) -> str | None:
+    """What a build for the target would fail of here; None when it would not."""
+    if target.device is not None and target.device.lacking:
+        return target.device.lacking
+    if target.platform.runtime is Runtime.BUNDLED and not runtimes.present(target.platform):
+        return f"the TVM runtime for {target.platform.os} on {target.arch} is not here: run `{runtimes.COMMAND}`"
+    return None
+
+
+def verification(target: Target) -> TargetStatus:
+    """How a build for the target would be verified here."""
+    if target.platform.runtime is Runtime.BUNDLED and target.device is None:
+        try:
+            check_machine(target.load, this_host())
+            return TargetStatus.EXECUTED
+        except LoadContractError:
+            pass
+    return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED
