@@ -91,6 +91,10 @@ class Facts:
                 return False
         return None
 
+    def found(self, extent: Extent) -> bool:
+        """Whether an extent holds a dim found on the way, which nobody can declare."""
+        return any(var.name in self.derived for var in tirx.analysis.undefined_vars(ex.prim(extent)))
+
     def same(self, a: Extent, b: Extent) -> bool | None:
         """Whether two extents are equal for every allowed value of the dims: True, False (never), or None."""
         a, b = ex.plain(a), ex.plain(b)

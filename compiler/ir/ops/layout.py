@@ -65,20 +65,29 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
-    """Axes of extent 1 removed; None removes those that are 1 for certain."""
+    """Axes of extent 1 removed; None removes those that are 1 for certain, and no run may find another one 1."""
     rank = len(x.shape)
-    places = (
-        {axis for axis in range(rank) if b.facts.same(x.shape[axis], 1) is True} if axes is None else {axis_of(axis, rank) for axis in axes}
-    )
-    if axes is None and any(b.facts.same(x.shape[axis], 1) is None for axis in range(rank)):
+    if axes is None:
+        axes = [axis for axis in range(rank) if b.facts.same(x.shape[axis], 1) is True]
+        for axis in range(rank):
+            if axis not in axes:
+                _stays(b, x, axis)
+    places = {axis_of(axis, rank) for axis in axes}
+    for axis in places:
+        b.require(ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1")
+    return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])
+
+
+def _stays(b: Builder, x: Value, axis: int) -> None:
+    """Require an axis not to be 1: refused where a declaration can say so, checked at run time where the extent is found on the way."""
+    extent = x.shape[axis]
+    if b.facts.same(extent, 1) is None and not b.facts.found(extent):
         raise ImportFailed(
             f"squeezing {_show(x.shape)} without axes leaves the rank open",
             reason="shape",
             hint="declare the dim's min as 2, or fix it to 1",
         )
-    for axis in places:
-        b.require(ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1")
-    return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])
+    b.require(ex.not_equal(extent, 1), f"axis {axis} of {_show(x.shape)} is 1, and squeezing it would change the rank")
 
 
 def flatten(b: Builder, x: Value, axis: int) -> Value:

@@ -14,7 +14,7 @@ from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.scope import DTYPES, known_of
-from compiler.ir.ops import axes, broadcast, layout, windows
+from compiler.ir.ops import axes, broadcast, indexing, layout, windows
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
 
@@ -171,13 +171,14 @@ def concat(b: Builder, node: Node) -> Value:
 
 @op("Gather")
 def gather(b: Builder, node: Node) -> Value:
-    """Slices of the data along `axis` at the indices."""
+    """Slices of the data along `axis` at the indices, which are checked."""
     data, indices = node.value(0), node.value(1)
     axis = layout.axis_of(node.attr("axis", 0), len(data.shape))
     low, _ = b.facts.bounds(data.shape[axis])
     node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
     if isinstance(indices, Known) and indices.symbolic and isinstance(data, Known):
         node.fail("a gather at a symbolic index of a shape", reason="data_dependent")
+    indexing.check(b, indices, data.shape[axis], "Gather")
     return layout.take(b, data, indices, axis)
 
 

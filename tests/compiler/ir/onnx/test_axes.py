@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.running import assert_close, assert_like_onnxruntime, build, model_of, normal
 
 NODE = helper.make_node
@@ -47,3 +48,16 @@ def test_axes_that_repeat_or_do_not_exist_are_errors(axes: tuple[int, int]) -> N
     built = build(model_of([NODE("Unsqueeze", ["x", "axes"], ["y"])], {"x": "float32[a,b]", "axes": "int64[2]"}))
     with pytest.raises(RuntimeError, match="match_cast"):
         built.run({"x": normal(2, 3), "axes": np.array(axes)})
+
+
+def test_squeeze_without_axes_of_an_extent_found_on_the_way() -> None:
+    nodes = [NODE("Expand", ["x", "shape"], ["wide"]), NODE("Squeeze", ["wide"], ["y"])]
+    model = model_of(nodes, {"x": "float32[1]", "shape": "int64[1]"}, outputs=["y"])
+    built = assert_like_onnxruntime(model, [{"x": normal(1), "shape": np.array([count])} for count in (0, 2, 5)])
+    with pytest.raises(RuntimeError, match="match_cast"):
+        built.run({"x": normal(1), "shape": np.array([1])})
+
+
+def test_squeeze_without_axes_of_a_declared_dim_is_refused() -> None:
+    with pytest.raises(ImportFailed, match="leaves the rank open"):
+        build(model_of([NODE("Squeeze", ["x"], ["y"])], {"x": "float32[n,1]"}))

@@ -114,3 +114,12 @@ def test_known_indices_out_of_range_are_refused() -> None:
     model = model_of([NODE("GatherElements", ["x", "i"], ["y"])], {"x": "float32[4]"}, {"i": np.array([4])})
     with pytest.raises(ImportFailed, match="out of range"):
         build(model)
+
+
+@pytest.mark.parametrize("index", [3, -4])
+def test_a_gather_out_of_range_is_an_error(index: int) -> None:
+    built = build(model_of([NODE("Gather", ["x", "i"], ["y"])], {"x": "float32[n,c]", "i": "int64[k]"}))
+    x = normal(3, 2)
+    assert_close(built.run({"x": x, "i": np.array([2, -3])}), [x[[2, -3]]], ["y"], 0)
+    with pytest.raises(RuntimeError, match="match_cast"):
+        built.run({"x": x, "i": np.array([0, index])})
