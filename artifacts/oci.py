@@ -26,7 +26,13 @@ from artifacts.store import BlobStore
 REPOSITORY = "relaxd/bundles"
 TARGET = "org.relaxd.target"
 FEATURES = "org.relaxd.features"
+DEVICE = "org.relaxd.device"
+STATUS = "org.relaxd.status"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm", "wasm32": "wasm"}
+SYSTEMS = {"win32": "windows"}
+VARIANTS = {"armv7l": "v7"}
+_LEVELS = (("v4", "avx512vl"), ("v3", "avx2"), ("v2", "sse4_2"))
+"""Variants of amd64, by a feature that only such processors have."""
 MEDIA_TYPES = {".json": "application/json", ".so": "application/vnd.relaxd.library.v1"}
 
 
@@ -41,7 +47,10 @@ class Published:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One target of a job: `digest` of its bundle, architecture and OS as Linux spells them, ISA features."""
+    """One target of a job: `digest` of its bundle, architecture and OS as Python spells them, ISA features.
+
+    variant: by default what the architecture and the features make it; status: how the build was verified.
+    """
 
     digest: str
     target: str
@@ -49,6 +58,8 @@ class IndexEntry:
     os: str = "linux"
     variant: str | None = None
     features: tuple[str, ...] = ()
+    device: str = "cpu"
+    status: str | None = None
 
 
 def publish_bundle(blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None) -> Published:
@@ -88,10 +99,19 @@ def publish_index(blobs: BlobStore, entries: Iterable[IndexEntry]) -> str:
 def _index_entry(blobs: BlobStore, entry: IndexEntry) -> dict[str, Any]:
     document = read_document(blobs, entry.digest)
     annotations = {TARGET: entry.target} | ({FEATURES: ",".join(entry.features)} if entry.features else {})
+    annotations |= {DEVICE: entry.device} if entry.device != "cpu" else {}
+    annotations |= {STATUS: entry.status} if entry.status else {}
     descriptor = Descriptor(document.media_type, entry.digest, blobs.size(entry.digest), annotations)
-    platform = {"architecture": ARCHITECTURES.get(entry.architecture, entry.architecture), "os": entry.os}
-    platform |= {"variant": entry.variant} if entry.variant else {}
+    platform = {"architecture": ARCHITECTURES.get(entry.architecture, entry.architecture), "os": SYSTEMS.get(entry.os, entry.os)}
+    variant = entry.variant or _variant(entry)
+    platform |= {"variant": variant} if variant else {}
     return descriptor.to_json() | {"platform": platform}
+
+
+def _variant(entry: IndexEntry) -> str | None:
+    if entry.architecture == "x86_64":
+        return next((variant for variant, feature in _LEVELS if feature in entry.features), None)
+    return VARIANTS.get(entry.architecture)
 
 
 def bundle_files(document: Document) -> dict[str, Descriptor]:

@@ -97,7 +97,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Job:
-    """A model, what was declared about it, and one build per target in the request's order."""
+    """A model, what was declared about it, and one build per target in the request's order; index: over all bundles, at its end."""
 
     id: str
     kind: Kind
@@ -108,6 +108,7 @@ class Job:
     builds: tuple[Build, ...]
     model_name: str | None = None
     finished_at: datetime | None = None
+    index: Artifact | None = None
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,14 @@ Reference = Annotated[
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Absent, empty, or an older bundle, which is replaced.")]
 Target = Annotated[str | None, typer.Option("--target", metavar="TARGET", help="Which one, if there are several.", show_default=False)]
+Best = Annotated[bool, typer.Option("--best", help="Of several, the best that this machine can run.")]
 
 
 def pull_command(
     ref: Reference,
     output: Output = Path("out"),
     target: Target = None,
+    best: Best = False,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,
@@ -33,7 +35,7 @@ def pull_command(
     columns = (TextColumn("pulling"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Client(server or DEFAULT_URL, token=token) as client, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("pull", total=None)
-        place = client.pull(ref, output, target, report=lambda done, total: bar.update(task, completed=done, total=total))
+        place = client.pull(ref, output, target, best=best, report=lambda done, total: bar.update(task, completed=done, total=total))
     total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if json:
         print_json({"ref": ref, "output": str(place), "size": total})

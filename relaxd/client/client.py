@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from relaxd.client.best import choose
 from relaxd.client.job import JobHandle
-from relaxd.client.pull import Report, pull
+from relaxd.client.pull import Report, document_of, pull, targets_of
 from relaxd.client.reference import JobReference, parse
 from relaxd.client.transport import Transport
 from relaxd.client.upload import Model, Samples, name_of, upload_model, upload_samples
@@ -100,20 +101,22 @@ class Client:
         """The targets that the service compiles for."""
         return list(self._transport.json("GET", "/v1/targets")["targets"])
 
-    def pull(self, ref: str, directory: str | Path, target: str | None = None, *, report: Report | None = None) -> Path:
+    def pull(self, ref: str, directory: str | Path, target: str | None = None, *, best: bool = False, report: Report | None = None) -> Path:
         """Fetch a bundle by job id, digest or OCI reference into `directory`; returns the folder.
 
+        target: which of several; best: of several, the best that this machine can run.
         A reference with a host is fetched from that registry, without this client's token unless the host is its own.
         """
         reference = parse(ref)
         if isinstance(reference, JobReference):
-            return self.job(reference.job_id).pull(target, directory, report=report)
+            return self.job(reference.job_id).pull(target, directory, best=best, report=report)
         own = reference.url in (None, self._transport.url)
         source = self._transport if own else Transport(str(reference.url), timeout=self._transport.timeout)
+        version = reference.version
         try:
-            return pull(
-                source, reference.name, reference.version, Path(directory), target=target, report=report or (lambda done, total: None)
-            )
+            if best and (digests := targets_of(document_of(source, reference.name, version))):
+                version = choose(source, reference.name, digests)
+            return pull(source, reference.name, version, Path(directory), target=target, report=report or (lambda done, total: None))
         finally:
             if not own:
                 source.close()

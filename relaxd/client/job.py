@@ -114,11 +114,18 @@ class JobHandle:
         """What the compiler printed, one line each, of one target or of all."""
         return self._transport.request("GET", f"{self.path}/logs", params={"target": target} if target else None).text
 
-    def pull(self, target: str | None = None, directory: str | Path = "out", *, report: "Report | None" = None) -> Path:
-        """Fetch the bundle for `target` into `directory`; raises JobFailed if that build did not succeed."""
+    def pull(self, target: str | None = None, directory: str | Path = "out", *, best: bool = False, report: "Report | None" = None) -> Path:
+        """Fetch the bundle for `target`, or the best that this machine can run, into `directory`.
+
+        Raises JobFailed if that build did not succeed, PullError if this machine can run none.
+        """
+        from relaxd.client.best import choose
         from relaxd.client.pull import pull
         from relaxd.client.reference import REPOSITORY
 
+        if best:
+            digests = {build["target"]: build["artifact"]["digest"] for build in self.refresh().builds if build.get("artifact")}
+            return pull(self._transport, REPOSITORY, choose(self._transport, REPOSITORY, digests), Path(directory), report=report)
         build = self.refresh().build(target)
         if not build.get("artifact"):
             raise failure_of(build)

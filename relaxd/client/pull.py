@@ -71,25 +71,45 @@ def _layers(manifest: dict[str, Any]) -> list[Layer]:
     return layers
 
 
-def _manifest(transport: Transport, name: str, version: str, target: str | None) -> dict[str, Any]:
+def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]:
+    """The manifest or index of that digest or tag; raises PullError for a damaged one."""
     answer = transport.request("GET", f"/v2/{name}/manifests/{version}", headers={"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"})
     if is_digest(version) and digest_of(answer.content) != version:
         raise PullError(f"the server's manifest does not match {version}", hint="the content was damaged on its way; try again")
-    document = json.loads(answer.content)
+    return dict(json.loads(answer.content))
+
+
+def targets_of(document: dict[str, Any]) -> dict[str, str]:
+    """Digests of an index's bundles by target; of a single bundle, none."""
+    return {str(entry.get("annotations", {}).get(TARGET)): str(entry["digest"]) for entry in document.get("manifests", [])}
+
+
+def content_of(transport: Transport, name: str, manifest: dict[str, Any], filename: str) -> bytes:
+    """A small file of a bundle, checked against its digest; raises PullError."""
+    for layer in _layers(manifest):
+        if layer.path.as_posix() == filename:
+            content = transport.request("GET", f"/v2/{name}/blobs/{layer.digest}").content
+            if digest_of(content) != layer.digest:
+                raise PullError(f"{filename}: the content does not match {layer.digest}", hint="try again")
+            return content
+    raise PullError(f"the artifact has no {filename}, so it is no bundle")
+
+
+def _manifest(transport: Transport, name: str, version: str, target: str | None) -> dict[str, Any]:
+    document = document_of(transport, name, version)
     if "manifests" not in document:
-        return dict(document)
-    return _manifest(transport, name, _choose(document["manifests"], target), None)
+        return document
+    return document_of(transport, name, _choose(targets_of(document), target))
 
 
-def _choose(entries: list[dict[str, Any]], target: str | None) -> str:
-    found = {entry.get("annotations", {}).get(TARGET): entry["digest"] for entry in entries}
+def _choose(found: dict[str, str], target: str | None) -> str:
     if target is None and len(found) == 1:
-        return str(next(iter(found.values())))
-    if target not in found:
-        known = ", ".join(sorted(str(key) for key in found))
+        return next(iter(found.values()))
+    if target is None or target not in found:
+        known = ", ".join(sorted(found))
         why = f"the artifact has no target {target!r}" if target else "the artifact has several targets"
         raise PullError(why, hint=f"name one: {known}")
-    return str(found[target])
+    return found[target]
 
 
 def _fetch(transport: Transport, name: str, layer: Layer, path: Path) -> None:

@@ -146,7 +146,10 @@ class BuildOut(Document):
 
 
 class JobOut(Document):
-    """A job and its builds, one per target in the request's order; `name` is the model's file name where known."""
+    """A job and its builds, one per target in the request's order; `name` is the model's file name where known.
+
+    `index`, once the job has ended, is the OCI index over the bundles of all its targets.
+    """
 
     id: str
     state: State
@@ -156,6 +159,7 @@ class JobOut(Document):
     name: str | None
     request: dict[str, Any]
     builds: list[BuildOut]
+    index: BundleOut | None
 
     @classmethod
     def of(cls, job: Job) -> "JobOut":
@@ -169,6 +173,7 @@ class JobOut(Document):
             name=job.model_name,
             request=job.request.to_json(),
             builds=[BuildOut.of(build) for build in job.builds],
+            index=BundleOut(**job.index.to_json()) if job.index else None,
         )
 
 

@@ -11,6 +11,7 @@ from service.db import records
 from service.db.schema import builds, events, jobs
 from service.domain import Build, Event, Job, Kind
 from service.usecases.fleet import live_workers
+from service.usecases.indexing import index_of
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
@@ -19,7 +20,7 @@ def get(core: Core, job_id: str) -> Job:
     """See `Jobs.get`."""
     with core.reading() as tx:
         job = tx.job(job_id)
-    return _annotated(core, [job])[0]
+    return replace(_annotated(core, [job])[0], index=index_of(core, job))
 
 
 def newest(core: Core, limit: int, state: State | None) -> list[Job]:

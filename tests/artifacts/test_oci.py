@@ -84,6 +84,20 @@ def test_an_empty_directory_is_no_bundle(blobs, tmp_path):
         publish_bundle(blobs, tmp_path / "empty")
 
 
+def test_an_index_says_what_each_bundle_needs(blobs, bundle):
+    digest = publish_bundle(blobs, bundle).digest
+    entries = [
+        IndexEntry(digest, "armv7", "armv7l"),
+        IndexEntry(digest, "cuda-sm90", "x86_64", features=("avx2",), device="cuda", status="compiled_only"),
+        IndexEntry(digest, "windows-x86-64", "x86_64", os="win32", features=("sse4_2",)),
+    ]
+    arm, cuda, windows = json.loads(blobs.read(publish_index(blobs, entries)))["manifests"]
+    assert arm["platform"] == {"architecture": "arm", "os": "linux", "variant": "v7"}
+    assert cuda["platform"]["variant"] == "v3"
+    assert (cuda["annotations"]["org.relaxd.device"], cuda["annotations"]["org.relaxd.status"]) == ("cuda", "compiled_only")
+    assert windows["platform"] == {"architecture": "amd64", "os": "windows", "variant": "v2"}
+
+
 def test_an_index_lists_the_targets_in_order(blobs, bundle):
     one = publish_bundle(blobs, bundle, {"t": "1"}).digest
     other = publish_bundle(blobs, bundle, {"t": "2"}).digest
