@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import ir, relax, te, tirx
 
-from compiler.errors import PassError
-from compiler.passes.gpu.narrow_kernels import narrow_kernel
+from compiler.passes.gpu.narrow_kernels import check_fits, narrow_kernel
 
 _WIDE, _NARROW = "int64", "int32"
 
@@ -45,6 +43,7 @@ class _Names:
     def narrowed(self, func: ir.BaseFunc) -> ir.BaseFunc:
         if isinstance(func, tirx.PrimFunc):
             return narrow_kernel(func)
+        _check_constants(func)
         return tvm_ffi.structural_map(func, [(ir.GlobalVar, self), (relax.TensorType, _type), (ir.GenericConst, _constant)])
 
 
@@ -54,20 +53,17 @@ def _type(ty: Any) -> Any:
     return relax.TensorType(None, _NARROW, ndim=ty.ndim) if ty.shape is None else relax.TensorType(ty.shape, _NARROW)
 
 
+def _check_constants(func: ir.BaseFunc) -> None:
+    """An error raised inside TVM's mapping would lose its type."""
+    constants: list[Any] = []
+    tvm_ffi.structural_walk(func, (ir.GenericConst, constants.append))
+    for values in (constant.value.numpy() for constant in constants if _is_wide(constant.ty)):
+        if values.size:
+            check_fits(int(values.min()), int(values.max()))
+
+
 def _constant(constant: Any) -> Any:
-    tensor = constant.value
-    if not isinstance(tensor, tvm.runtime.Tensor) or str(tensor.dtype) != _WIDE:
-        return constant
-    values = tensor.numpy()
-    limits = np.iinfo(_NARROW)
-    if values.size and (values.min() < limits.min or values.max() > limits.max):
-        raise PassError(
-            "a constant of the model needs 64 bits, which the target's kernels do not have",
-            reason="narrow_integers",
-            pass_name="narrow",
-            hint="build for a target with 64-bit integers",
-        )
-    return relax.const(values.astype(_NARROW))
+    return relax.const(constant.value.numpy().astype(_NARROW)) if _is_wide(constant.ty) else constant
 
 
 def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function) -> relax.Function:

@@ -23,9 +23,23 @@ def narrow_kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
     Raises PassError for a constant that 32 bits do not hold.
     """
-    narrow = _Narrow()
-    result: tirx.PrimFunc = narrow(func)
+    constants: list[Any] = []
+    tvm_ffi.structural_walk(func, (prim.IntImm, constants.append))
+    check_fits(*(int(constant.value) for constant in constants))
+    result: tirx.PrimFunc = _Narrow()(func)
     return result
+
+
+def check_fits(*values: int) -> None:
+    """Raise PassError for a value that 32 bits do not hold."""
+    for value in values:
+        if not -_LIMIT <= value < _LIMIT:
+            raise PassError(
+                f"the constant {value} needs 64 bits, which the target's kernels do not have",
+                reason="narrow_integers",
+                pass_name="narrow",
+                hint="build for a target with 64-bit integers",
+            )
 
 
 class _Narrow:
@@ -67,17 +81,7 @@ class _Narrow:
 
 
 def _constant(node: Any) -> Any:
-    if str(node.ty) != _WIDE:
-        return node
-    value = int(node.value)
-    if not -_LIMIT <= value < _LIMIT:
-        raise PassError(
-            f"the constant {value} needs 64 bits, which the target's kernels do not have",
-            reason="narrow_integers",
-            pass_name="narrow",
-            hint="build for a target with 64-bit integers",
-        )
-    return tirx.IntImm(_NARROW, value)
+    return tirx.IntImm(_NARROW, int(node.value)) if str(node.ty) == _WIDE else node
 
 
 def _cast(node: Any) -> Any:

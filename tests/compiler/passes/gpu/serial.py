@@ -13,6 +13,7 @@ from tvm import ir, relax, tirx
 from tvm.tirx.stmt import ForKind
 
 from compiler import lower, targets
+from compiler.passes import host_code
 
 
 def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -46,7 +47,7 @@ class OnProcessor:
         functions = {gvar: serial(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
         processor = targets.resolve("x86-64-v2")
         lowered = lower.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor)
-        built = relax.build(lowered, tvm.target.Target(processor.to_tvm()), relax_pipeline=None)
+        built = relax.build(lowered, tvm.target.Target(processor.to_tvm()), relax_pipeline=None, tir_pipeline=host_code.register())
         self._machine = relax.VirtualMachine(built, tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
