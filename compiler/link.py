@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import cache
+from compiler import cache, runtimes
 from compiler.errors import LinkError
+from compiler.runtimes.pins import IMPORT_LIBRARY
 from compiler.targets import ObjectFormat, Runtime, Target
 
 if TYPE_CHECKING:
@@ -51,14 +52,23 @@ def link_library(executable: "relax.VMExecutable", folder: Path, target: Target,
 def link_objects(objects: Sequence[Path], output: Path, target: Target, options: Sequence[str] = ()) -> None:
     """One library of the objects, with nothing in it that depends on where or when it was linked; raises LinkError."""
     if target.platform.runtime is Runtime.LINKED:
+        if any(item.suffix != ".o" for item in objects):
+            hint = "build it for a target that takes a shared library"
+            raise LinkError("a model without kernels makes no static archive", reason="no_kernels", hint=hint)
         _zig("ar", "rcsD", str(output), *map(str, objects))
         return
     strip = _STRIP[target.platform.object_format]
     with tempfile.TemporaryDirectory() as aside:
         # zig writes import libraries and symbol files beside what it links.
         linked = Path(aside) / output.name
-        compile_with_zig("-shared", "-o", str(linked), *strip, *options, *map(str, objects), target=target)
+        compile_with_zig("-shared", "-o", str(linked), *strip, *options, *map(str, objects), *_imports(target), target=target)
         shutil.copyfile(linked, output)
+
+
+def _imports(target: Target) -> list[str]:
+    if target.platform.object_format is not ObjectFormat.COFF:
+        return []
+    return [str(runtimes.find(target.platform) / IMPORT_LIBRARY)]
 
 
 def warm_up(target: Target) -> None:

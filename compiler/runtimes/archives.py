@@ -14,14 +14,21 @@ from compiler.targets.target import Platform
 
 COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
-_FFI = ("src/ffi/*.cc", "src/ffi/extra/*.cc")
+_SUPPORT = Path(__file__).with_name("support")
+"""Headers that the wheels leave out, as far as what is built needs them."""
+_FFI = ("src/ffi/[!b]*.cc", "src/ffi/backtrace.cc", "src/ffi/extra/*.cc")
 _RUNTIME = (
-    "src/runtime/*.cc",
+    "src/runtime/const_loader_module.cc",
+    "src/runtime/*device_api.cc",
+    "src/runtime/logging.cc",
+    "src/runtime/module.cc",
+    "src/runtime/tensor.cc",
+    "src/runtime/thread*.cc",
+    "src/runtime/workspace_pool.cc",
     "src/runtime/memory/*.cc",
     "src/runtime/vm/b*.cc",
     "src/runtime/vm/executable.cc",
     "src/runtime/vm/vm.cc",
-    "src/runtime/extra/contrib/sort/*.cc",
 )
 _FLAGS = (
     "-std=c++20",
@@ -56,7 +63,9 @@ def build(target: Target) -> Path:
     if output.is_file():
         return output
     output.parent.mkdir(parents=True, exist_ok=True)
-    include = [f"-I{path}" for path in include_folders()]
+    # TVM's sources name their own headers relative to where they lie: `from/here` stands for such a place.
+    own = (_SUPPORT, _SUPPORT / "from", _SUPPORT / "from" / "here")
+    include = [f"-I{path}" for path in (*include_folders(), *own)]
     with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
         objects: list[Path] = []
         for source in _sources():

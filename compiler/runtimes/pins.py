@@ -32,9 +32,14 @@ class Pin:
 _TVM, _FFI = "0.27.0.post1", "0.1.15.post2"
 
 
+IMPORT_LIBRARY = "tvm_ffi.lib"
+"""What a DLL is linked against: Windows resolves no symbol at load time that was not bound to a library."""
+
+
 def _wheels(tvm: str, ffi: str, prefix: str, suffix: str) -> tuple[Wheel, ...]:
     runtime = (f"{prefix}tvm_runtime{suffix}", f"{prefix}tvm_runtime_extra{suffix}")
-    return (Wheel("apache-tvm", _TVM, tvm, runtime), Wheel("apache-tvm-ffi", _FFI, ffi, (f"{prefix}tvm_ffi{suffix}",)))
+    interface = (f"{prefix}tvm_ffi{suffix}", *([IMPORT_LIBRARY] if suffix == ".dll" else []))
+    return (Wheel("apache-tvm", _TVM, tvm, runtime), Wheel("apache-tvm-ffi", _FFI, ffi, interface))
 
 
 PINS = (
