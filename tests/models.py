@@ -94,6 +94,12 @@ MODELS: dict[str, RealModel] = {
         shapes=({"batch": 1, "seq": 128, "past": 0}, {"batch": 2, "seq": 1, "past": 130}),
         draw={"input_ids": 50257},
     ),
+    "llama": RealModel(
+        partial(_exported, "llama"),
+        dims={"batch": "1:16", "seq": "1:512"},
+        shapes=({"batch": 1, "seq": 7}, {"batch": 3, "seq": 40}),
+        draw={"input_ids": 1024, "attention_mask": 2},
+    ),
     "ppocr_det": RealModel(
         partial(_ppocr, "models/ch_PP-OCRv4_det_infer.onnx"),
         dims={"n": "1:4", "h": "32:1280%32", "w": "32:1280%32"},

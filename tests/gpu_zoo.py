@@ -1,0 +1,103 @@
+"""Real models for every target with a GPU, as far as a machine without one gets: `python -m tests.gpu_zoo --markdown zoo.md`.
+
+A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code for the architecture named.
+"""
+
+import argparse
+import json
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from compiler import compile_model, targets
+from compiler.cuda import architecture_of
+from compiler.errors import CompileError
+from relaxd.contract.manifest import Manifest
+from tests.models import MODELS, path_of
+
+NAMES = ("minilm", "resnet50", "llama")
+DEVICES = tuple(entry.name for entry in targets.registry() if entry.device is not None)
+_CUBIN = re.compile(rb"\x7fELF.{14}\xbe\x00", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Built:
+    """One build: seconds it took; library_bytes: of the file that holds the kernels; machine_code: its architecture on CUDA."""
+
+    model: str
+    target: str
+    seconds: float
+    library_bytes: int = 0
+    machine_code: str | None = None
+    status: str | None = None
+    error: str | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 where a build fails for another reason than a toolkit that is not installed."""
+    options = _parser().parse_args(arguments)
+    results = []
+    for model in options.models:
+        for target in options.targets:
+            results.append(build(model, target))
+            print(*_cells(results[-1]), sep="  ", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text("\n".join(table(results)) + "\n")
+    failed = [result for result in results if result.error and not result.error.startswith("toolchain.")]
+    print(f"{len(results) - len(failed)} of {len(results)} built, or lack a toolkit")
+    return int(bool(failed))
+
+
+def build(name: str, target: str) -> Built:
+    """The model built for the target in a process of its own, and what its library holds."""
+    model, started = MODELS[name], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="relaxd-gpu-zoo-") as folder:
+        try:
+            bundle = Path(folder) / "bundle"
+            manifest = compile_model(
+                path_of(name), output=bundle, target=target, dims=model.dims, inputs=model.inputs or None, consts=model.consts or None
+            )
+        except CompileError as error:
+            return Built(name, target, time.monotonic() - started, error=f"{error.code}: {error}")
+        return _read(name, target, time.monotonic() - started, bundle, manifest)
+
+
+def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manifest) -> Built:
+    library = (bundle / manifest.library).read_bytes()
+    found = _CUBIN.search(library)
+    architecture = architecture_of(library[found.start() :]) if found else None
+    wrong = manifest.load.sm != architecture
+    error = f"the library holds code for {architecture}, not {manifest.load.sm}" if wrong else None
+    return Built(name, target, seconds, len(library), architecture, manifest.target["status"], error)
+
+
+def table(results: Sequence[Built]) -> Iterator[str]:
+    """A row for each build."""
+    yield "| model | target | compiled in | library | machine code | status |"
+    yield "|---|---|---|---|---|---|"
+    for result in results:
+        yield f"| {' | '.join(_cells(result))} |"
+
+
+def _cells(result: Built) -> tuple[str, ...]:
+    outcome = result.error or result.status or ""
+    size = f"{result.library_bytes / 1e6:.1f} MB" if result.library_bytes else "-"
+    return result.model, result.target, f"{result.seconds:.0f} s", size, result.machine_code or "-", outcome
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu_zoo", description=__doc__)
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--targets", nargs="+", choices=DEVICES, default=DEVICES, metavar="NAME", help=", ".join(DEVICES))
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--markdown", type=Path, help="write the table here")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
