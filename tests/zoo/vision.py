@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 BATCHES = sizes("batch", (1,), (2,), (3,), (7,), (8,))
 WORDS = 1000
-_IMAGES = {"batch": "1:4", "height": "32:256%32", "width": "32:256%32"}
-_IMAGE_POINTS = sizes("batch height width", (1, 32, 32), (2, 64, 96), (3, 224, 160), (4, 32, 256), (1, 256, 256))
+_IMAGES = {"batch": "1:4", "height": "32:256", "width": "32:256"}
+_IMAGE_POINTS = sizes("batch height width", (1, 32, 32), (2, 97, 131), (3, 224, 160), (4, 33, 255), (1, 256, 256))
 _OPEN: Axes = {"pixel_values": {0: "batch", 2: "height", 3: "width"}}
 
 
