@@ -5,74 +5,21 @@ Equations and gate orders are those of the ONNX operators: iofc (LSTM), zrh (GRU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import relax, s_tir, tirx
-from tvm.script import tirx as T
+from tvm import relax, tirx
 
-from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops.cells import Cell
+from compiler.ir.ops.recurrence import LANES, Recurrence
 from compiler.ir.values import Known, Tensor, Value
-
-Activation = Callable[[Any], Any]
-LENGTH = 1 << 40
-"""A sequence length no input reaches: the step count limits instead."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What a layer computes at each step; `activations` are f, g, h in ONNX's order, `clip` bounds their arguments."""
-
-    kind: str
-    activations: tuple[Activation, ...]
-    clip: float | None = None
-    input_forget: bool = False
-    linear_before_reset: bool = False
-
-    @property
-    def gates(self) -> int:
-        """Gates of a cell: rows of W and R in units of the hidden size."""
-        return {"LSTM": 4, "GRU": 3, "RNN": 1}[self.kind]
-
-    def act(self, index: int, value: Any) -> Any:
-        """Activation `index` of the clipped value."""
-        if self.clip is not None:
-            value = tirx.max(tirx.min(value, T.float32(self.clip)), T.float32(-self.clip))
-        return self.activations[index](value)
-
-
-def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
-    """An activation by ONNX's name, any case; raises ImportFailed for one that the operator does not define."""
-    f = T.float32
-    a = (
-        {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "scaledtanh": 1.0, "affine": 1.0}.get(name.lower(), 0.0)
-        if alpha is None
-        else alpha
-    )
-    c = {"hardsigmoid": 0.5, "scaledtanh": 1.0}.get(name.lower(), 0.0) if beta is None else beta
-    table: dict[str, Activation] = {
-        "sigmoid": tirx.sigmoid,
-        "tanh": tirx.tanh,
-        "relu": lambda v: tirx.max(v, f(0)),
-        "affine": lambda v: v * f(a) + f(c),
-        "leakyrelu": lambda v: tirx.Select(v < f(0), v * f(a), v),
-        "thresholdedrelu": lambda v: tirx.Select(v >= f(a), v, f(0)),
-        "scaledtanh": lambda v: tirx.tanh(v * f(c)) * f(a),
-        "hardsigmoid": lambda v: tirx.min(tirx.max(v * f(a) + f(c), f(0)), f(1)),
-        "elu": lambda v: tirx.Select(v >= f(0), v, (tirx.exp(v) - f(1)) * f(a)),
-        "softsign": lambda v: v / (f(1) + tirx.abs(v)),
-        "softplus": lambda v: tirx.log(f(1) + tirx.exp(v)),
-    }
-    if name.lower() not in table:
-        raise ImportFailed(f"the activation {name!r} is not defined for recurrent layers", reason="attribute")
-    return table[name.lower()]
 
 
 @dataclass(frozen=True)
@@ -88,195 +35,103 @@ class Direction:
     backward: bool
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """Gates of `hidden` units as `count` blocks of LANES units, all gates of a block side by side."""
+
+    builder: Builder
+    gates: int
+    hidden: Extent
+    count: Extent
+
+    @classmethod
+    def of(cls, b: Builder, gates: int, hidden: Extent) -> _Blocks:
+        return cls(b, gates, hidden, b.symbol(ex.ceildiv(hidden, LANES), "blocks"))
+
+    @property
+    def units(self) -> Extent:
+        """Units with those that fill up the last block."""
+        return ex.mul(self.count, LANES)
+
+    def padded(self, value: Value) -> Value:
+        """[..., H] float32 with zeros up to whole blocks."""
+        b, lead = self.builder, value.shape[:-1]
+        missing = b.facts.simplify(ex.sub(self.units, self.hidden))
+        if missing == 0:
+            return value
+        zeros = broadcast.expand(b, Known(np.zeros([1] * len(value.shape), np.float32), "float32"), [*lead, missing])
+        joined = layout.concat(b, [value, zeros], -1)
+        return joined if isinstance(joined, Known) else b.adopt(b.tensor(joined).expr, [*lead, self.units])
+
+    def packed(self, value: Value) -> Value:
+        """[G * H, C] as [K, C, G, LANES]."""
+        b, columns = self.builder, value.shape[1]
+        gates = layout.transpose(b, layout.reshape(b, value, [self.gates, self.hidden, columns]), [2, 0, 1])
+        blocks = layout.reshape(b, self.padded(gates), [columns, self.gates, self.count, LANES])
+        return layout.transpose(b, blocks, [2, 0, 1, 3])
+
+    def flat(self, value: Value) -> Value:
+        """[G * H, C] as [C, K * G * LANES]."""
+        b, columns = self.builder, value.shape[1]
+        moved = layout.transpose(b, self.packed(value), [1, 0, 2, 3])
+        return layout.reshape(b, moved, [columns, ex.mul(self.units, self.gates)])
+
+
 def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -> tuple[Tensor, Tensor, Tensor | None]:
     """One direction over x [S, B, I]: all hidden states [S, B, H], the last hidden [B, H] and cell state; float32 inside."""
-    steps, batch = x.shape[0], x.shape[1]
-    hidden = d.r.shape[1]
-    wide = b.facts.simplify(ex.mul(hidden, cell.gates))
+    (steps, batch), hidden = x.shape[:2], b.facts.simplify(d.r.shape[1])
+    blocks = _Blocks.of(b, cell.gates, hidden)
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
-    given = b.adopt(b.tensor(linear.matmul(b, x, layout.transpose(b, w, [1, 0]))).expr, [steps, batch, wide])
-    zeros = Known(np.zeros([1, 1], np.float32), "float32")
-    bias = (
-        ew.cast(b, d.bias, "float32")
-        if d.bias is not None
-        else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(wide, 2)])
-    )
-    peepholes = (
-        ew.cast(b, d.peepholes, "float32")
-        if d.peepholes is not None
-        else broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [ex.mul(hidden, 3)])
-    )
-    states = [
-        broadcast.expand(b, zeros, [batch, hidden]) if v is None else b.adopt(b.tensor(ew.cast(b, v, "float32")).expr, [batch, hidden])
-        for v in (d.h, d.c)
+    given, extra = _given(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
+    rows = ex.mul(blocks.units, cell.gates)
+    inputs: list[tuple[Value, Sequence[Extent]]] = [
+        (given, [steps, batch, rows]),
+        (blocks.packed(r), [blocks.count, hidden, cell.gates, LANES]),
     ]
-    limits = broadcast.expand(b, Known.of([LENGTH]), [batch]) if lengths is None else ew.cast(b, lengths, "int64")
-    inputs = [given, layout.transpose(b, r, [1, 0]), bias, peepholes, *states, limits]
-    program = _PROGRAMS[cell.kind](cell, _dim(hidden, "hidden"), d.backward)
-    shapes = [(steps, batch, hidden), (batch, hidden), (batch, hidden), (batch, wide)]
-    tensors = [b.adopt(b.tensor(v).expr, shape) for v, shape in zip(inputs, _shapes(steps, batch, hidden, wide), strict=True)]
-    call = relax.call_tir(
-        b.bb.add_func(_rooted(program), cell.kind.lower()),
-        [t.expr for t in tensors],
-        [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in shapes],
+    if cell.linear_before_reset:
+        inputs.append((extra, [blocks.units]))
+    if d.peepholes is not None:
+        peepholes = layout.reshape(b, ew.cast(b, d.peepholes, "float32"), [3, hidden])
+        inputs.append((blocks.padded(peepholes), [3, blocks.units]))
+    states = (d.h, d.c) if cell.kind == "LSTM" else (d.h,)
+    inputs += [(_state(b, value, batch, hidden), [batch, hidden]) for value in states]
+    if lengths is not None:
+        inputs.append((ew.cast(b, lengths, "int64"), [batch]))
+    program = Recurrence(
+        cell, _own(hidden, "hidden"), _own(blocks.count, "blocks"), d.backward, d.peepholes is not None, lengths is not None
     )
-    every, last, memory, _ = b.emit_tuple(call)
-    return every, last, memory if cell.kind == "LSTM" else None
+    results = [(steps, batch, hidden), *[(batch, hidden)] * len(states)]
+    call = relax.call_tir(
+        b.bb.add_func(program.function(), cell.kind.lower()),
+        [b.adopt(b.tensor(value).expr, shape).expr for value, shape in inputs],
+        [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in results],
+    )
+    every, last, *memory = b.emit_tuple(call)
+    return every, last, memory[0] if memory else None
 
 
-def _rooted(program: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The program as the one block that TVM's analyses expect of every function, marked as needing no schedule."""
-    root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), s_tir.SBlock([], [], [], "root", program.body))
-    return program.with_body(root).without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
+def _given(b: Builder, cell: Cell, blocks: _Blocks, product: Value, bias: Value | None) -> tuple[Value, Value]:
+    """The input's part of the sums with all biases in it but the one that a GRU linear before its reset adds there, which comes second."""
+    hidden = blocks.hidden
+    none = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [blocks.units])
+    if bias is None:
+        return product, none
+    both = layout.reshape(b, ew.cast(b, bias, "float32"), [2, ex.mul(hidden, cell.gates)])
+    of_input, of_state = (layout.take(b, both, Known.of(index), 0) for index in (0, 1))
+    if cell.linear_before_reset:
+        gates = layout.split(b, of_state, 0, [ex.mul(hidden, 2), hidden])
+        zeros = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [hidden])
+        none, of_state = blocks.padded(gates[1]), layout.concat(b, [gates[0], zeros], 0)
+    total = layout.unsqueeze(b, ew.add(b, of_input, of_state), [1])
+    return ew.add(b, product, blocks.flat(total)), none
 
 
-def _shapes(steps: Extent, batch: Extent, hidden: Extent, wide: Extent) -> list[Sequence[Extent]]:
-    return [(steps, batch, wide), (hidden, wide), (ex.mul(wide, 2),), (ex.mul(hidden, 3),), (batch, hidden), (batch, hidden), (batch,)]
+def _state(b: Builder, value: Value | None, batch: Extent, hidden: Extent) -> Value:
+    if value is None:
+        return broadcast.expand(b, Known(np.zeros([1, 1], np.float32), "float32"), [batch, hidden])
+    return ew.cast(b, value, "float32")
 
 
-def _dim(extent: Extent, name: str) -> Any:
-    return extent if isinstance(extent, int) else tirx.Var(name, "int64")
-
-
-def _lstm(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
-    act, coupled = cell.act, cell.input_forget
-
-    @T.prim_func(private=True, s_tir=True)
-    def lstm(
-        X: T.Buffer((S, B, H * 4), "float32"),
-        R: T.Buffer((H, H * 4), "float32"),
-        bias: T.Buffer((H * 8,), "float32"),
-        P: T.Buffer((H * 3,), "float32"),
-        h0: T.Buffer((B, H), "float32"),
-        c0: T.Buffer((B, H), "float32"),
-        length: T.Buffer((B,), "int64"),
-        Y: T.Buffer((S, B, H), "float32"),
-        h: T.Buffer((B, H), "float32"),
-        c: T.Buffer((B, H), "float32"),
-        G: T.Buffer((B, H * 4), "float32"),
-    ):
-        T.func_attr({"tirx.noalias": True, "op_pattern": 8})
-        for n in range(B):
-            for j in range(H):
-                h[n, j] = h0[n, j]
-                c[n, j] = c0[n, j]
-        for t in range(S):
-            for n in range(B):
-                for j in range(H):
-                    Y[t, n, j] = T.float32(0)
-        for s in range(S):
-            for n in range(B):
-                if s < length[n]:
-                    for j in range(H * 4):
-                        G[n, j] = X[T.min(length[n], S) - 1 - s if backward else s, n, j] + bias[j] + bias[H * 4 + j]
-                    for k in range(H):
-                        for j in range(H * 4):
-                            G[n, j] = G[n, j] + h[n, k] * R[k, j]
-                    for j in range(H):
-                        G[n, j] = act(0, G[n, j] + P[j] * c[n, j])
-                        G[n, H * 2 + j] = T.float32(1) - G[n, j] if coupled else act(0, G[n, H * 2 + j] + P[H * 2 + j] * c[n, j])
-                        c[n, j] = G[n, H * 2 + j] * c[n, j] + G[n, j] * act(1, G[n, H * 3 + j])
-                        h[n, j] = act(0, G[n, H + j] + P[H + j] * c[n, j]) * act(2, c[n, j])
-                        Y[T.min(length[n], S) - 1 - s if backward else s, n, j] = h[n, j]
-
-    return lstm
-
-
-def _gru(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
-    act, before = cell.act, cell.linear_before_reset
-
-    @T.prim_func(private=True, s_tir=True)
-    def gru(
-        X: T.Buffer((S, B, H * 3), "float32"),
-        R: T.Buffer((H, H * 3), "float32"),
-        bias: T.Buffer((H * 6,), "float32"),
-        P: T.Buffer((H * 3,), "float32"),
-        h0: T.Buffer((B, H), "float32"),
-        c0: T.Buffer((B, H), "float32"),
-        length: T.Buffer((B,), "int64"),
-        Y: T.Buffer((S, B, H), "float32"),
-        h: T.Buffer((B, H), "float32"),
-        q: T.Buffer((B, H), "float32"),
-        G: T.Buffer((B, H * 3), "float32"),
-    ):
-        T.func_attr({"tirx.noalias": True, "op_pattern": 8})
-        for n in range(B):
-            for j in range(H):
-                h[n, j] = h0[n, j]
-        for t in range(S):
-            for n in range(B):
-                for j in range(H):
-                    Y[t, n, j] = T.float32(0)
-        for s in range(S):
-            for n in range(B):
-                if s < length[n]:
-                    for j in range(H * 2):
-                        G[n, j] = X[T.min(length[n], S) - 1 - s if backward else s, n, j] + bias[j] + bias[H * 3 + j]
-                    for k in range(H):
-                        for j in range(H * 2):
-                            G[n, j] = G[n, j] + h[n, k] * R[k, j]
-                    for j in range(H * 2):
-                        G[n, j] = act(0, G[n, j])
-                    for j in range(H):
-                        q[n, j] = h[n, j] if before else G[n, H + j] * h[n, j]
-                        G[n, H * 2 + j] = bias[H * 5 + j]
-                    for k in range(H):
-                        for j in range(H):
-                            G[n, H * 2 + j] = G[n, H * 2 + j] + q[n, k] * R[k, H * 2 + j]
-                    for j in range(H):
-                        G[n, H * 2 + j] = act(
-                            1,
-                            X[T.min(length[n], S) - 1 - s if backward else s, n, H * 2 + j]
-                            + bias[H * 2 + j]
-                            + (G[n, H + j] * G[n, H * 2 + j] if before else G[n, H * 2 + j]),
-                        )
-                        h[n, j] = (T.float32(1) - G[n, j]) * G[n, H * 2 + j] + G[n, j] * h[n, j]
-                        Y[T.min(length[n], S) - 1 - s if backward else s, n, j] = h[n, j]
-
-    return gru
-
-
-def _rnn(cell: Cell, H: Any, backward: bool) -> tirx.PrimFunc:
-    S, B = (tirx.Var(name, "int64") for name in ("steps", "batch"))
-    act = cell.act
-
-    @T.prim_func(private=True, s_tir=True)
-    def rnn(
-        X: T.Buffer((S, B, H), "float32"),
-        R: T.Buffer((H, H), "float32"),
-        bias: T.Buffer((H * 2,), "float32"),
-        P: T.Buffer((H * 3,), "float32"),
-        h0: T.Buffer((B, H), "float32"),
-        c0: T.Buffer((B, H), "float32"),
-        length: T.Buffer((B,), "int64"),
-        Y: T.Buffer((S, B, H), "float32"),
-        h: T.Buffer((B, H), "float32"),
-        c: T.Buffer((B, H), "float32"),
-        G: T.Buffer((B, H), "float32"),
-    ):
-        T.func_attr({"tirx.noalias": True, "op_pattern": 8})
-        for n in range(B):
-            for j in range(H):
-                h[n, j] = h0[n, j]
-        for t in range(S):
-            for n in range(B):
-                for j in range(H):
-                    Y[t, n, j] = T.float32(0)
-        for s in range(S):
-            for n in range(B):
-                if s < length[n]:
-                    for j in range(H):
-                        G[n, j] = X[T.min(length[n], S) - 1 - s if backward else s, n, j] + bias[j] + bias[H + j]
-                    for k in range(H):
-                        for j in range(H):
-                            G[n, j] = G[n, j] + h[n, k] * R[k, j]
-                    for j in range(H):
-                        h[n, j] = act(0, G[n, j])
-                        Y[T.min(length[n], S) - 1 - s if backward else s, n, j] = h[n, j]
-
-    return rnn
-
-
-_PROGRAMS: dict[str, Callable[[Cell, Any, bool], tirx.PrimFunc]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+def _own(extent: Extent, name: str) -> Any:
+    """An extent as the program knows it: a constant, or a dim of its own."""
+    return tirx.IntImm("int64", extent) if isinstance(extent, int) else tirx.Var(name, "int64")

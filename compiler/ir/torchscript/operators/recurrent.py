@@ -12,7 +12,8 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, linear
-from compiler.ir.ops.recurrent import Activation, Cell, Direction, activation, run
+from compiler.ir.ops.cells import Activation, Cell, activation
+from compiler.ir.ops.recurrent import Direction, run
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.unary import of_float
