@@ -55,6 +55,23 @@ V8_2 = ("asimd", "asimddp", "asimdhp", "atomics", "fp", "fphp")
 V8_2_FEATURES = ("+v8.2a", "+neon", "+dotprod", "+fullfp16", "+lse")
 
 
+SPELLED = {
+    "+neon": "asimd",
+    "+fp-armv8": "fp",
+    "+dotprod": "asimddp",
+    "+fullfp16": "asimdhp",
+    "+lse": "atomics",
+    "+crc": "crc32",
+    "+aes": "aes",
+    "+sha2": "sha2",
+    "+i8mm": "i8mm",
+    "+bf16": "bf16",
+    "+sve": "sve",
+    "+sve2": "sve2",
+}
+"""LLVM's features of a 64-bit ARM processor, and what /proc/cpuinfo calls them."""
+
+
 def aarch64(
     name: str,
     caches: Caches,

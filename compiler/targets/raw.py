@@ -6,9 +6,12 @@ from typing import Any
 from compiler.errors import UnknownTarget
 from compiler.host import Caches
 from compiler.targets import arm, riscv, x86
-from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
+from compiler.targets.target import Device, Options, Platform, Runtime, Target, TargetStatus
 
 _CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
+_X86 = {f"+{name}": name for name in x86.LEVELS[4]} | {f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()}
+_X86 |= {"+sse4.1": "sse4_1", "+sse4.2": "sse4_2", "+bmi": "bmi1", "+lzcnt": "abm", "+sse3": "pni"}
+_EMULATORS = {"aarch64": ("-cpu", "max"), "armv7l": ("-cpu", "max"), "riscv64": ("-cpu", "rv64,v=true,vlen=128")}
 _PLATFORMS: tuple[Platform, ...] = (
     x86.LINUX,
     x86.WINDOWS,
@@ -62,13 +65,14 @@ def _host(name: str, document: dict[str, Any]) -> Target:
         platform=platform,
         cpu=cpu,
         features=features,
-        isa=_isa(platform.arch, cpu, features),
+        isa=_isa(platform, cpu, features),
         vector_bits=bits,
         vector_registers=registers,
         caches=_CACHES,
         status=TargetStatus.COMPILED_ONLY,
         fma=platform.arch != "x86_64" or bits >= 256,
         llvm=_options(document, _HOST_FIELDS),
+        emulator=_EMULATORS.get(platform.arch) if platform.os == "linux" else None,
         raw=True,
     )
 
@@ -100,19 +104,23 @@ def _vectors(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[int, int]:
     return 128, 32 if arch == "aarch64" else 16
 
 
-def _isa(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[str, ...]:
-    """What a loader can check; raises UnknownTarget for an x86 processor whose features cannot be known from its name."""
-    if arch != "x86_64":
+def _isa(platform: Platform, cpu: str, features: tuple[str, ...]) -> tuple[str, ...]:
+    """What a loader can check; raises UnknownTarget where code could use more than that. Programs that link an archive know themselves."""
+    added = [feature for feature in features if feature.startswith("+")]
+    if platform.runtime is Runtime.LINKED or platform.os == "darwin":
         return ()
-    level = _level(cpu)
-    if level is None:
-        raise _refusal(f"mcpu {cpu!r} does not say what a loader must check", hint="give mcpu as x86-64-v3 and what is beyond it as mattr")
-    spelled = {f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()} | {f"+{name}": name for name in x86.LEVELS[4]}
-    spelled |= {"+sse4.1": "sse4_1", "+sse4.2": "sse4_2", "+bmi": "bmi1", "+lzcnt": "abm", "+sse3": "pni"}
-    unknown = [feature for feature in features if feature.startswith("+") and feature not in spelled]
-    if unknown:
+    if platform.arch == "x86_64":
+        level, spelled = _level(cpu), _X86
+        named = None if level is None else x86.LEVELS[level]
+    else:
+        named, spelled = ("asimd", "fp") if cpu == "generic" else None, arm.SPELLED
+    if named is None:
+        raise _refusal(
+            f"mcpu {cpu!r} does not say what a loader must check", hint="name a level (x86-64-v3) or generic, and the rest as mattr"
+        )
+    if unknown := [feature for feature in added if feature not in spelled]:
         raise _refusal(f"mattr {', '.join(unknown)} cannot be checked by a loader")
-    return tuple(sorted({*x86.LEVELS[level], *(spelled[feature] for feature in features if feature.startswith("+"))}))
+    return tuple(sorted({*named, *(spelled[feature] for feature in added)}))
 
 
 def _level(cpu: str) -> int | None:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from relaxd.cli.progress import mark
 
-SHORT = frozenset({"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS"})
+SHORT = frozenset({"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS", "KIND", "OS"})
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -60,10 +60,13 @@ def builds_table(builds: list[dict[str, Any]]) -> Table:
 def targets_table(targets: list[dict[str, Any]]) -> Table:
     """One target a row; the workers' column is there when a service was asked."""
     served = any("workers" in target for target in targets)
-    table = plain_table("TARGET", "ARCH", "STATUS", *(["WORKERS"] if served else []), "ISA")
+    table = plain_table("TARGET", "KIND", "ARCH", "OS", "STATUS", *(["WORKERS"] if served else []), "ISA")
     for target in targets:
         workers = [str(_count(target.get("workers")))] if served else []
-        table.add_row(target["name"], target["arch"], str(target["status"]).replace("_", " "), *workers, " ".join(target.get("isa", [])))
+        system = target.get("platform", {}).get("os", "linux")
+        status = str(target["status"]).replace("_", " ")
+        isa = " ".join(target.get("isa", []))
+        table.add_row(target["name"], target.get("kind", "llvm"), target["arch"], system, status, *workers, isa)
     return table
 
 

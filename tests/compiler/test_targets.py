@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 from compiler import targets
 from compiler.errors import UnknownTarget
 from compiler.host import Caches, Host, host
-from compiler.targets import TargetStatus
+from compiler.targets import Runtime, TargetStatus
 
 
 def machine(*isa: str, arch: str = "x86_64") -> Host:
@@ -75,6 +76,68 @@ def test_another_architecture_has_no_native(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UnknownTarget, match="sparc64"):
         targets.resolve("native")
     assert "native" not in [target.name for target in targets.registry()]
+
+
+def raw(**fields: object) -> str:
+    return json.dumps({"kind": "llvm", **fields})
+
+
+def test_a_described_target_is_as_described() -> None:
+    described = targets.resolve(raw(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3", mattr=["+avx512f"]))
+    assert (described.vector_bits, described.vector_registers, described.capability) == (512, 32, "raw-llvm")
+    assert set(described.load.isa) == {*isa_of("x86-64-v3"), "avx512f"}
+    assert described.to_tvm()["mattr"] == ["+avx512f"]
+    assert described == targets.resolve(described.name)
+
+
+def test_a_described_gpu_keeps_its_options_and_gets_a_host() -> None:
+    described = targets.resolve(json.dumps({"kind": "cuda", "arch": "sm_75", "max_num_threads": 512}))
+    assert (described.load.device, described.load.sm, described.capability) == ("cuda", "sm_75", "raw-cuda")
+    assert described.to_tvm()["max_num_threads"] == 512
+    assert described.to_tvm()["host"]["mtriple"].startswith("x86_64")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "JSONDecodeError"),
+        (raw(kind="hexagon"), "kind 'hexagon'"),
+        (raw(mtriple="mips-linux-gnu"), "of no platform"),
+        (raw(mcpu="znver4"), "does not say what a loader must check"),
+        (raw(mcpu="x86-64-v3", mattr=["+amx-tile"]), "cannot be checked"),
+        (raw(mtriple="aarch64-linux-gnu", mcpu="neoverse-n1"), "does not say what a loader must check"),
+        (raw(keys=["cpu"]), "keys must be"),
+    ],
+)
+def test_a_described_target_that_cannot_be_kept_to_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UnknownTarget, match=why) as caught:
+        targets.resolve(text)
+    assert (caught.value.code, caught.value.failure.field) == ("target.unusable", "targets")
+
+
+def test_native_says_what_it_resolved_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_host(monkeypatch, machine(*isa_of("x86-64-v3"), "aes"))
+    assert targets.resolve("native").to_json()["resolved"] == "x86-64-v3+aes"
+    with_host(monkeypatch, machine(*isa_of("aarch64-v8.2"), arch="aarch64"))
+    native = targets.resolve("native")
+    assert (native.resolved, native.isa) == ("aarch64-v8.2", isa_of("aarch64-v8.2"))
+
+
+def test_every_name_that_was_promised_is_there() -> None:
+    cpus = "x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-vnni aarch64 aarch64-v8.2 armv7 riscv64 riscv64-v"
+    systems = "android-arm64 ios-arm64 macos-arm64 windows-x86-64"
+    gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
+    assert set(targets.names()) == {"native", *cpus.split(), *systems.split(), *gpus.split()}
+
+
+@pytest.mark.parametrize("name", targets.names())
+def test_an_entry_is_whole(name: str) -> None:
+    target = targets.resolve(name)
+    assert target.load.arch == target.arch
+    assert target.platform.library.endswith(".a") == (target.platform.runtime is Runtime.LINKED)
+    assert json.loads(json.dumps(target.to_json())) == target.to_json()
+    if target.status is TargetStatus.EMULATED:
+        assert target.emulator
 
 
 def test_entries_are_frozen_and_labelled() -> None:
