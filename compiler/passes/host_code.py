@@ -5,6 +5,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from compiler.passes.unaligned import unaligned
+
 NAME = "relaxd_host"
 
 
@@ -25,6 +27,7 @@ def host_pipeline() -> tuple[Any, Any, Any]:
             lower.StmtSimplify(),
             schedule.LowerOpaqueBlock(),
             lower.FlattenBuffer(),
+            tvm.ir.transform.module_pass(lambda module, _context: unaligned(module), opt_level=0, name="unaligned"),
             lower.BF16ComputeLegalize(),
             lower.NarrowDataType(32),
             lower.VectorizeLoop(True),
