@@ -165,6 +165,7 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
         action_key=action_key(this.job.model_digest or digest, this.request, this.target, tools).to_json(),
         toolchain={**tools, "llvm_version": llvm},
         library=this.target.platform.library,
+        alignment=1 if this.target.kind == "llvm" else 64,
     )
 
 

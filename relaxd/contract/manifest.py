@@ -56,6 +56,7 @@ class Manifest:
     """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has `digest` and `parts`.
 
     weights: the entry function's last arguments, in order, from the file `weights_file`; empty when the library holds all.
+    alignment: bytes of which the address of every input must be a multiple; 1 where an array may lie wherever numpy puts it.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Manifest:
     weights: tuple[Weight, ...] = ()
     weights_file: str = "weights.bin"
     memory: dict[str, Any] = field(default_factory=dict)
+    alignment: int = 64
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-ALIGNMENT = 64
 _CPU = tvm_ffi.device("cpu", 0)
 _OWNERS_OF_A_FRESH_RESULT = 2
 """The Python wrapper, and the virtual machine, which keeps its last result until the next call."""
@@ -15,11 +14,12 @@ _OWNERS_OF_A_FRESH_RESULT = 2
 class Transport:
     """Moves arrays in and out of the virtual machine; needs the TVM runtime to be open.
 
-    Compiled kernels use aligned vector moves on their arguments and crash on an address that is not a multiple of 64,
-    and numpy promises 16: an array is passed as it is when its address happens to fit, and copied when not.
+    A library may use aligned vector moves on its arguments and crash on an address that is not a multiple of `alignment`:
+    an array is passed as it is when its address fits, and copied when not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, alignment: int) -> None:
+        self._alignment = alignment
         self._allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
         self._view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 
@@ -33,7 +33,7 @@ class Transport:
     def _host_tensor(self, array: np.ndarray, dtype: str) -> Any:
         if array.flags.carray and array.dtype.isnative and array.size:
             tensor = tvm_ffi.from_dlpack(array)
-            if tensor.data_ptr() % ALIGNMENT == 0:
+            if tensor.data_ptr() % self._alignment == 0:
                 return tensor
         tensor = self._allocate(tvm_ffi.Shape(array.shape), tvm_ffi.dtype(dtype), _CPU, None)
         if array.size:

@@ -39,7 +39,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
         from relaxd.loader.threads import team_for
 
         PROCESS.require(bundle)
-        return Model(bundle.manifest, open_model(bundle), Transport(), team_for(threads))
+        return Model(bundle.manifest, open_model(bundle), Transport(bundle.manifest.alignment), team_for(threads))
 
 
 class Model:
