@@ -18,12 +18,12 @@ def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
 
     A loop is independent where it is marked parallel or drives nothing but data-parallel axes of blocks.
     """
-    return _map_root(func, lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(body))))
+    return _map_root(func, lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(_without_vectors(body)))))
 
 
 def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """`func` as it is, each top-level statement run by one thread."""
-    return _map_root(func, lambda body: seq(*(_alone(stmt) for stmt in _statements(body))))
+    return _map_root(func, lambda body: seq(*(_alone(stmt) for stmt in _statements(_without_vectors(body)))))
 
 
 def _map_root(func: tirx.PrimFunc, change: Any) -> tirx.PrimFunc:
@@ -35,6 +35,16 @@ def _map_root(func: tirx.PrimFunc, change: Any) -> tirx.PrimFunc:
         buffers, annotations = [], {}
     block = s_tir.SBlock([], [], [], "root", change(body), alloc_buffers=buffers, annotations=annotations)
     return func.with_body(s_tir.SBlockRealize([], True, block))
+
+
+def _without_vectors(stmt: Any) -> Any:
+    """`stmt` with one lane after the other: what was written for processors has more lanes than devices take."""
+
+    def plain(loop: Any) -> Any:
+        vector = loop.kind == ForKind.VECTORIZED
+        return tirx.For(loop.loop_var, loop.min, loop.extent, ForKind.SERIAL, loop.body) if vector else loop
+
+    return tvm_ffi.structural_map(stmt, [(tirx.For, plain)])
 
 
 def _statements(body: Any) -> list[Any]:

@@ -73,7 +73,8 @@ def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax
     for outer, inner in zip(given, narrowed.params, strict=True):
         before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
     after = _Bindings(builder)
-    result = after.bind(relax.Var("narrow", narrowed.ret_ty), narrowed.body.body)
+    # Its own type knows the extents that were found on the way; the function's does not.
+    result = narrowed.body.body
     if isinstance(main.ret_ty, relax.TupleType):
         fields = [after.result(relax.TupleGetItem(result, i), ty) for i, ty in enumerate(main.ret_ty.fields)]
         output = after.bind(relax.Var("wide", main.ret_ty), relax.Tuple(fields))

@@ -34,7 +34,8 @@ class ScheduleOnGrid:
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _schedule(self, name: str, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-        if not is_kernel(func) or (func.attrs and "tirx.is_scheduled" in func.attrs):
+        # What the importer wrote for processors counts as scheduled, too.
+        if not is_kernel(func) or ("tirx.is_scheduled" in func.attrs and is_bound(func)):
             return func
         refused = []
         for rule_name, rule in self._rules(func):
