@@ -175,15 +175,21 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
     values = [node.value(index) for index in range(1, len(node.inputs))]
     states = len(values) - inputs
     batch = b.facts.simplify(values[0].shape[0])
-    if not isinstance(batch, int):
-        node.fail(
-            "Scan at opset 8 with a symbolic batch is not supported",
-            reason="unsupported_form",
-            hint="fix the batch dim, or export at opset 9 or later",
-        )
-    rows = []
-    for position in range(batch):
-        picked = [layout.take(b, value, Known.of(position), 0) for value in values]
+    for value in values[1:]:
+        b.same(batch, value.shape[0], "Scan's batches differ")
+
+    def row(position: Value) -> list[Value]:
+        picked = [layout.take(b, value, position, 0) for value in values]
         sequences = [_reversed(b, v) if _at(node, "directions", i) else v for i, v in enumerate(picked[states:])]
-        rows.append(scan_over(b, node, body, picked[:states], sequences))
-    return [layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0) for column in zip(*rows, strict=True)]
+        return scan_over(b, node, body, picked[:states], sequences)
+
+    if isinstance(batch, int) and 0 < batch <= UNROLLED:
+        rows = [row(Known.of(position)) for position in range(batch)]
+        return [layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0) for column in zip(*rows, strict=True)]
+
+    def step(position: Value, stacks: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+        return Known(np.asarray(True), "bool"), [control.push(b, stack, item) for stack, item in zip(stacks, row(position), strict=True)]
+
+    stacks = control.empty_stacks(b, lambda: row(b.tensor(Known.of(0))))
+    results = control.loop(b, Known.of(batch), None, stacks, step)
+    return [b.adopt(b.tensor(value).expr, [batch, *value.shape[1:]]) for value in results]
