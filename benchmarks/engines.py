@@ -22,7 +22,6 @@ Runner = Callable[[Arrays], list[NDArray[Any]]]
 class Subject:
     """A model file, its input names in order and, for engines that need it, the declared dims and inputs.
 
-    consts: inputs that are fixed where an engine can; others get them with every run.
     name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch module.
     threads: what every engine computes with; None leaves each its default.
     """
@@ -31,7 +30,6 @@ class Subject:
     names: tuple[str, ...]
     dims: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
-    consts: dict[str, int] = field(default_factory=dict)
     name: str = ""
     threads: int | None = None
 
@@ -42,17 +40,12 @@ def relaxd(subject: Subject) -> Runner:
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
-    request: dict[str, Any] = {
-        "dims": subject.dims,
-        "inputs": subject.inputs,
-        "consts": subject.consts,
-        "options": {"verify": False, "profile": False},
-    }
-    compile_model(subject.path, output=Path(folder.name) / "out", **request)
+    options = {"verify": False, "profile": False}
+    compile_model(subject.path, output=Path(folder.name) / "out", dims=subject.dims, inputs=subject.inputs, options=options)
     model = load(Path(folder.name) / "out", threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
-        return list(model.run({name: array for name, array in feed.items() if name not in subject.consts}).values())
+        return list(model.run(feed).values())
 
     return run
 

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -57,25 +56,28 @@ def main() -> int:
 def prepare(case: Case, folder: Path) -> None:
     """Write the subject, seeded inputs at each of the case's points, and ONNX Runtime's answers; raises ExportError."""
     exported, path = case.export(), folder / "model.onnx"
-    model = declared(onnx.load(exported), case.inputs)
-    onnx.save(model, path)
+    onnx.save(declared(onnx.load(exported), case), path)
     feeds = [feed_of(case, exported, point, seed) for seed, point in enumerate(case.points)]
     for index, (feed, wanted) in enumerate(zip(feeds, reference(exported, feeds), strict=True)):
         np.savez(folder / f"feed_{index}.npz", **feed)  # type: ignore[arg-type]
         np.savez(folder / f"want_{index}.npz", **wanted)  # type: ignore[arg-type]
-    request = {name: dict(getattr(case, name)) for name in ("dims", "inputs", "consts")}
-    (folder / "subject.json").write_text(json.dumps({"path": str(path), "names": list(feeds[0]), "points": len(feeds), **request}))
+    names = [name for name in feeds[0] if name not in case.consts]
+    subject = {"path": str(path), "names": names, "dims": dict(case.dims), "inputs": dict(case.inputs), "points": len(feeds)}
+    (folder / "subject.json").write_text(json.dumps(subject))
 
 
-def declared(model: onnx.ModelProto, inputs: Mapping[str, str]) -> onnx.ModelProto:
-    """The model with the axes of `inputs` named as the case declares them, so that no engine has to guess at anonymous ones."""
-    if not inputs:
-        return model
-    for value in model.graph.input:
-        axes = inputs[value.name].partition("[")[2].rstrip("]").split(",") if value.name in inputs else []
-        for dim, axis in zip(value.type.tensor_type.shape.dim, axes, strict=False):
-            dim.CopyFrom(onnx.TensorShapeProto.Dimension(**({"dim_value": int(axis)} if axis.isdigit() else {"dim_param": axis})))
-    for value in model.graph.output:
+def declared(model: onnx.ModelProto, case: Case) -> onnx.ModelProto:
+    """The model with what the case declares written into it, so that no engine has to guess: names of axes, constants."""
+    for value in list(model.graph.input):
+        if value.name in case.consts:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(case.consts[value.name], dtype), value.name))
+            model.graph.input.remove(value)
+        elif value.name in case.inputs:
+            axes = case.inputs[value.name].partition("[")[2].rstrip("]").split(",")
+            for dim, axis in zip(value.type.tensor_type.shape.dim, axes, strict=True):
+                dim.CopyFrom(onnx.TensorShapeProto.Dimension(**({"dim_value": int(axis)} if axis.isdigit() else {"dim_param": axis})))
+    for value in model.graph.output if case.inputs else ():
         for dim in value.type.tensor_type.shape.dim:
             dim.Clear()
     return model
