@@ -124,3 +124,23 @@ except relaxd.errors.LoadContractError:
     print(json.dumps({"opened": "tvm" in open("/proc/self/maps").read()}))
 """
     assert python("import relaxd.errors\n" + code, bundle) == {"opened": False}
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "need"),
+    [
+        ({"arch": "sparc64"}, "architecture", "sparc64"),
+        ({"os": "plan9"}, "operating system", "plan9"),
+        ({"isa": ["avx1024"]}, "instruction set", "avx1024"),
+        ({"libc": "99.0"}, "C library", "glibc 99.0 or later"),
+        ({"device": "webgpu"}, "driver", "a browser with WebGPU"),
+        ({"runtime": {"apache-tvm-ffi": "99.1"}}, "apache-tvm-ffi version", "99.1 or a later patch"),
+    ],
+)
+def test_a_doctored_bundle_is_refused_for_what_it_claims(doctored, change, what, need):
+    bundle = doctored(lambda manifest: manifest["load"].update(change))
+    (bundle / "model.so").write_bytes(b"")
+    with pytest.raises(LoadContractError) as caught:
+        relaxd.load(bundle)
+    assert (caught.value.what, caught.value.need) == (what, need)
+    assert caught.value.have
