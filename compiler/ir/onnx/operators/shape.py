@@ -113,10 +113,22 @@ def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], al
         unknown.append(_maybe(b, ex.equal(extent, -1)))
     if not any(flag is not False for flag in unknown):
         return extents
-    rest = f.simplify(ex.product(ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)))
-    whole = f.simplify(ex.product(have))
+    given = [ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)]
+    whole, rest = (f.simplify(ex.product(factors)) for factors in _cancelled(b, have, given))
     left = _quotient(b, whole, rest)
     return [f.simplify(ex.select(flag, left, extent)) for flag, extent in zip(unknown, extents, strict=True)]
+
+
+def _cancelled(b: Builder, above: Sequence[Extent], below: Sequence[Extent]) -> tuple[list[Extent], list[Extent]]:
+    """The factors of a quotient without those on both sides: TVM does not see that a sum divides its multiples."""
+    left, kept = list(above), []
+    for factor in below:
+        place = next((index for index, other in enumerate(left) if b.facts.same(factor, other) is True), None)
+        if place is None:
+            kept.append(factor)
+        else:
+            left.pop(place)
+    return left, kept
 
 
 def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
