@@ -1,5 +1,6 @@
 """The schedule that always exists: each loop nest over the grid as far as its blocks allow it, else in one thread."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -7,7 +8,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.passes.tir.exprs import dtype_of
+from compiler.passes.tir.exprs import as_int, dtype_of
 from compiler.passes.tir.loops import Body, product, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
@@ -22,18 +23,47 @@ def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
 
 
 def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` as it is, each top-level statement run by one thread."""
-    return _map_root(func, lambda body: seq(*(_alone(stmt) for stmt in _statements(_without_vectors(body)))))
+    """`func` as it is, each top-level statement run by one thread, which keeps scratch of symbolic size in the device's memory."""
+    scratch, body = _hoisted(func.body)
+    # TVM allocates a buffer where all its uses are: a kernel of its own that touches it keeps that outside of the other.
+    touches = [_alone(tirx.BufferStore(buffer, tirx.const(0, str(buffer.dtype)), [0] * len(buffer.shape))) for buffer in scratch]
+
+    def alone(body: Any) -> Any:
+        return seq(*touches, *(_alone(stmt) for stmt in _statements(_without_vectors(body))))
+
+    return _map_root(func.with_body(body), alone, scratch)
 
 
-def _map_root(func: tirx.PrimFunc, change: Any) -> tirx.PrimFunc:
+def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
+    """The buffers of symbolic size that `stmt` allocates on its way, as buffers in global memory, and `stmt` without that."""
+    scratch: dict[int, Any] = {}
+
+    def note(allocation: Any) -> None:
+        buffer = allocation.buffer
+        if any(as_int(extent) is None for extent in buffer.shape):
+            scratch[buffer.__chandle__()] = tirx.decl_buffer(list(buffer.shape), str(buffer.dtype), name=buffer.name)
+
+    def drop(allocation: Any) -> Any:
+        return seq() if allocation.buffer.__chandle__() in fresh else allocation
+
+    def replace(variable: Any) -> Any:
+        return scratch.get(variable.__chandle__(), variable)
+
+    tvm_ffi.structural_walk(stmt, (tirx.AllocBuffer, note))
+    if not scratch:
+        return [], stmt
+    fresh = {buffer.__chandle__() for buffer in scratch.values()}
+    return list(scratch.values()), tvm_ffi.structural_map(stmt, [(tvm.ir.Var, replace), (tirx.AllocBuffer, drop)])
+
+
+def _map_root(func: tirx.PrimFunc, change: Any, scratch: Sequence[Any] = ()) -> tirx.PrimFunc:
     body = func.body
     if isinstance(body, s_tir.SBlockRealize) and not list(body.block.iter_vars):
         root = body.block
         buffers, annotations, body = list(root.alloc_buffers), root.annotations, root.body
     else:
         buffers, annotations = [], {}
-    block = s_tir.SBlock([], [], [], "root", change(body), alloc_buffers=buffers, annotations=annotations)
+    block = s_tir.SBlock([], [], [], "root", change(body), alloc_buffers=[*buffers, *scratch], annotations=annotations)
     return func.with_body(s_tir.SBlockRealize([], True, block))
 
 

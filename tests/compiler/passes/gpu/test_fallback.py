@@ -109,3 +109,24 @@ def test_stages_become_kernels_one_after_the_other():
     values = np.random.default_rng(0).standard_normal((3, 40)).astype("float32")
     powers = np.exp(values - values.max(-1, keepdims=True))
     np.testing.assert_allclose(run(bound, values, shape=(3, 40)), powers / powers.sum(-1, keepdims=True), rtol=1e-5)
+
+
+@T.prim_func(private=True, s_tir=True)
+def reversing(given: T.handle, made: T.handle):
+    n = T.int64()
+    x = T.match_buffer(given, (n,))
+    y = T.match_buffer(made, (n,))
+    for _ in T.parallel(T.int64(1)):
+        scratch = T.alloc_buffer((n,))
+        for i in range(n):
+            scratch[n - T.int64(1) - i] = x[i]
+        for i in range(n):
+            y[i] = scratch[i]
+
+
+def test_scratch_of_symbolic_size_moves_to_global_memory():
+    assert refusal(bind_nests(reversing, 32), CUDA) is not None
+    bound = bind_one_thread(reversing)
+    assert refusal(bound, CUDA) is None
+    x = np.arange(7, dtype="float32")
+    np.testing.assert_array_equal(run(bound, x, shape=(7,)), x[::-1])
