@@ -6,11 +6,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.passes.kernels.nest import emit_stage, spatial_vector_axis
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, children, const, load, loads, rewrite, substitute
-from compiler.passes.tir.flat import Flattener, flatten_stage, merge_axes
+from compiler.passes.tir.exprs import Expr, as_int, children, const, is_choice, load, loads, rewrite, substitute, uses
+from compiler.passes.tir.flat import Flattener, analyzer_for, flatten_stage, merge_axes, substitute_accesses
 from compiler.passes.tir.loops import Stmt, bind, parallel, product, seq, serial, unfuse, when
 from compiler.passes.tir.stages import Axis, Program, Stage
 
@@ -132,6 +133,9 @@ def guarded(extent: Expr, work: Expr, body: Any, threshold: int = PARALLEL_WORK 
 def emit_parallel(stage: Stage, machine: Machine) -> Stmt:
     """The stage with its outer axes shared out over the threads."""
     work = cost_of((stage,))
+    pieces, split = pieces_of(stage)
+    if split is not None:
+        return _emit_pieces(stage, pieces, split, work, machine)
     inner = spatial_vector_axis(stage)
     outer = tuple(axis for axis in stage.spatial if axis is not inner)
     if not outer and inner is not None and not stage.reduced:
@@ -144,6 +148,62 @@ def emit_parallel(stage: Stage, machine: Machine) -> Stmt:
 
     def task(index: Expr) -> Stmt:
         return emit_stage(stage, machine, dict(zip([axis.var for axis in outer], unfuse(index, extents), strict=True)))
+
+    return guarded(product(extents), work, task)
+
+
+def pieces_of(stage: Stage) -> tuple[list[Stage], Axis | None]:
+    """A stage that chooses by where it stands along one axis, as a concatenation does, as a stage for each part of that axis."""
+    split = _chosen_along(stage)
+    if split is None:
+        return [stage], None
+    axis, start = split
+    low = tvm.sym.Analyzer().simplify(tirx.max(tirx.min(start, axis.extent), const(0)))
+    _condition, upper, lower = stage.value.args
+    parts = [_piece(stage, axis, const(0), low, lower), _piece(stage, axis, low, axis.extent - low, upper)]
+    pieces = []
+    for part in parts:
+        inner = _chosen_along(part)
+        at_same_axis = inner is not None and inner[0] is part.axes[stage.axes.index(axis)]
+        pieces += pieces_of(part)[0] if at_same_axis else [part]
+    return pieces, axis
+
+
+def _chosen_along(stage: Stage) -> tuple[Axis, Expr] | None:
+    """The axis and where its second part starts, where the value is `if_then_else(start <= axis, second, first)`."""
+    if stage.init is not None or not is_choice(stage.value) or not isinstance(stage.value.args[0], prim.LE):
+        return None
+    start, var = stage.value.args[0].a, stage.value.args[0].b
+    axis = next((axis for axis in stage.spatial if axis.var.same_as(var)), None)
+    if axis is None or any(uses(start, other.var) for other in stage.axes):
+        return None
+    return axis, start
+
+
+def _piece(stage: Stage, axis: Axis, start: Expr, extent: Expr, value: Expr) -> Stage:
+    part = Axis(tirx.Var(axis.var.name, "int64"), tvm.sym.Analyzer().simplify(extent))
+    table = {axis.var: part.var + start}
+    axes = tuple(part if own is axis else own for own in stage.axes)
+    simplify = analyzer_for(axes).simplify
+    return replace(
+        stage,
+        axes=axes,
+        value=substitute_accesses(value, table, analyzer_for(axes)),
+        indices=tuple(simplify(substitute(index, table)) for index in stage.indices),
+    )
+
+
+def _emit_pieces(stage: Stage, pieces: list[Stage], split: Axis, work: Expr, machine: Machine) -> Stmt:
+    """Every piece one after the other for each place along the axes before the one that is split."""
+    place = stage.axes.index(split)
+    outer = stage.axes[:place]
+    if not outer:
+        return seq(*(emit_parallel(piece, machine) for piece in pieces))
+    extents = [axis.extent for axis in outer]
+
+    def task(index: Expr) -> Stmt:
+        at = dict(zip([axis.var for axis in outer], unfuse(index, extents), strict=True))
+        return seq(*(emit_stage(piece, machine, at) for piece in pieces))
 
     return guarded(product(extents), work, task)
 
