@@ -14,6 +14,7 @@ from compiler.errors import CompileError, ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.onnx import registry
 from compiler.ir.onnx.functions import function_of
+from compiler.ir.onnx.narrow import widened
 from compiler.ir.onnx.node import Node, describe
 from compiler.ir.values import Known, Tensor, Value
 
@@ -72,8 +73,9 @@ class Scope:
 
     def load_initializers(self, graph: onnx.GraphProto) -> None:
         """Read dense and sparse initialisers as known arrays."""
+        narrow = widened(graph)
         for tensor in graph.initializer:
-            self.values[tensor.name] = known_of(tensor)
+            self.values[tensor.name] = narrow[tensor.name] if tensor.name in narrow else known_of(tensor)
         for sparse in graph.sparse_initializer:
             self.values[sparse.values.name] = dense_of(sparse)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import onnx
@@ -39,7 +39,7 @@ def lacks(model: onnx.ModelProto) -> list[Lack]:
     functions = {(f.domain, f.name): f for f in model.functions}
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
     found: dict[Lack, None] = {}
-    for proto in _walk(model.graph.node):
+    for proto in walk(model.graph.node):
         why = _why(proto, opsets, functions, set())
         if why is not None:
             found[Lack(label_of(proto), op_of(proto), why)] = None
@@ -64,12 +64,13 @@ def check(model: onnx.ModelProto) -> None:
     )
 
 
-def _walk(nodes: list[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of their subgraphs, at any depth."""
     for proto in nodes:
         yield proto
         for attribute in proto.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                yield from _walk(graph.node)
+                yield from walk(graph.node)
 
 
 def _why(
@@ -98,7 +99,7 @@ def _body(
     body: onnx.FunctionProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]
 ) -> str | None:
     inner = {**opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import}}
-    for proto in _walk(body.node):
+    for proto in walk(body.node):
         why = _why(proto, inner, functions, calls)
         if why is not None:
             return f"its body needs {op_of(proto)}: {why}"
