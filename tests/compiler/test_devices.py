@@ -1,0 +1,99 @@
+"""Bundles for devices: what they say of themselves, and where there is such a device, what they compute."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+import tvm  # noqa: E402
+from tvm import relax  # noqa: E402
+
+from compiler import compile_model, targets  # noqa: E402
+from relaxd.loader.devices import probe  # noqa: E402
+from tests import models  # noqa: E402
+
+WIDTH = 32
+
+
+def perceptron() -> onnx.ModelProto:
+    """x[batch, seq, 32] through two products, residual and softmax."""
+    draw = np.random.default_rng(0)
+    weights = {name: draw.standard_normal((WIDTH, WIDTH)).astype("float32") / 8 for name in ("first", "second")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["inner"]),
+        helper.make_node("Relu", ["inner"], ["active"]),
+        helper.make_node("MatMul", ["active", "second"], ["outer"]),
+        helper.make_node("Add", ["outer", "x"], ["sum"]),
+        helper.make_node("Softmax", ["sum"], ["y"], axis=-1),
+    ]
+    shape = ["batch", "seq", WIDTH]
+    value = helper.make_tensor_value_info
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, shape)], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def reference(model: onnx.ModelProto, feed: models.Feed) -> list[np.ndarray]:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)
+
+
+def run(bundle: Path, manifest, arrays, device) -> list[np.ndarray]:
+    """The bundle's outputs by TVM's virtual machine alone, all tensors on `device`."""
+    content = (bundle / manifest.weights_file).read_bytes() if manifest.weights else b""
+    weights = [np.frombuffer(content, w.dtype, int(np.prod(w.shape)), w.offset).reshape(w.shape) for w in manifest.weights]
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(bundle / manifest.library)), device)
+    result = machine[manifest.entry](*(tvm.runtime.tensor(np.ascontiguousarray(array), device) for array in (*arrays, *weights)))
+    return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
+
+
+def cuda_target() -> str:
+    """The registry's target for the first CUDA device; skips where there is none."""
+    driver = probe("cuda")
+    if driver is None or not driver.devices:
+        pytest.skip("there is no CUDA device")
+    major, minor = driver.devices[0]
+    fitting = [name for name in targets.names() if name.startswith(f"cuda-sm{major}") and int(name[-1]) <= minor]
+    if not fitting:
+        pytest.skip(f"the registry has no target for compute capability {major}.{minor}")
+    return fitting[-1]
+
+
+def test_a_bundle_says_what_it_needs_and_that_it_was_not_run(tmp_path):
+    manifest = compile_model(perceptron(), output=tmp_path / "out", target="opencl", dims={"batch": "1:4", "seq": "1:16"})
+    assert manifest.load.device == "opencl"
+    assert manifest.target["status"] == "compiled_only"
+    assert '"not_run"' in (tmp_path / "out" / "numerics.json").read_text()
+    assert b"__kernel void" in (tmp_path / "out" / manifest.library).read_bytes()
+
+
+@pytest.mark.parametrize("where", ["processor", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_one_library_is_right_at_every_size(where, tmp_path):
+    target, device = ("x86-64-v2", tvm.cpu()) if where == "processor" else (cuda_target(), tvm.cuda())
+    model = perceptron()
+    manifest = compile_model(
+        model, output=tmp_path / "out", target=target, dims={"batch": "1:4", "seq": "1:64"}, options={"verify": False, "profile": False}
+    )
+    for batch, seq in ((1, 1), (1, 2), (1, 7), (3, 16), (4, 64)):
+        x = np.random.default_rng(seq).standard_normal((batch, seq, WIDTH)).astype("float32")
+        np.testing.assert_allclose(run(tmp_path / "out", manifest, [x], device)[0], reference(model, {"x": x})[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["minilm", "resnet50", "llama"])
+def test_real_models_match_the_reference(name, tmp_path):
+    target, model = cuda_target(), models.MODELS[name]
+    manifest = compile_model(
+        models.path_of(name), output=tmp_path / "out", target=target, dims=model.dims, options={"verify": False, "profile": False}
+    )
+    for dims in model.shapes:
+        feed = models.feed_of(name, dims)
+        got = run(tmp_path / "out", manifest, [feed[spec.name] for spec in manifest.inputs], tvm.cuda())
+        for value, want in zip(got, models.reference(name, feed).values(), strict=True):
+            np.testing.assert_allclose(value, want, rtol=1e-3, atol=1e-3)
