@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import bundle, cuda, header, profile, reference, targets, toolchain, verify
 from compiler.action import action_key
-from compiler.emulation import emulator
+from compiler.emulation import emulator, program
 from compiler.errors import LoadError
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.load import LoadedModel, LoadedScript, open_model
@@ -201,6 +201,8 @@ def _runner(this: _Build) -> verify.Runner | str:
         return f"{reason}; {lacking}"
     folder = this.scratch / "emulated"
     folder.mkdir()
+    # Its C++ library may have to be built first: that is no part of the time that running takes.
+    program.build(this.partial, this.target, folder / "program")
     spec = (("target", this.target.name), ("scratch", str(folder)))
     return verify.Runner("compiler.emulation.execute", spec, TargetStatus.EMULATED)
 

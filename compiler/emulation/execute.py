@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compiler import arrays, targets
-from compiler.emulation import emulator, program, tensors
+from compiler.emulation import emulator, tensors
 from compiler.emulation.tensors import Array
 from compiler.pace import Pace
 from compiler.task import Record, serve
@@ -18,14 +18,13 @@ _TAIL = 500
 
 
 def run_points(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: bundle, target, scratch, seconds, and points as `{index, inputs, outputs}` files; records each point."""
+    """spec: bundle, target, scratch (with the `program` in it), seconds, points as `{index, inputs, outputs}` files; records each."""
     bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
     target = targets.resolve(spec["target"])
     found = emulator.find(target)
     if isinstance(found, str):
         raise BundleError(found)
     manifest = read_manifest(bundle)
-    program.build(bundle, target, scratch / "program")
     tensors.write(scratch / "weights", _weights(bundle, manifest))
     command = [*found.command, str(scratch / "program"), str(bundle / manifest.library), str(scratch / "weights")]
     pace = Pace(spec["seconds"])

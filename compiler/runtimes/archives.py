@@ -33,6 +33,7 @@ _RUNTIME = (
 _FLAGS = (
     "-std=c++20",
     "-O2",
+    "-g0",
     "-fPIC",
     "-w",
     "-DTVM_FFI_USE_LIBBACKTRACE=0",
