@@ -219,19 +219,15 @@ class _Loops:
         return tirx.max((tirx.min(self.lengths[n], steps) if self.program.masked else steps) - const(1) - s, const(0))
 
     def _blocks(self, task: _Task, s: Any, gates: tuple[int, ...], left: Any, apply: Callable[[_Tile, int], Stmt]) -> Stmt:
-        full = task.count // const(self.program.rows)
-
-        def tiles(block: Any) -> Stmt:
-            def tile(row: Any, rows: int) -> Stmt:
-                return self._tile(task, s, block, row, rows, gates, left, apply)
-
-            whole = serial(full, lambda t: tile(t * const(self.program.rows), self.program.rows), "tile")
-            done = full * const(self.program.rows)
-            if self.program.rows == 1:
+        def tiles(block: Any, done: Any, rows: int) -> Stmt:
+            """Tiles of so many rows, then what is left in tiles of half as many."""
+            full = (task.count - done) // const(rows)
+            whole = serial(full, lambda t: self._tile(task, s, block, done + t * const(rows), rows, gates, left, apply), f"rows_{rows}")
+            if rows == 1:
                 return whole
-            return seq(whole, serial(task.count - done, lambda row: tile(done + row, 1), "row"))
+            return seq(whole, tiles(block, done + full * const(rows), (rows + 1) // 2 if rows == self.program.rows else 1))
 
-        return serial(self.program.blocks, tiles, "block")
+        return serial(self.program.blocks, lambda block: tiles(block, const(0), self.program.rows), "block")
 
     def _tile(
         self, task: _Task, s: Any, block: Any, row: Any, rows: int, gates: tuple[int, ...], left: Any, apply: Callable[[_Tile, int], Stmt]
@@ -277,30 +273,37 @@ class _Loops:
         def gate(g: int, v: Any) -> Any:
             return tile.sums[self._place(r, g, v)]
 
+        def let_in(v: Any) -> Stmt:
+            open_ = act(0, gate(0, v) + self._peephole(tile, 0, v, task.kept[self._unit(tile, r, v)]))
+            return store(tile.sums, open_, self._place(r, 0, v))
+
         def memory(v: Any) -> Stmt:
             before = task.kept[self._unit(tile, r, v)]
-            let_in = act(0, gate(0, v) + self._peephole(tile, 0, v, before))
-            forget = _f(1) - let_in if self.program.cell.input_forget else act(0, gate(2, v) + self._peephole(tile, 2, v, before))
-            return store(task.kept, forget * before + let_in * act(1, gate(3, v)), self._unit(tile, r, v))
+            forget = _f(1) - gate(0, v) if self.program.cell.input_forget else act(0, gate(2, v) + self._peephole(tile, 2, v, before))
+            return store(task.kept, forget * before + gate(0, v) * act(1, gate(3, v)), self._unit(tile, r, v))
 
         def output(v: Any) -> Stmt:
             now, let_out = task.kept[self._unit(tile, r, v)], self.program.cell.activations[2]
             value = act(0, gate(1, v) + self._peephole(tile, 1, v, now)) * let_out(now)
             return store(task.following, value, self._unit(tile, r, v))
 
-        return seq(_lanes(memory), _lanes(output))
+        return seq(_lanes(let_in), _lanes(memory), _lanes(output))
 
     def _gru(self, tile: _Tile, r: int) -> Stmt:
         """Linear before the reset: all sums are of the state itself."""
         act, task = self.program.cell.act, tile.task
 
         def output(v: Any) -> Stmt:
-            update, reset = (act(0, tile.sums[self._place(r, g, v)]) for g in (0, 1))
+            keep, reset = (tile.sums[self._place(r, g, v)] for g in (0, 1))
             candidate = act(1, self._input(tile, r, 2, v) + reset * tile.sums[self._place(r, 2, v)])
             at = self._unit(tile, r, v)
-            return store(task.following, (_f(1) - update) * candidate + update * task.state[at], at)
+            return store(task.following, (_f(1) - keep) * candidate + keep * task.state[at], at)
 
-        return _lanes(output)
+        return seq(self._applied(tile, r, 0), self._applied(tile, r, 1), _lanes(output))
+
+    def _applied(self, tile: _Tile, r: int, g: int) -> Stmt:
+        """A gate in place of its sum: what is used twice may not hold the variables of a function's polynomial twice."""
+        return _lanes(lambda v: store(tile.sums, self.program.cell.act(0, tile.sums[self._place(r, g, v)]), self._place(r, g, v)))
 
     def _gru_gates(self, tile: _Tile, r: int) -> Stmt:
         act, task = self.program.cell.act, tile.task

@@ -5,10 +5,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import helper
+from tvm import relax
 
+from compiler import targets
+from compiler.codegen import generate
 from compiler.errors import ImportFailed
-from tests.compiler.ir.onnx.running import Arrays, assert_like_onnxruntime, build, model_of, normal
+from compiler.lower import lower
+from tests.compiler.ir.onnx.running import Arrays, assert_close, assert_like_onnxruntime, build, model_of, normal
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 SHAPES = ((1, 1), (5, 2), (3, 7), (2, 25), (7, 9))
@@ -64,6 +69,25 @@ def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
 def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
     made = model(kind, hidden, **options)
     assert_like_onnxruntime(made, [feed(made, *shape) for shape in SHAPES], {"s": (1, None), "b": (1, None)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("LSTM", {"input_forget": 1, "activations": ["Elu", "ScaledTanh", "Softsign"]}),
+        ("GRU", {"linear_before_reset": 1, "activations": ["Sigmoid", "LeakyRelu"]}),
+        ("GRU", {"activations": ["HardSigmoid", "Softplus"]}),
+        ("RNN", {}),
+    ],
+    ids=["lstm", "gru-linear", "gru", "rnn"],
+)
+def test_the_whole_pipeline_gives_the_same(kind: str, options: dict[str, Any]) -> None:
+    made = model(kind, 8, **options)
+    host, plain = targets.resolve("native"), build(made)
+    machine = relax.VirtualMachine(generate(lower(plain.imported.module, host, plain.imported.dims), host), tvm.cpu())
+    given = feed(made, 4, 5)
+    found = machine["main"](tvm.runtime.tensor(given["x"]))
+    assert_close([array.numpy() for array in found], plain.run(given), [output.name for output in made.graph.output])
 
 
 def test_weights_of_open_extents() -> None:
