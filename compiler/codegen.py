@@ -4,8 +4,9 @@ import tvm
 from tvm import relax
 
 from compiler.cuda import compile_kernels
-from compiler.embed import Kernels, Pack, cuda_source, packing
+from compiler.embed import Kernels, cuda_source, packing
 from compiler.errors import CodegenError
+from compiler.link import Pack
 from compiler.lower import tvm_target
 from compiler.passes import host_code
 from compiler.passes.gpu.trial import sources_only

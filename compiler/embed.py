@@ -4,7 +4,7 @@ Without a driver TVM can only embed sources, and the runtime does not compile th
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,7 @@ from typing import Any
 import tvm
 
 from compiler.errors import CodegenError
-
-Pack = Callable[[Any, bool, str, str], str]
-"""What `export_library` takes as `fpack_imports`: module, is_system_lib, prefix and workspace to the path of a source or object."""
+from compiler.link import Pack
 
 _KIND, _SOURCES, _MACHINE_CODE = b"cuda", b"cuda", b"cubin"
 

@@ -6,20 +6,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from compiler import cache, runtimes
 from compiler.errors import LinkError
 from compiler.runtimes.pins import IMPORT_LIBRARY
 from compiler.targets import ObjectFormat, Runtime, Target
-
-if TYPE_CHECKING:
-    from tvm import relax
-
-    from compiler.embed import Pack
 
 _SECONDS = 600
 _TAIL = 2000
@@ -30,8 +25,12 @@ _STRIP = {
 }
 
 
-def link_library(executable: "relax.VMExecutable", folder: Path, target: Target, pack: "Pack | None" = None) -> Path:
-    """The file that the executable becomes in `folder`, a shared library or a static archive; raises LinkError.
+Pack = Callable[[Any, bool, str, str], str]
+"""What `export_library` takes as `fpack_imports`: module, is_system_lib, prefix and workspace to the path of a source or object."""
+
+
+def link_library(executable: Any, folder: Path, target: Target, pack: Pack | None = None) -> Path:
+    """The file that TVM's `executable` becomes in `folder`, a shared library or a static archive; raises LinkError.
 
     pack: embeds what the executable imports, in place of TVM's own way.
     """
