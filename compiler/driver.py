@@ -112,7 +112,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
         kernels = lower.to_kernels(imported.module, this.target, imported.dims)
         separated = weights.separate(kernels)
         table = weights.write(separated.constants, this.partial / bundle.WEIGHTS)
-        lowered = lower.to_machine(separated.module, this.target)
+        lowered, plan = lower.to_machine(separated.module, this.target, imported.dims)
         if this.target.platform.runtime is Runtime.LINKED:
             lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
         del imported, kernels, separated
@@ -125,7 +125,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
         link.link_library(executable, this.partial, this.target, pack)
         bundle.add_runtime(this.partial, this.target)
     manifest = _manifest(this, model.digest, signature, codegen.llvm_version())
-    manifest = dataclasses.replace(manifest, weights=table)
+    manifest = dataclasses.replace(manifest, weights=table, memory=plan)
     if this.target.platform.runtime is Runtime.LINKED:
         header.write(this.partial, manifest, _prefix(this, model.digest))
     return manifest, signature

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
-from compiler import gate
+from compiler import gate, memory
 from compiler.errors import CompileError, PassError, ToolchainMissing
 from compiler.passes.gpu import pipeline as grid
 from compiler.passes.pipeline import optimise
@@ -23,7 +23,7 @@ _PASSES = Path(__file__).parent / "passes"
 
 def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
     """`main` as virtual machine calls, every tensor function as TIR; raises PassError naming the pass."""
-    return to_machine(to_kernels(module, target, dims), target)
+    return to_machine(to_kernels(module, target, dims), target, dims)[0]
 
 
 def to_kernels(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
@@ -37,10 +37,13 @@ def to_kernels(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> t
         return optimised
 
 
-def to_machine(module: tvm.IRModule, target: Target) -> tvm.IRModule:
-    """From there to calls of the virtual machine; raises PassError naming the pass."""
+def to_machine(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """From there to calls of the virtual machine, and what its memory plan saves; raises PassError naming the pass."""
     with _passes(target):
-        return tvm.transform.Sequential(list(_machine_passes(target)))(module)
+        unplanned = tvm.transform.Sequential(list(_allocation_passes()))(module)
+        planned = relax.transform.StaticPlanBlockMemory()(unplanned)
+        lowered = tvm.transform.Sequential(list(_machine_passes(target)))(planned)
+    return lowered, memory.report(unplanned, planned, dims)
 
 
 @contextmanager
@@ -70,16 +73,17 @@ def tvm_target(target: Target) -> dict[str, Any]:
     return target.to_tvm()
 
 
+def _allocation_passes() -> tuple[tvm.transform.Pass, ...]:
+    """What makes every result an allocation of its own."""
+    transform = relax.transform
+    return (transform.RewriteDataflowReshape(), transform.ToNonDataflow(), transform.RemovePurityChecking(), transform.CallTIRRewrite())
+
+
 def _machine_passes(target: Target) -> tuple[tvm.transform.Pass, ...]:
-    """Memory is planned from the upper bounds of the dims; on CUDA, what runs at fixed extents becomes graphs."""
+    """What follows the memory plan; on CUDA, what runs at fixed extents becomes graphs."""
     transform = relax.transform
     graphs = (transform.RewriteCUDAGraph(),) if target.kind == "cuda" else ()
     return (
-        transform.RewriteDataflowReshape(),
-        transform.ToNonDataflow(),
-        transform.RemovePurityChecking(),
-        transform.CallTIRRewrite(),
-        transform.StaticPlanBlockMemory(),
         *graphs,
         transform.LowerAllocTensor(),
         transform.KillAfterLastUse(),

@@ -46,7 +46,7 @@ class OnProcessor:
     def __init__(self, module: tvm.IRModule) -> None:
         functions = {gvar: serial(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
         processor = targets.resolve("x86-64-v2")
-        lowered = lower.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor)
+        lowered, _plan = lower.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, ())
         built = relax.build(lowered, tvm.target.Target(processor.to_tvm()), relax_pipeline=None, tir_pipeline=host_code.register())
         self._machine = relax.VirtualMachine(built, tvm.cpu())
 

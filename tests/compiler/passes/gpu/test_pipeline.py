@@ -18,7 +18,7 @@ DEVICES = [entry.name for entry in targets.registry() if entry.device and entry.
 
 def lowered(name, graph):
     target = targets.resolve(name)
-    return lower.to_machine(weights.separate(lower.to_kernels(graph, target, ())).module, target)
+    return lower.to_machine(weights.separate(lower.to_kernels(graph, target, ())).module, target, ())[0]
 
 
 @pytest.mark.parametrize("name", [name for name in DEVICES if not name.startswith("cuda")])
