@@ -16,7 +16,7 @@ def unaligned(module: tvm.IRModule) -> tvm.IRModule:
     TVM takes arguments for aligned to a whole vector, whatever their buffers say, and marks what it knows of each access so.
     An offset read from memory leaves nothing to know but the size of an element; LLVM moves it out of the loops.
     """
-    functions = {gvar: _function(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
+    functions = {gvar: _function(_loosened(func)) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
@@ -40,6 +40,27 @@ def _function(func: tirx.PrimFunc) -> tirx.PrimFunc:
     body = tvm_ffi.structural.structural_map(func.body, ((tvm.ir.TensorLoad, of_load), (tirx.BufferStore, of_store)))
     cell, allocation = allocate([1], "int64", "cell")
     return func.with_body(seq(allocation, store(cell, const(0), const(0)), tirx.Bind(zero, load(cell, [const(0)])), body))
+
+
+def _loosened(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with arguments whose types say that they are aligned to an element: LLVM turns loops into copies by what they say."""
+    loose = {buffer: _anywhere(buffer) for buffer in _arguments(func)}
+    return tvm_ffi.structural.structural_map(func, ((tvm.ir.Var, lambda var: loose.get(var, var)),))
+
+
+def _anywhere(buffer: Any) -> Any:
+    ty = buffer.ty
+    return tirx.decl_buffer(
+        list(ty.shape),
+        str(buffer.dtype),
+        buffer.name,
+        strides=list(ty.strides),
+        elem_offset=ty.elem_offset,
+        scope=ty.storage_scope,
+        data_alignment=max(tvm.DataType(str(buffer.dtype)).bits // 8, 1),
+        offset_factor=ty.offset_factor,
+        layout=ty.layout,
+    )
 
 
 def _arguments(func: tirx.PrimFunc) -> set[Any]:

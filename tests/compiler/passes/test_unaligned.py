@@ -1,0 +1,28 @@
+"""Kernels take arguments that lie anywhere in memory, as slices of numpy arrays do."""
+
+import numpy as np
+import pytest
+import tvm_ffi
+from tvm import relax
+
+op = relax.op
+
+
+def placed(array, offset):
+    """A tensor over a copy of the array that begins `offset` bytes after a multiple of 64."""
+    room = np.zeros(array.nbytes + 128, "uint8")
+    start = -room.ctypes.data % 64 + offset
+    view = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return tvm_ffi.from_dlpack(view)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 16, 36])
+def test_rows_are_copied_from_anywhere(offset, compile_graph, draw):
+    """LLVM makes calls of memcpy of such loops, for as much alignment as the arguments are declared to have."""
+    shapes = {"past": (("b", 2, "past", 16), "float32"), "new": (("b", 2, "seq", 16), "float32")}
+    model = compile_graph(lambda builder, past, new: op.concat([past, new], axis=2), shapes)
+    for b, past, seq in ((2, 1, 1), (2, 5, 3), (3, 200, 100)):
+        parts = [draw.standard_normal((b, 2, length, 16)).astype("float32") for length in (past, seq)]
+        made = model.machine["main"](*(placed(part, offset) for part in parts)).numpy()
+        np.testing.assert_array_equal(made, np.concatenate(parts, axis=2))
