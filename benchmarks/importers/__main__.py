@@ -1,4 +1,4 @@
-"""`python -m benchmarks.importers`: every engine on every model of the ONNX zoo with dynamic axes, as a table.
+"""`python -m benchmarks.importers`: every engine on ONNX's conformance cases and on every model of the ONNX zoo with dynamic axes.
 
 Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside the development
 environment; an engine that is not installed is shown as missing.
@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 from benchmarks.engines import PACKAGES
+from benchmarks.importers import conformance
 from tests.zoo.case import Case, feed_of
 from tests.zoo.cases import CASES
 from tests.zoo.exporting import ExportError
@@ -33,9 +34,15 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", default=list(CASES), choices=list(CASES), metavar="CASE")
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one engine on one model")
+    parser.add_argument("--no-conformance", action="store_true", help="leave ONNX's conformance cases out: they take hours for IREE")
+    parser.add_argument("--sample", type=int, help="that many of the conformance cases, drawn at random")
+    parser.add_argument("--known", type=Path, help="a folder of reports by tests.conformance, ENGINE_MODE.json, not to be made again")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
+    reports = [] if options.no_conformance else conformance.measured(options.engines, options.timeout / 10, options.sample, options.known)
+    cases = conformance.markdown(reports)
+    print(cases)
     results: dict[str, dict[str, Any]] = {}
     for key in options.models:
         with TemporaryDirectory(prefix="importers-") as folder:
@@ -47,9 +54,9 @@ def main() -> int:
             results[key] = {engine: trial(engine, Path(folder), options.timeout) for engine in options.engines}
         print(f"{key:24}", *(f"{engine}: {_cell(results[key][engine])}" for engine in options.engines), sep="  ", flush=True)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+        options.json.write_text(json.dumps({"conformance": [report["totals"] for report in reports], "models": results}, indent=1))
     if options.markdown:
-        options.markdown.write_text(markdown(results, options.engines))
+        options.markdown.write_text(f"{cases}\n{markdown(results, options.engines)}")
     return 0
 
 
