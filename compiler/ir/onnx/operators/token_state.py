@@ -9,7 +9,7 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise, token_state
+from compiler.ir.ops import layout, pointwise, token_state
 from compiler.ir.ops.attention import join_heads, restate, split_heads
 from compiler.ir.ops.nn_norm import wide
 from compiler.ir.values import Value
@@ -34,38 +34,35 @@ def linear_attention(b: Builder, node: Node) -> list[Value | None]:
     value = split_heads(b, ew.cast(b, node.value(2), dtype), groups)
     value = restate(b, value, [batch, groups, length, value.shape[3]], "linear attention's values")
     past = restate(b, ew.cast(b, node.value(3), dtype), [batch, groups, depth, value.shape[3]], "the past state") if node.has(3) else None
-    decay = _per_token(b, node, 4, groups, [batch, length], depth, dtype)
-    beta = _per_token(b, node, 5, groups, [batch, length], 1, dtype)
+    decay = _decay(b, node, groups, [batch, length], depth, dtype)
+    beta = _beta(b, node, groups, [batch, length], dtype)
     result, state = token_state.linear_attention(b, query, key, value, past, decay, beta, node.attr("scale", 0.0))
     kept = x.dtype if past is None else node.value(3).dtype
     return [ew.cast(b, join_heads(b, result), x.dtype), ew.cast(b, state, kept)]
 
 
-def _per_token(b: Builder, node: Node, index: int, groups: int, rows: list[Extent], size: Extent, dtype: str) -> Value | None:
-    """[batch, length, columns] as [batch, groups or 1, length, size or 1], None where the input is not given."""
-    if not node.has(index):
+def _decay(b: Builder, node: Node, groups: int, rows: list[Extent], size: Extent, dtype: str) -> Value | None:
+    """[batch, length, groups * (1 or size)] as [batch, groups, length, 1 or size], None where it is not given."""
+    if not node.has(4):
         return None
-    x = ew.cast(b, node.value(index), dtype)
+    x = node.value(4)
     columns = x.shape[2]
-    heads = groups
-    if b.facts.same(columns, ex.mul(groups, size)) is not True and b.facts.same(columns, groups) is not True:
-        if b.facts.same(columns, 1) is True:
-            heads = 1
-        elif not isinstance(columns, int):
-            return _either(b, node, x, groups, rows, size)
-        else:
-            node.fail(f"input {index} has {columns} columns for {groups} heads", reason="shape")
-    split = split_heads(b, x, heads)
-    return restate(b, split, [rows[0], split.shape[1], rows[1], split.shape[3]], f"input {index}")
+    b.require(
+        ex.either(ex.equal(columns, ex.mul(groups, size)), ex.equal(columns, groups)), f"a decay of {columns} columns for {groups} heads"
+    )
+    split = split_heads(b, ew.cast(b, x, dtype), groups)
+    return restate(b, split, [rows[0], groups, rows[1], split.shape[3]], "linear attention's decay")
 
 
-def _either(b: Builder, node: Node, x: Value, groups: int, rows: list[Extent], size: Extent) -> Value:
-    """As `_per_token`, where only run time knows how many columns there are."""
+def _beta(b: Builder, node: Node, groups: int, rows: list[Extent], dtype: str) -> Value | None:
+    """[batch, length, groups or 1] as [batch, groups or 1, length, 1], None where it is not given."""
+    if not node.has(5):
+        return None
+    x = node.value(5)
     columns = x.shape[2]
-    full = ex.equal(columns, ex.mul(groups, size))
-    b.require(ex.either(full, ex.equal(columns, groups)), f"{node.op}: {columns} columns for {groups} heads")
-    split = split_heads(b, x, groups)
-    return restate(b, split, [rows[0], groups, rows[1], split.shape[3]], node.op)
+    b.require(ex.either(ex.equal(columns, 1), ex.equal(columns, groups)), f"a beta of {columns} columns for {groups} heads")
+    turned = layout.transpose(b, ew.cast(b, x, dtype), [0, 2, 1])
+    return layout.unsqueeze(b, restate(b, turned, [rows[0], columns, rows[1]], "linear attention's beta"), [3])
 
 
 @op("CausalConvWithState", since=27)
