@@ -29,6 +29,11 @@ class Cell:
         """Gates of a cell: rows of W and R in units of the hidden size."""
         return {"LSTM": 4, "GRU": 3, "RNN": 1}[self.kind]
 
+    @property
+    def resets_sum(self) -> bool:
+        """Whether a GRU's reset applies to its state's part of the sum, not to the state before."""
+        return self.kind == "GRU" and self.linear_before_reset
+
     def act(self, index: int, value: Any) -> Any:
         """Activation `index` of the clipped value."""
         if self.clip is not None:

@@ -67,7 +67,7 @@ class Recurrence:
         gates, units = self.cell.gates, self.blocks * const(LANES)
         x = _buffer("x", [self.steps, self.batch, units * const(gates)])
         weights = _buffer("weights", [self.blocks, self.hidden, const(gates), const(LANES)])
-        extra = _buffer("extra", [units]) if self.cell.linear_before_reset else None
+        extra = _buffer("extra", [units]) if self.cell.resets_sum else None
         peepholes = _buffer("peepholes", [const(3), units]) if self.peepholes else None
         states = [_buffer(name, [self.batch, self.hidden]) for name in ("h", "c")[: 1 + self.two_states]]
         lengths = _buffer("lengths", [self.batch], "int64") if self.masked else None
@@ -158,7 +158,7 @@ class _Loops:
 
     @property
     def _two_phases(self) -> bool:
-        return self.program.cell.kind == "GRU" and not self.program.cell.linear_before_reset
+        return self.program.cell.kind == "GRU" and not self.program.cell.resets_sum
 
     def _units(self, body: Callable[[Any], Stmt]) -> Stmt:
         return strips(self.program.hidden, LANES, body)

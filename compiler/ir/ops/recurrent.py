@@ -88,7 +88,7 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
         (given, [steps, batch, rows]),
         (blocks.packed(r), [blocks.count, hidden, cell.gates, LANES]),
     ]
-    if cell.linear_before_reset:
+    if cell.resets_sum:
         inputs.append((extra, [blocks.units]))
     if d.peepholes is not None:
         peepholes = layout.reshape(b, ew.cast(b, d.peepholes, "float32"), [3, hidden])
@@ -118,7 +118,7 @@ def _given(b: Builder, cell: Cell, blocks: _Blocks, product: Value, bias: Value 
         return product, none
     both = layout.reshape(b, ew.cast(b, bias, "float32"), [2, ex.mul(hidden, cell.gates)])
     of_input, of_state = (layout.take(b, both, Known.of(index), 0) for index in (0, 1))
-    if cell.linear_before_reset:
+    if cell.resets_sum:
         gates = layout.split(b, of_state, 0, [ex.mul(hidden, 2), hidden])
         zeros = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [hidden])
         none, of_state = blocks.padded(gates[1]), layout.concat(b, [gates[0], zeros], 0)
