@@ -20,6 +20,7 @@ _FFI = ("src/ffi/[!b]*.cc", "src/ffi/backtrace.cc", "src/ffi/extra/*.cc")
 _RUNTIME = (
     "src/runtime/const_loader_module.cc",
     "src/runtime/*device_api.cc",
+    "src/runtime/file_utils.cc",
     "src/runtime/logging.cc",
     "src/runtime/module.cc",
     "src/runtime/tensor.cc",

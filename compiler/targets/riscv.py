@@ -28,7 +28,7 @@ def _riscv64(name: str, features: tuple[str, ...], isa: tuple[str, ...], vector_
         vector_bits=vector_bits,
         vector_registers=32,
         caches=_BOARD,
-        status=TargetStatus.COMPILED_ONLY,
+        status=TargetStatus.EMULATED,
         llvm=_ABI,
         emulator=("-cpu", emulator),
     )
