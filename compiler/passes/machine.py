@@ -22,7 +22,7 @@ class Machine:
         return cls(
             vector_bits=max(target.vector_bits, 64),
             registers=max(target.vector_registers, 8),
-            fma="fma" in target.isa or target.arch == "aarch64",
+            fma=target.fma,
             l1=target.caches.l1 or cls.l1,
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
