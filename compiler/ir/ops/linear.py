@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from tvm import relax
 
@@ -42,9 +44,38 @@ def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
     exact = [b.adopt(tensor.expr, value.shape).expr for tensor, value in zip(tensors, (p, q), strict=True)]
     shape = [*batch, left.shape[-2], right.shape[-1]]
     if left.dtype in _NARROW:
+        weights = _unrounded(b, exact[0])
+        if weights is not None:
+            exact = [weights, b.emit(relax.op.astype(exact[1], "float32"), q.shape).expr]
         # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine gives.
         return ew.cast(b, or_identity(b, b.emit(relax.op.matmul(*exact, out_dtype="float32"), shape), "sum", inner), left.dtype)
     return or_identity(b, b.emit(relax.op.matmul(*exact), shape), "sum", inner)
+
+
+def _unrounded(b: Builder, expr: relax.Expr) -> relax.Expr | None:
+    """What `expr` would be without the rounding of a softmax in float32, None where there is none.
+
+    Attention's weights lose more by that rounding than by all that follows. Rows of nothing but masked scores, replaced
+    by a constant, may stand between.
+    """
+    bound = _call(b, expr)
+    if _name(bound) == "relax.where" and not isinstance(bound.args[1], relax.Var):
+        inner = _unrounded(b, bound.args[2])
+        if inner is None:
+            return None
+        other = b.emit(relax.op.astype(bound.args[1], "float32")).expr
+        return b.emit(relax.op.where(bound.args[0], other, inner)).expr
+    if _name(bound) != "relax.astype" or _name(_call(b, bound.args[0])) != "relax.nn.softmax":
+        return None
+    return bound.args[0] if str(bound.args[0].ty.dtype) == "float32" else None
+
+
+def _call(b: Builder, expr: relax.Expr) -> Any:
+    return b.bb.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+
+
+def _name(call: Any) -> str:
+    return str(getattr(getattr(call, "op", None), "name", ""))
 
 
 def _batched(b: Builder, value: Value, batch: tuple[Extent, ...], matrix: tuple[Extent, Extent]) -> Value:
