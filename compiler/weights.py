@@ -29,7 +29,10 @@ class Separated:
 
 
 def separate(module: tvm.IRModule, entry: str = "main") -> Separated:
-    """Make every constant of `entry` that has a kilobyte or more a parameter; equal ones share one."""
+    """Make every constant of `entry` that has a kilobyte or more a parameter; equal ones share one.
+
+    Empty ones too: TVM writes them into a library, and then cannot read it.
+    """
     lift = _Lift(module)
     function = module[entry]
     body = lift.visit_expr(function.body)
@@ -52,6 +55,8 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> tuple[Weight, 
             file.write(b"\0" * (-file.tell() % ALIGNMENT))
             weights.append(Weight(str(constant.dtype), tuple(int(size) for size in constant.shape), file.tell()))
             file.write(constant.numpy().tobytes())
+        if not file.tell():
+            file.write(b"\0")  # an empty file cannot be mapped
     return tuple(weights)
 
 
@@ -70,7 +75,7 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
         if not isinstance(tensor, tvm.runtime.Tensor):
             return op
         values = tensor.numpy()
-        if values.nbytes < _SMALLEST_BYTES:
+        if 0 < values.nbytes < _SMALLEST_BYTES:
             return op
         key = (str(tensor.dtype), values.shape, hashlib.sha256(values.tobytes()).digest())
         if key not in self._known:

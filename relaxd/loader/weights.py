@@ -25,6 +25,10 @@ def _tensor(content: np.ndarray, weight: Weight, filename: str) -> Any:
     end = weight.offset + math.prod(weight.shape) * stored.itemsize
     if not 0 <= weight.offset <= end <= content.size:
         raise BundleError(f"{filename} ends before a weight that the manifest lists", hint="fetch the bundle again", file=filename)
+    if end == weight.offset:
+        # numpy and TVM differ on the strides of nothing.
+        allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+        return allocate(tvm_ffi.Shape(weight.shape), tvm_ffi.dtype(weight.dtype), tvm_ffi.device("cpu", 0), None)
     tensor = tvm_ffi.from_dlpack(np.asarray(content[weight.offset : end]).view(stored).reshape(weight.shape))
     if weight.dtype == "bfloat16":
         view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")

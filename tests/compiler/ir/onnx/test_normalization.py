@@ -99,9 +99,7 @@ def test_dropout_in_training_is_refused() -> None:
         build(model_of([helper.make_node("Dropout", ["x", "ratio", "training"], ["y"])], {"x": "float32[n,3]"}, constants))
 
 
-def test_dropout_that_a_run_switches_on_fails_there() -> None:
+def test_dropout_that_a_run_could_switch_on_is_refused() -> None:
     model = model_of([helper.make_node("Dropout", ["x", "", "training"], ["y"])], {"x": "float32[n,3]", "training": "bool[]"})
-    built, x = build(model), normal(2, 3)
-    assert_close(built.run({"x": x, "training": np.array(False)}), [x], ["y"], 0)
-    with pytest.raises(RuntimeError):
-        built.run({"x": x, "training": np.array(True)})
+    with pytest.raises(ImportFailed, match="random"):
+        build(model)
