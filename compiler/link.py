@@ -3,10 +3,11 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -108,15 +109,29 @@ def _zig(*arguments: str) -> None:
     """Run a command of zig's; its local cache dies with the call, its global one is shared between builds."""
     command = [sys.executable, "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
-        environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local}
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise LinkError(f"the linker ran past {_SECONDS} s", reason="timeout", retryable=True) from error
-    if done.returncode:
+        status, output = _run(command, {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local})
+    if status:
         raise LinkError(
-            f"the linker failed with status {done.returncode}",
+            f"the linker failed with status {status}",
             reason="failed",
-            hint=f"is {_zig_cache()} writable? {cache.VARIABLE} chooses another place" if "AccessDenied" in done.stderr else None,
-            output=done.stderr[-_TAIL:],
+            hint=f"is {_zig_cache()} writable? {cache.VARIABLE} chooses another place" if "AccessDenied" in output else None,
+            output=output[-_TAIL:],
         )
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """The exit status and what was written to standard error; raises LinkError past the time limit, with no process left behind."""
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        # Zig starts compilers of its own: in a group of theirs, all of them can be ended.
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
+        ) as process:
+            try:
+                process.wait(_SECONDS)
+            except BaseException as ended:
+                os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(ended, subprocess.TimeoutExpired):
+                    raise LinkError(f"the linker ran past {_SECONDS} s", reason="timeout", retryable=True) from ended
+                raise
+        errors.seek(0)
+        return process.returncode, errors.read()

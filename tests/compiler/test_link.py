@@ -1,5 +1,8 @@
 import ctypes
 import dataclasses
+import os
+import select
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +64,19 @@ def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_zig", lambda *arguments: pytest.fail("linked again"))
     link.warm_up(HOST)
+
+
+def test_past_its_time_nothing_of_the_linker_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "alive")
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\nsleep 600 > {tmp_path / 'alive'} &\nwait\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(link, "_SECONDS", 1)
+    with open(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
+        with pytest.raises(LinkError) as caught:
+            link.compile_with_zig("-c", "unit.c", target=HOST)
+        assert caught.value.code == "link.timeout"
+        # A pipe ends when the last process that could write to it is gone.
+        assert select.select([alive], [], [], 30)[0]
+        assert alive.read() == b""
