@@ -126,7 +126,7 @@ class Event:
 class Worker:
     """A worker process as it advertises itself.
 
-    capabilities: the targets it compiles; slots: its builds at a time.
+    capabilities: the targets it compiles, and that it inspects; slots: its builds at a time.
     verifies: the targets whose builds it runs, `executed` or `emulated`.
     """
 

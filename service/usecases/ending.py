@@ -12,6 +12,7 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
+from service.usecases import indexing
 
 CANCELLED = Outcome(State.CANCELLED)
 
@@ -21,6 +22,8 @@ def finish(core: Core, claim: Claim, outcome: Outcome) -> None:
     with core.writing() as tx:
         build = tx.held(claim)
         tx.end(build, outcome)
+    if outcome.artifact:
+        indexing.publish(core, build.job_id)
     settle(core, build, outcome)
 
 
@@ -64,8 +67,11 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
     for build in waiting:
         with core.writing() as tx:
             fresh = tx.build(build.job_id, build.id)
-            if fresh.state is State.QUEUED and fresh.waiting_on:
-                tx.end(fresh, shared)
+            if not (fresh.state is State.QUEUED and fresh.waiting_on):
+                continue
+            tx.end(fresh, shared)
+        if shared.artifact:
+            indexing.publish(core, build.job_id)
 
 
 def _waiting(core: Core, ended: Build) -> Sequence[Build]:

@@ -1,31 +1,67 @@
-"""The index of a job: one OCI document over the bundles of all its targets, made once the job has ended."""
+"""The index of a job: one OCI document over the bundles that it has, made again whenever another build ends."""
 
 import json
 from typing import Any
 
+import structlog
+
 from artifacts.documents import is_complete, read_document
-from artifacts.oci import REPOSITORY, IndexEntry, bundle_files, publish_index
+from artifacts.errors import StoreError
+from artifacts.oci import REPOSITORY, TARGET, IndexEntry, bundle_files, publish_index
 from service.core import Core
 from service.domain import Artifact, Job
 
 _MANIFEST = "manifest.json"
 
+logger = structlog.get_logger("relaxd.index")
+
 
 def index_of(core: Core, job: Job) -> Artifact | None:
     """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in the store; raises StoreError."""
-    if not job.state.terminal:
-        return None
-    built = {
-        build.target: build.artifact for build in job.builds if build.artifact and is_complete(core.store.blobs, build.artifact.digest)
-    }
+    return _tagged(core, job) if job.state.terminal else None
+
+
+def publish(core: Core, job_id: str) -> None:
+    """Have the tag `job-<id>` name an index over the bundles that the job has by now, so that OCI clients find it."""
+    try:
+        job = _job(core, job_id)
+        while True:
+            _tagged(core, job)
+            # Another of the job's builds may have ended meanwhile, and its index been replaced by ours.
+            before, job = job, _job(core, job_id)
+            if _artifacts(job) == _artifacts(before):
+                return
+    except StoreError as error:
+        # The build has ended all the same, and whoever looks at the job makes the index.
+        logger.warning("a job's index was not published", job=job_id, error=str(error))
+
+
+def _job(core: Core, job_id: str) -> Job:
+    with core.reading() as tx:
+        return tx.job(job_id)
+
+
+def _artifacts(job: Job) -> dict[str, Artifact]:
+    return {build.target: build.artifact for build in job.builds if build.artifact}
+
+
+def _tagged(core: Core, job: Job) -> Artifact | None:
+    built = {target: artifact for target, artifact in _artifacts(job).items() if is_complete(core.store.blobs, artifact.digest)}
     if not built:
         return None
     tag = f"job-{job.id}"
     digest = core.store.references.resolve(REPOSITORY, tag)
-    if digest is None:
+    if digest is None or _listed(core, digest) != {target: artifact.digest for target, artifact in built.items()}:
         digest = publish_index(core.store.blobs, [_entry(core, target, artifact.digest) for target, artifact in built.items()])
         core.store.references.tag(REPOSITORY, tag, digest)
     return Artifact(digest, f"{REPOSITORY}:{tag}", sum(artifact.size for artifact in built.values()))
+
+
+def _listed(core: Core, digest: str) -> dict[str, str]:
+    """The bundles of an index by target; empty where the index itself is lost."""
+    if not core.store.blobs.has(digest):
+        return {}
+    return {child.annotations.get(TARGET, ""): child.digest for child in read_document(core.store.blobs, digest).children}
 
 
 def _entry(core: Core, target: str, digest: str) -> IndexEntry:

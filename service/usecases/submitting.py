@@ -14,8 +14,8 @@ from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 
-ANYWHERE = "native"
-"""The target of an inspection: every worker takes it."""
+_ANYWHERE = "native"
+"""What an inspection's build says for a target; it goes to whoever offers `Kind.INSPECT`, which is every worker."""
 
 
 def submit(
@@ -28,10 +28,10 @@ def submit(
     kind: Kind = Kind.COMPILE,
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
-    targets = request.targets if kind is Kind.COMPILE else (ANYWHERE,)
+    targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
     for target in targets:
         core.compiler.check(target)
-    places = [{"target": target, "capability": core.compiler.capability(target)} for target in targets]
+    places = [{"target": target, "capability": _capability(core, kind, target)} for target in targets]
     if not core.store.blobs.has(model):
         raise UnknownModel(model)
     if request.samples and not core.store.blobs.has(request.samples):
@@ -59,6 +59,10 @@ def submit(
     for build in job.builds:
         core.doorbell.ring(build.id, build.capability)
     return job
+
+
+def _capability(core: Core, kind: Kind, target: str) -> str:
+    return core.compiler.capability(target) if kind is Kind.COMPILE else kind.value
 
 
 def _fresh(tx: Transaction) -> dict[str, str | float]:

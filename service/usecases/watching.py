@@ -68,5 +68,6 @@ def _note(build: Build, served: set[str]) -> str | None:
     if not served:
         return "no worker is running; start one with `relaxd worker`"
     if build.capability not in served:
-        return f"no running worker compiles for {build.target}; the running ones compile for {', '.join(sorted(served))}"
+        others = ", ".join(sorted(served - {Kind.INSPECT.value}))
+        return f"no running worker compiles for {build.target}; the running ones compile for {others}"
     return None

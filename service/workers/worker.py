@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from service.core import Core
-from service.domain import Claim
+from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
 from service.metrics import WorkerMetrics
 from service.usecases import claiming, fleet, sweeping
@@ -30,7 +30,7 @@ class Worker:
         self.hostname = socket.gethostname()
         self.name = f"{self.hostname}-{os.getpid()}-{secrets.token_hex(3)}"
         offers = core.compiler.capabilities()
-        self.capabilities = offers.compiles
+        self.capabilities = (*offers.compiles, Kind.INSPECT.value)
         self._verifies = {name: status.value for name, status in offers.verifies.items()}
         self.shutdown = threading.Event()
         self._workshop = Workshop(core.settings.work_dir, self.name)

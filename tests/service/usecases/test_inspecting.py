@@ -1,10 +1,13 @@
 import threading
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from compiler.errors import LoadError
 from relaxd.contract.request import CompileRequest
 from service.errors import InspectionFailed, NotFinished, UnknownModel
+from service.usecases import fleet, sweeping
+from service.workers.worker import Worker
 
 
 @pytest.fixture
@@ -43,6 +46,17 @@ def test_without_a_worker_the_wait_ends_and_says_why(jobs, model):
     with pytest.raises(NotFinished) as late:
         jobs.inspect(model, CompileRequest(), 0)
     assert "no worker is running" in late.value.hint
+
+
+def test_every_worker_serves_it_whatever_it_compiles_for(core, jobs, model):
+    worker = Worker(core, slots=1, registry=CollectorRegistry())
+    fleet.announce(core, worker.name, "host", worker.capabilities, 1)
+    with pytest.raises(NotFinished) as late:
+        jobs.inspect(model, CompileRequest(targets=("x86-64-v4",)), 0)
+    assert late.value.hint == "ask again in a while"
+    assert sweeping.next_build(core, ["inspect"])
+    assert sweeping.next_build(core, ["native", "x86-64-v4"]) is None
+    worker.close()
 
 
 def test_an_unknown_model_is_refused(jobs):

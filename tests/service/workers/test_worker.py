@@ -3,6 +3,7 @@ from prometheus_client import CollectorRegistry
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from service.domain import Kind
 from service.errors import DatabaseUnavailable
 from service.usecases import claiming
 from service.workers.worker import Worker
@@ -23,7 +24,8 @@ def worker(core, registry):
 def test_a_worker_announces_what_it_compiles_and_says_goodbye(core, jobs, registry):
     worker = Worker(core, slots=2, registry=registry)
     worker.sweep()
-    assert {target["name"]: target["workers"] for target in jobs.targets()} == {name: [worker.name] for name in worker.capabilities}
+    compiles = set(worker.capabilities) - {Kind.INSPECT.value}
+    assert {target["name"]: target["workers"] for target in jobs.targets()} == {name: [worker.name] for name in compiles}
     worker.close()
     assert all(target["workers"] == [] for target in jobs.targets())
 
