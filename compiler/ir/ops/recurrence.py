@@ -235,7 +235,8 @@ class _Loops:
         """The sums of some gates, from the input's part and `left` times the weights, then what the cell does with them."""
         sums, allocation = allocate([rows * self.program.cell.gates * LANES], "float32", "sums")
         tile = _Tile(task, s, block, row, rows, sums)
-        pairs = [(r, g) for r in range(rows) for g in gates]
+        # A gate at a time: all sums and the rows' states fill the registers beside one vector of weights.
+        pairs = [(r, g) for g in gates for r in range(rows)]
 
         def add(k: Any) -> Stmt:
             return seq(*(_lanes(lambda v, r=r, g=g: store(sums, term(r, g, k, v), self._place(r, g, v))) for r, g in pairs))  # type: ignore[misc]
