@@ -1,28 +1,46 @@
-"""Puts other platforms' runtimes into this environment: `fetch [NAME...]` from wheels, `build TARGET...` from sources."""
+"""Prepares this environment for other platforms: `fetch` runtimes from wheels, `build` them from sources, `warm` the linker."""
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 
-from compiler import targets
+from compiler import link, targets
 from compiler.runtimes import archives
 from compiler.runtimes.fetch import fetch
 from compiler.runtimes.pins import PINS
-from compiler.targets import Runtime
+from compiler.targets import Runtime, Target
+
+Steps = dict[str, Callable[[], object]]
 
 
 def main() -> None:
     """Reads the command line and does it."""
+    commands = {"fetch": _fetching, "build": _building, "warm": _warming}
     parser = argparse.ArgumentParser(prog="python -m compiler.runtimes", description=__doc__)
-    parser.add_argument("command", choices=["fetch", "build"])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="platforms to fetch for, or targets to build for")
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="platforms to fetch for, or targets to build or warm for; all by default")
     arguments = parser.parse_args()
-    pins = {pin.name: pin for pin in PINS}
-    linked = {target.name: target for target in targets.registry() if target.platform.runtime is Runtime.LINKED and target.emulator}
-    known = pins if arguments.command == "fetch" else linked
-    if unknown := sorted(set(arguments.names) - known.keys()):
-        parser.error(f"unknown name {', '.join(unknown)}: one of {', '.join(known)}")
-    for name in arguments.names or known:
-        path = fetch(pins[name]) if arguments.command == "fetch" else archives.build(linked[name])
-        print(f"{name}: {path}", flush=True)
+    steps = commands[arguments.command]()
+    if unknown := sorted(set(arguments.names) - steps.keys()):
+        parser.error(f"unknown name {', '.join(unknown)}: one of {', '.join(steps)}")
+    for name in arguments.names or steps:
+        print(f"{name}: {steps[name]() or 'ready'}", flush=True)
+
+
+def _fetching() -> Steps:
+    return {pin.name: partial(fetch, pin) for pin in PINS}
+
+
+def _building() -> Steps:
+    return {target.name: partial(archives.build, target) for target in _of(Runtime.LINKED) if target.emulator}
+
+
+def _warming() -> Steps:
+    return {target.name: partial(link.warm_up, target) for target in _of(Runtime.BUNDLED)}
+
+
+def _of(runtime: Runtime) -> list[Target]:
+    return [target for target in targets.registry() if target.platform.runtime is runtime and target.device is None]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """TVM's runtime as a static archive, built from the sources in its wheels for platforms that have no wheel."""
 
+import hashlib
 import importlib.util
-import sys
+import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -16,21 +20,49 @@ COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
 _SUPPORT = Path(__file__).with_name("support")
 """Headers that the wheels leave out, as far as what is built needs them."""
-_FFI = ("src/ffi/[!b]*.cc", "src/ffi/backtrace.cc", "src/ffi/extra/*.cc")
-_RUNTIME = (
-    "src/runtime/const_loader_module.cc",
-    "src/runtime/*device_api.cc",
-    "src/runtime/file_utils.cc",
-    "src/runtime/logging.cc",
-    "src/runtime/module.cc",
-    "src/runtime/tensor.cc",
-    "src/runtime/thread*.cc",
-    "src/runtime/workspace_pool.cc",
-    "src/runtime/memory/*.cc",
-    "src/runtime/vm/b*.cc",
-    "src/runtime/vm/executable.cc",
-    "src/runtime/vm/vm.cc",
+_DEPTHS = (0, 1, 2, 5)
+"""How many folders up from themselves TVM's sources look for those headers."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Sources of one package that are compiled together."""
+
+    package: str
+    patterns: tuple[str, ...]
+
+
+FFI = Unit(
+    "tvm_ffi",
+    (
+        "src/ffi/[!b]*.cc",
+        "src/ffi/backtrace.cc",
+        "src/ffi/extra/env*.cc",
+        "src/ffi/extra/json*.cc",
+        "src/ffi/extra/library_module.cc",
+        "src/ffi/extra/library_module_system_lib.cc",
+        "src/ffi/extra/module.cc",
+    ),
 )
+RUNTIME = Unit(
+    "tvm",
+    (
+        "src/runtime/const_loader_module.cc",
+        "src/runtime/*device_api.cc",
+        "src/runtime/file_utils.cc",
+        "src/runtime/logging.cc",
+        "src/runtime/module.cc",
+        "src/runtime/tensor.cc",
+        "src/runtime/thread*.cc",
+        "src/runtime/workspace_pool.cc",
+        "src/runtime/memory/*.cc",
+        "src/runtime/vm/b*.cc",
+        "src/runtime/vm/executable.cc",
+        "src/runtime/vm/vm.cc",
+        "src/runtime/extra/contrib/sort/sort.cc",
+    ),
+)
+UNITS = (FFI, RUNTIME)
 _FLAGS = (
     "-std=c++20",
     "-O2",
@@ -44,8 +76,17 @@ _FLAGS = (
 
 
 def path_of(platform: Platform) -> Path:
-    """Where the platform's archive lies; it may not exist."""
-    return folder() / metadata.version("apache-tvm") / platform.linker / NAME
+    """Where the platform's archive lies; it may not exist, and one built otherwise lies elsewhere."""
+    return folder() / metadata.version("apache-tvm") / f"{platform.linker}-{_recipe()}" / NAME
+
+
+@cache
+def _recipe() -> str:
+    """A digest over what decides the archive's content beside TVM's version."""
+    digest = hashlib.sha256(repr((_FLAGS, UNITS)).encode())
+    for header in sorted(_SUPPORT.rglob("*.h")):
+        digest.update(header.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def present(platform: Platform) -> bool:
@@ -60,31 +101,53 @@ def include_folders() -> tuple[Path, ...]:
 
 
 def build(target: Target) -> Path:
-    """The archive for the target's platform, which appears complete or not at all: minutes; raises LinkError."""
+    """The archive for the target's platform, which appears complete or not at all: minutes; raises LinkError.
+
+    Zig's C++ library, which programs with the archive in them need too, is in the shared cache afterwards.
+    """
     output = path_of(target.platform)
     if output.is_file():
         return output
     output.parent.mkdir(parents=True, exist_ok=True)
-    # TVM's sources name their own headers relative to where they lie: `from/here` stands for such a place.
-    own = (_SUPPORT, _SUPPORT / "from", _SUPPORT / "from" / "here")
-    include = [f"-I{path}" for path in (*include_folders(), *own)]
     with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-        objects: list[Path] = []
-        for source in _sources():
-            compiled = Path(scratch) / f"{len(objects)}-{source.stem}.o"
-            link.compile_with_zig(*_FLAGS, *include, "-c", "-o", str(compiled), str(source), target=target, language="c++")
-            objects.append(compiled)
-            print(f"{len(objects)} {source.name}", file=sys.stderr, flush=True)
-        link.link_objects(objects, Path(scratch) / NAME, target)
-        (Path(scratch) / NAME).rename(output)
+        work = Path(scratch)
+        include = [f"-I{path}" for path in (*include_folders(), *_own_headers(work / "support"))]
+        with ThreadPoolExecutor(len(UNITS)) as pool:
+            objects = list(pool.map(lambda unit: _compile(unit, work, include, target), UNITS))
+        link.link_objects(objects, work / NAME, target)
+        _link_nothing(work, target)
+        (work / NAME).rename(output)
     return output
 
 
-def _sources() -> list[Path]:
-    found = [path for pattern in _FFI for path in sorted(_package("tvm_ffi").glob(pattern))]
-    found += [path for pattern in _RUNTIME for path in sorted(_package("tvm").glob(pattern))]
+def _own_headers(folder: Path) -> list[Path]:
+    """A copy of the support headers, as folders to search: TVM's sources name headers relative to where they lie."""
+    shutil.copytree(_SUPPORT, folder)
+    places = [folder.joinpath(*["deeper"] * depth) for depth in _DEPTHS]
+    places[-1].mkdir(parents=True)
+    return places
+
+
+def _compile(unit: Unit, folder: Path, include: list[str], target: Target) -> Path:
+    """All sources of a package as one: most of the time goes into headers that each of them includes."""
+    source, compiled = folder / f"{unit.package}.cc", folder / f"{unit.package}.o"
+    source.write_text("".join(f'#include "{path}"\n' for path in sources(unit)))
+    link.compile_with_zig(*_FLAGS, *include, "-c", "-o", str(compiled), str(source), target=target, language="c++")
+    return compiled
+
+
+def _link_nothing(folder: Path, target: Target) -> None:
+    source = folder / "empty.cc"
+    source.write_text("int main() { return 0; }\n")
+    link.compile_with_zig("-static", "-o", str(folder / "empty"), str(source), target=target, language="c++")
+
+
+def sources(unit: Unit) -> list[Path]:
+    """The unit's files in the installed package; raises ToolchainMissing where there are none."""
+    found = [path for pattern in unit.patterns for path in sorted(_package(unit.package).glob(pattern))]
     if not found:
-        raise ToolchainMissing("the wheels of TVM hold no sources", reason="runtime_missing", hint="reinstall apache-tvm from its wheel")
+        hint = "reinstall apache-tvm and apache-tvm-ffi from their wheels"
+        raise ToolchainMissing(f"the package {unit.package} holds no sources", reason="runtime_missing", hint=hint)
     return found
 
 

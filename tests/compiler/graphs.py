@@ -32,6 +32,25 @@ def sigmoid() -> onnx.ModelProto:
     return model([helper.make_node("Sigmoid", ["x"], ["y"])])
 
 
+def sorting() -> onnx.ModelProto:
+    """The four greatest of a row and their places, and where x is positive: `values`, `places` [batch, 4] and `found` [2, n]."""
+    nodes = [
+        helper.make_node("TopK", ["x", "four"], ["values", "places"]),
+        helper.make_node("Greater", ["x", "zero"], ["positive"]),
+        helper.make_node("NonZero", ["positive"], ["found"]),
+    ]
+    constants = {"four": np.array([4], np.int64), "zero": np.array(0, np.float32)}
+    outputs = {
+        "values": (TensorProto.FLOAT, ["batch", 4]),
+        "places": (TensorProto.INT64, ["batch", 4]),
+        "found": (TensorProto.INT64, [2, "n"]),
+    }
+    made = model(nodes, initializers=[numpy_helper.from_array(array, name) for name, array in constants.items()])
+    del made.graph.output[:]
+    made.graph.output.extend(helper.make_tensor_value_info(name, *kind) for name, kind in outputs.items())
+    return made
+
+
 def unsupported() -> onnx.ModelProto:
     """A random operator, which has no right answer to compare with."""
     return model([helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noisy"), helper.make_node("Add", ["x", "noise"], ["y"])])

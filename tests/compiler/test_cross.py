@@ -1,13 +1,15 @@
 """Libraries for every processor of the registry: of the format and the machine that they say, complete or refused."""
 
 import json
-import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from compiler import driver, runtimes, targets
+from compiler.emulation import emulator, tensors
 from compiler.errors import LinkError
 from compiler.messages import CompileJob
 from compiler.runtimes.pins import PINS
@@ -15,12 +17,10 @@ from compiler.targets import Runtime, Target
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
-from tests.compiler.graphs import add_and_divide
+from tests.binaries import code_of, expected_machine, machine_of
+from tests.compiler.graphs import add_and_divide, sorting
 
 CPUS = [target for target in targets.registry() if target.device is None and target.name != "native"]
-ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "armv7l": 40, "riscv64": 243}
-MACHO_ARM64 = 0x0100000C
-COFF_X86_64 = 0x8664
 
 
 def job(model: Path, output: Path, name: str, **options: bool) -> CompileJob:
@@ -36,50 +36,18 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def first_object(archive: bytes) -> bytes:
-    """The first member of an `ar` archive that is no index."""
-    offset = 8
-    while offset < len(archive):
-        name, size = archive[offset : offset + 16].strip(), int(archive[offset + 48 : offset + 58])
-        content = archive[offset + 60 : offset + 60 + size]
-        if name.startswith(b"#1/"):
-            length = int(name[3:])
-            name, content = content[:length].rstrip(b"\0"), content[length:]
-        if not name.startswith((b"/ ", b"//", b"__.SYMDEF")) and name != b"/":
-            return content
-        offset += 60 + size + size % 2
-    raise AssertionError("the archive is empty")
-
-
-def machine_of(code: bytes) -> tuple[str, int]:
-    """Format and machine number in the headers of a library or an object."""
-    if code[:4] == b"\x7fELF":
-        return "elf", struct.unpack_from("<H", code, 18)[0]
-    if code[:4] == b"\xcf\xfa\xed\xfe":
-        return "macho", struct.unpack_from("<I", code, 4)[0]
-    if code[:2] == b"MZ":
-        return "coff", struct.unpack_from("<H", code, struct.unpack_from("<I", code, 60)[0] + 4)[0]
-    raise AssertionError(f"neither ELF, Mach-O nor PE: {code[:8]!r}")
-
-
-def expected(target: Target) -> tuple[str, int]:
-    numbers = {"elf": ELF_MACHINES.get(target.arch, 0), "macho": MACHO_ARM64, "coff": COFF_X86_64}
-    return target.platform.object_format.value, numbers[target.platform.object_format.value]
-
-
 @pytest.mark.parametrize("target", CPUS, ids=lambda target: target.name)
 def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Path) -> None:
     manifest = driver.build(job(model, tmp_path / "out", target.name))
-    library = (tmp_path / "out" / manifest.library).read_bytes()
     linked = target.platform.runtime is Runtime.LINKED
-    assert machine_of(first_object(library) if linked else library) == expected(target)
+    assert machine_of(code_of(tmp_path / "out" / manifest.library, target)) == expected_machine(target)
     assert manifest.load.arch == target.arch
     assert manifest.load.os == target.platform.os
     assert manifest.target["status"] == "compiled_only"
     carried = [name for name in manifest.files if "tvm_runtime" in name]
     assert bool(carried) == (not linked)
     for name in carried:
-        assert machine_of((tmp_path / "out" / name).read_bytes()) == expected(target)
+        assert machine_of((tmp_path / "out" / name).read_bytes()) == expected_machine(target)
 
 
 def test_an_archive_has_symbols_of_its_own_and_a_header(model: Path, tmp_path: Path) -> None:
@@ -116,13 +84,16 @@ def numerics(output: Path) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("name", ["aarch64", "aarch64-v8.2", "riscv64", "riscv64-v", "armv7"])
-def test_emulated_builds_agree_with_the_reference(name: str, model: Path, tmp_path: Path) -> None:
-    from compiler.emulation import emulator
+EMULATED = [target.name for target in CPUS if target.emulator]
 
+
+@pytest.mark.parametrize("graph", [add_and_divide, sorting], ids=lambda graph: graph.__name__)
+@pytest.mark.parametrize("name", EMULATED)
+def test_emulated_builds_agree_with_the_reference(name: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     if why := emulator.lacking(targets.resolve(name)):
         pytest.skip(why)
-    manifest = driver.build(job(model, tmp_path / "out", name, verify=True))
+    (tmp_path / "m.onnx").write_bytes(graph().SerializeToString())
+    manifest = driver.build(job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True))
     found = numerics(tmp_path / "out")
     assert (found["verdict"], found["status"], manifest.target["status"]) == ("passed", "emulated", "emulated")
     points = found["points"]
@@ -131,8 +102,6 @@ def test_emulated_builds_agree_with_the_reference(name: str, model: Path, tmp_pa
 
 
 def test_without_an_emulator_nothing_is_called_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from compiler.emulation import emulator
-
     monkeypatch.setattr(emulator, "_program", lambda arch: None)
     manifest = driver.build(job(model, tmp_path / "out", "aarch64", verify=True))
     found = numerics(tmp_path / "out")
@@ -141,8 +110,6 @@ def test_without_an_emulator_nothing_is_called_run(model: Path, tmp_path: Path, 
 
 
 def test_tensors_travel_to_the_driver_and_back(tmp_path: Path) -> None:
-    from compiler.emulation import tensors
-
     arrays = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False]), np.array(7, np.int64), np.zeros((0, 4), np.uint8)]
     tensors.write(tmp_path / "t", arrays)
     for got, want in zip(tensors.read(tmp_path / "t"), arrays, strict=True):

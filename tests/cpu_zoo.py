@@ -1,0 +1,154 @@
+"""Real models for every CPU target, one `relaxd compile` each, with no compiler on the path: `python -m tests.cpu_zoo --markdown zoo.md`.
+
+Needs file, readelf and objdump for its checks; emulates what qemu and the runtimes that are built here allow.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler import targets
+from compiler.targets import Runtime, Target
+from relaxd.contract.manifest import Manifest
+from relaxd.loader.bundle import read_manifest
+from tests import binaries
+from tests.models import MODELS, path_of
+
+NAMES = ("minilm", "ppocr_det")
+CPUS = tuple(entry.name for entry in targets.registry() if entry.device is None and entry.name != targets.NATIVE)
+_EMULATORS = ("qemu-aarch64-static", "qemu-arm-static", "qemu-riscv64-static")
+
+
+@dataclass(frozen=True)
+class Built:
+    """One target's end. file, traits: as binaries.py says them; shapes: how many were verified; difference: the greatest of any."""
+
+    model: str
+    target: str
+    bytes: int = 0
+    file: str = ""
+    traits: str = ""
+    status: str = ""
+    shapes: int = 0
+    difference: float | None = None
+    wrong: str | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 where a target does not build, or its library is not what it should be."""
+    options = _parser().parse_args(arguments)
+    results: list[Built] = []
+    with tempfile.TemporaryDirectory(prefix="relaxd-cpu-zoo-") as folder:
+        for model in options.models:
+            output = (options.output or Path(folder)) / model
+            results += [_read(model, result) for result in compile_all(_declared(model), options.targets, output)]
+            print(*table(results), sep="\n", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text("\n".join(table(results)) + "\n")
+    return int(any(result.wrong for result in results))
+
+
+def compile_all(declared: Sequence[str], names: Sequence[str], output: Path) -> list[dict[str, Any]]:
+    """What one `relaxd compile --json` says of each target; on its path are emulators and nothing else."""
+    chosen = [word for name in names for word in ("--target", name)]
+    command = [sys.executable, "-m", "relaxd", "compile", *declared, *chosen, "-o", str(output), "--json"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _EMULATORS:
+            Path(folder, name).symlink_to(Path("/usr/bin", name))
+        done = subprocess.run(command, env={**os.environ, "PATH": folder}, stdout=subprocess.PIPE, text=True, check=False)
+    results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+    return results
+
+
+def _declared(name: str) -> list[str]:
+    model = MODELS[name]
+    tables = {"--dim": model.dims, "--input": model.inputs, "--const": model.consts}
+    return [
+        str(path_of(name)),
+        *(word for option, table in tables.items() for key, value in table.items() for word in (option, f"{key}={value}")),
+    ]
+
+
+def _read(model: str, result: dict[str, Any]) -> Built:
+    target = targets.resolve(result["target"])
+    if "error" in result:
+        return Built(model, target.name, wrong=f"{result['error']['code']}: {result['error']['message']}")
+    bundle = Path(result["output"])
+    manifest, numerics = read_manifest(bundle), json.loads((bundle / "numerics.json").read_text())
+    library = bundle / manifest.library
+    return Built(
+        model,
+        target.name,
+        bytes=library.stat().st_size,
+        file=binaries.spoken(library, target),
+        traits=binaries.traits(library, target),
+        status=manifest.target["status"],
+        shapes=len(numerics.get("points", ())),
+        difference=max((output["max_abs"] for output in numerics.get("outputs", ())), default=None),
+        wrong="; ".join(problems(library, target, manifest)) or None,
+    )
+
+
+def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]:
+    """Where the library is not of its target."""
+    said, traits = binaries.spoken(library, target), binaries.traits(library, target)
+    yield from (f"`file` says {said}, not {words}" for words in binaries.expected_words(target) if words not in said)
+    if traits != binaries.expected_traits(target):
+        yield f"the code is for {traits}, not {binaries.expected_traits(target)}"
+    if b"__tvm_ffi_" + _prefix(library, target) not in library.read_bytes():
+        yield "there is no kernel's symbol"
+    if target.platform.libc and binaries.newest_glibc(library) > tuple(map(int, target.platform.libc.split("."))):
+        yield f"it needs glibc {binaries.newest_glibc(library)}"
+    if manifest.load.arch != target.arch or manifest.load.os != target.platform.os:
+        yield f"the manifest is of {manifest.load.os} on {manifest.load.arch}"
+
+
+def _prefix(library: Path, target: Target) -> bytes:
+    """What stands before the names of an archive's kernels."""
+    if target.platform.runtime is Runtime.BUNDLED:
+        return b""
+    return library.with_name("model.h").read_text().partition('_PREFIX "')[2].partition('"')[0].encode()
+
+
+def table(results: Sequence[Built]) -> Iterator[str]:
+    """A row for each target of each model."""
+    yield "| Model | Target | `file` says | Code | Library | Status | Shapes | Greatest difference |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for result in results:
+        yield f"| {' | '.join(_cells(result))} |"
+
+
+def _cells(result: Built) -> tuple[str, ...]:
+    if result.wrong and not result.file:
+        return result.model, f"`{result.target}`", result.wrong, "", "", "", "", ""
+    kind = re.sub(
+        r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie linked|, \d sections", "", result.file
+    )
+    difference = "" if result.difference is None else f"{result.difference:.1e}"
+    status = f"wrong: {result.wrong}" if result.wrong else result.status
+    size = f"{result.bytes / 1e6:.1f} MB"
+    return result.model, f"`{result.target}`", kind, result.traits, size, status, str(result.shapes or ""), difference
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cpu_zoo", description=__doc__)
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--targets", nargs="+", choices=CPUS, default=CPUS, metavar="NAME", help=", ".join(CPUS))
+    parser.add_argument("--output", type=Path, help="keep the bundles here")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--markdown", type=Path, help="write the table here")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
