@@ -105,13 +105,22 @@ def packed_width(contraction: Contraction) -> int | None:
     """NR where the right side is stored in panels [columns/NR, depth, NR], else None."""
     offset, column = contraction.right.indices[0], contraction.column.var
     widths = {as_int(node.b) for node in nodes(offset) if isinstance(node, prim.FloorMod) and node.a.same_as(column)}
-    if len(widths) != 1:
-        return None
-    width = widths.pop()
-    expected, first = width, substitute(offset, {column: const(0)})
+    first = substitute(offset, {column: const(0)})
+    width = widths.pop() if len(widths) == 1 else _one_panel(contraction, first)
+    expected = width
     for axis in reversed(contraction.reduce):
         step, extent = stride(first, axis.var), as_int(axis.extent)
         if step is None or extent is None or expected is None or as_int(step) != expected:
             return None
         expected *= extent
     return width
+
+
+def _one_panel(contraction: Contraction, first: Expr) -> int | None:
+    """The width of a panel that holds every column, and so is read without a remainder."""
+    step = stride(contraction.right.indices[0], contraction.column.var)
+    if step is None or as_int(step) != 1 or not contraction.reduce or contraction.depth is None:
+        return None
+    width = stride(first, contraction.reduce[-1].var)
+    size = as_int(contraction.right.source.shape[0])
+    return None if width is None or size is None or size != (as_int(width) or 0) * contraction.depth else as_int(width)

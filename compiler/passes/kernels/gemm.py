@@ -13,7 +13,7 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
-from compiler.passes.kernels.micro import products, rows_for
+from compiler.passes.kernels.micro import panel_widths, products, rows_for
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
@@ -69,14 +69,21 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     """The kernel, None where the contraction has a form that this family does not take."""
     width, depth = packed_width(contraction), contraction.depth
     columns = as_int(contraction.column.extent)
-    if width is None or width % machine.lanes(32) or depth is None or columns is None or contraction.batch:
+    if width is None or depth is None or columns is None or contraction.batch or width not in panel_widths(machine):
         return None
     if as_int(contraction.init) != 0 and float(getattr(contraction.init, "value", 1)) != 0.0:
         return None
     direct = _is_direct(contraction)
+    if columns <= width and _better_in_place(contraction, columns, machine.lanes(32), direct):
+        return None
     return _Kernel(
         contraction, tiling_for(machine, width, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns
     ).emit()
+
+
+def _better_in_place(contraction: Contraction, columns: int, lanes: int, direct: bool) -> bool:
+    """Whether products with a single panel need no scratch memory: of rows read without a condition, or of whole vectors."""
+    return isinstance(contraction.left, tvm.ir.TensorLoad) and (not direct or columns in (lanes, 2 * lanes))
 
 
 def _is_direct(contraction: Contraction) -> bool:

@@ -15,16 +15,20 @@ def rows_for(machine: Machine, vectors: int) -> int:
 
 
 def register_tile(machine: Machine) -> tuple[int, int]:
-    """(MR, NR): 6x16 on AVX2, 14x32 on AVX-512."""
+    """(MR, NR): 6x16 on AVX2, 13x32 on AVX-512."""
     vectors = 2
     return rows_for(machine, vectors), machine.lanes(32) * vectors
 
 
+def panel_widths(machine: Machine) -> tuple[int, ...]:
+    """The columns that a panel may have: two or three vectors."""
+    lanes = machine.lanes(32)
+    return (2 * lanes, 3 * lanes) if machine.registers >= 16 else (2 * lanes,)
+
+
 def panel_width(machine: Machine, columns: int) -> int:
     """Columns of a panel: two vectors, or three where that leaves fewer of the last panel's empty."""
-    lanes = machine.lanes(32)
-    widths = (2 * lanes, 3 * lanes) if machine.registers >= 16 else (2 * lanes,)
-    return min(widths, key=lambda width: (-(-columns // width) * width, width))
+    return min(panel_widths(machine), key=lambda width: (-(-columns // width) * width, width))
 
 
 def across(width: int, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
