@@ -9,12 +9,14 @@ COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
 RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
-    && /opt/relaxd/bin/python -P -m compiler.runtimes fetch
+    && /opt/relaxd/bin/python -P -m compiler.runtimes fetch \
+    && RELAXD_CACHE_DIR=/opt/cache /opt/relaxd/bin/python -P -m compiler.runtimes warm
 
 FROM python:3.11.14-slim-bookworm
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \
     && install --directory --owner relaxd --group relaxd /var/lib/relaxd /var/lib/relaxd/tmp
 COPY --from=build /opt/relaxd /opt/relaxd
+COPY --from=build --chown=relaxd:relaxd /opt/cache /var/lib/relaxd/cache
 ENV PATH=/opt/relaxd/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
