@@ -52,6 +52,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._conv(call)
         if name == "relax.permute_dims":
             return self._composed(call)
+        if name == "relax.expand_dims":
+            return self._expanded(call)
         if not any(self._below(arg) is not None for arg in _operands(call)):
             return call
         if name in ELEMENTWISE:
@@ -65,6 +67,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             "relax.nn.log_softmax": self._softmax,
             "relax.concat": self._concat,
             "relax.reshape": self._reshape,
+            "relax.squeeze": self._reshape,
             "relax.call_tir": self._program,
         }.get(name)
         return call if handler is None else handler(call)
@@ -109,12 +112,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         data, weight = call.args
         attrs = call.attrs
         constant = constant_of(self, weight)
-        shape = [] if constant is None else list(constant.value.shape)
-        dense_or_depthwise = bool(shape) and (attrs.groups == 1 or (shape[1] == 1 and shape[0] == attrs.groups))
         plain = (
             str(attrs.data_layout) == "NCHW" and str(data.ty.dtype) == "float32" and str(attrs.out_dtype) in ("None", "", "void", "float32")
         )
-        if not dense_or_depthwise or not plain:
+        if constant is None or not plain:
             return call
         options = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation", "groups")}
         layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
@@ -169,6 +170,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not all(tvm.sym.Analyzer().can_prove_equal(a, b) for a, b in ((n, have[0]), (c, have[3]))):
             return call
         return relax.op.permute_dims(self.builder_.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1))
+
+    def _expanded(self, call: Any) -> Any:
+        """[N, L, C] transposed, with an axis for the height of an image: [N, 1, L, C] transposed."""
+        bound: Any = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        if op_name(bound) != "relax.permute_dims" or axes_of(bound) != (0, 2, 1) or [int(axis) for axis in call.attrs.axis] != [2]:
+            return call
+        return self._handed_on(relax.op.expand_dims(bound.args[0], 1))
 
     def _program(self, call: Any) -> Any:
         """A tensor program over images: the same one with its buffers relabelled."""

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax, sym, te, tirx
 
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
+from compiler.passes.grouped import blocks_of, direct_conv
 from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 from compiler.passes.pack_matmul import FUSABLE, pack_panels
@@ -82,7 +83,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._dense(call, data, weight)
         if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
             return self._depthwise(call, data, weight)
-        return call
+        return self._grouped(call, data, weight)
 
     def _dense(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         columns, height, width, channels = weight.shape
@@ -136,6 +137,22 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
         return self.builder_.call_te(
             lambda x, taps: _depthwise(x, taps, window), data, packed, primfunc_name_hint="depthwise_conv", primfunc_attrs=FUSABLE
+        )
+
+    def _grouped(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        """In blocks of groups, over an image that is padded beforehand."""
+        attrs, rank = call.attrs, weight.ndim - 2
+        pads = [int(pad) for pad in attrs.padding]
+        if any(pads):
+            data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, *(pads[i + j] for i in range(rank) for j in (0, rank)), 0, 0]))
+        strides, dilation = (tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation))
+        packed = relax.const(blocks_of(weight, int(attrs.groups), self.machine))
+        return self.builder_.call_te(
+            lambda x, weights: direct_conv(x, weights, weight.shape[0], weight.shape[1:-1], strides, dilation),
+            data,
+            packed,
+            primfunc_name_hint="grouped_conv",
+            primfunc_attrs=FUSABLE,
         )
 
 

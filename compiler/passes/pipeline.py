@@ -13,6 +13,7 @@ from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
 from compiler.passes.pack_matmul import PackMatmul
+from compiler.passes.rows_as_images import rows_as_images
 from compiler.passes.schedule import ScheduleKernels
 from compiler.passes.views import legalize_reshape, views
 from compiler.targets import Target
@@ -35,6 +36,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         fold_layout,
         transform.FoldConstant(),
         LiftViews(),
+        rows_as_images,
         channels_last,
         LiftViews(transposes=True),
         fuse_attention,

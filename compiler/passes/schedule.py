@@ -9,6 +9,7 @@ from tvm import relax, s_tir, tirx
 from compiler.passes.kernels.attention import emit_attention, read_attention
 from compiler.passes.kernels.blocked import emit_blocked
 from compiler.passes.kernels.contract import read_contraction
+from compiler.passes.kernels.direct import emit_direct, read_direct
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
 from compiler.passes.kernels.window import emit_window, read_window
@@ -44,6 +45,8 @@ class ScheduleKernels:
     def _emit(self, program: Program) -> Any:
         if (tiled := read_winograd(program)) is not None:
             return emit_winograd(tiled, self.machine)
+        if (direct := read_direct(program)) is not None:
+            return emit_direct(direct, self.machine)
         if (head := read_attention(program)) is not None:
             return emit_attention(head, self.machine)
         contraction = read_contraction(program)
