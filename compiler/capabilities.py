@@ -9,6 +9,7 @@ from compiler.targets import Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_machine
+from relaxd.loader.devices import probe
 from relaxd.loader.host import this_host
 
 
@@ -39,10 +40,11 @@ def lacking(target: Target) -> str | None:
 
 def verification(target: Target) -> TargetStatus:
     """How a build for the target would be verified here."""
-    if target.platform.runtime is Runtime.BUNDLED and target.device is None:
+    if target.platform.runtime is Runtime.BUNDLED:
         try:
             check_machine(target.load, this_host())
-            return TargetStatus.EXECUTED
+            driver = probe(target.device.name) if target.device else None
+            return TargetStatus.EMULATED if driver and driver.software else TargetStatus.EXECUTED
         except LoadContractError:
             pass
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

@@ -27,6 +27,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_machine
+from relaxd.loader.devices import probe
 from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _runner(this: _Build) -> verify.Runner | str:
     """What can run the library here, or why nothing can."""
     reason = _cannot_run(this.target)
     if reason is None:
-        return verify.NATIVE
+        return verify.ON_SOFTWARE if _in_software(this.target) else verify.NATIVE
     if this.target.emulator is None:
         return reason
     if lacking := emulator.lacking(this.target):
@@ -212,12 +213,12 @@ def _profile(this: _Build, trials: Trials) -> Record:
         return profile.not_run("options.profile is off")
     if reason := _cannot_run(this.target):
         return profile.not_run(reason)
+    if _in_software(this.target):
+        return profile.not_run("the only device here is the processor under another name: its times say nothing of a GPU")
     return profile.profile(this.partial, trials, this.scratch, seconds=_PROFILE_SECONDS, memory_bytes=_VERIFY.memory_bytes)
 
 
 def _cannot_run(target: Target) -> str | None:
-    if target.device is not None:
-        return f"nothing here runs {target.device.name} kernels"
     if target.platform.runtime is Runtime.LINKED:
         return f"a library for {target.name} runs in the program that links it"
     try:
@@ -225,3 +226,9 @@ def _cannot_run(target: Target) -> str | None:
     except LoadContractError as error:
         return error.message
     return None
+
+
+def _in_software(target: Target) -> bool:
+    """Whether the device that would run the target's kernels is this machine's processor."""
+    driver = probe(target.device.name) if target.device else None
+    return driver is not None and driver.software

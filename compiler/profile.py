@@ -128,7 +128,7 @@ def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:
     with opened(bundle) as content:
         machine, function = open_machine(content)
         machine["set_instrument"](tvm_ffi.convert(watch))
-        return Model(content.manifest, function, Transport(content.manifest.alignment), team_for(None))
+        return Model(content.manifest, function, Transport(content.manifest), team_for(None))
 
 
 def _milliseconds(seconds: float) -> float:

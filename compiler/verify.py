@@ -56,6 +56,8 @@ class Runner:
 
 
 NATIVE = Runner()
+ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
+"""For a device that is this machine's processor under another name."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = []
     for model in options.models:
         for target in options.targets:
-            results.append(build(model, target))
+            results.append(build(model, target, options.keep))
             print(*_cells(results[-1]), sep="  ", flush=True)
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
@@ -53,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(failed))
 
 
-def build(name: str, target: str) -> Built:
-    """The model built for the target in a process of its own, and what its library holds."""
+def build(name: str, target: str, keep: Path | None = None) -> Built:
+    """The model built for the target in a process of its own, and what its library holds; `keep`: where bundles are to stay."""
     model, started = MODELS[name], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="relaxd-gpu-zoo-") as folder:
         try:
-            bundle = Path(folder) / "bundle"
+            bundle = (keep or Path(folder)) / f"{name}-{target}"
             manifest = compile_model(
                 path_of(name), output=bundle, target=target, dims=model.dims, inputs=model.inputs or None, consts=model.consts or None
             )
@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu_zoo", description=__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--targets", nargs="+", choices=DEVICES, default=DEVICES, metavar="NAME", help=", ".join(DEVICES))
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the bundles here")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here")
     return parser

@@ -8,34 +8,38 @@ from relaxd.client.pull import content_of, document_of
 from relaxd.client.transport import Transport
 from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.errors import BundleError, LoadContractError
-from relaxd.loader.check import check_contract
+from relaxd.loader.check import Probe, check_contract
+from relaxd.loader.devices import probe
 from relaxd.loader.host import Host, this_host
 
 _STATUSES = ("compiled_only", "emulated", "executed")
 
 
-def best_of(manifests: Mapping[str, Manifest], host: Host) -> str:
+def best_of(manifests: Mapping[str, Manifest], host: Host, probe: Probe = probe) -> str:
     """The target whose bundle to take: a device before none, then the most of this CPU, then the better tested.
 
+    A device that is the processor under another name comes last.
     Raises PullError that says of each bundle what this machine lacks.
     """
     refused: dict[str, str] = {}
     for target, manifest in manifests.items():
         try:
-            check_contract(manifest, host)
+            check_contract(manifest, host, probe=probe)
         except LoadContractError as error:
             refused[target] = error.message
     able = [target for target in manifests if target not in refused]
     if not able:
         why = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise PullError(f"this machine can run none of the bundles: {why}", hint="compile for this machine's target")
-    return max(able, key=lambda target: _rank(manifests[target]))
+    return max(able, key=lambda target: _rank(manifests[target], probe))
 
 
-def _rank(manifest: Manifest) -> tuple[bool, str, int, int]:
+def _rank(manifest: Manifest, probe: Probe) -> tuple[int, str, int, int]:
     status = manifest.target.get("status")
     tested = _STATUSES.index(status) if status in _STATUSES else 0
-    return (manifest.load.device != "cpu", manifest.load.sm or "", len(manifest.load.isa), tested)
+    driver = None if manifest.load.device == "cpu" else probe(manifest.load.device)
+    device = 0 if driver is None else (-1 if driver.software else 1)
+    return (device, manifest.load.sm or "", len(manifest.load.isa), tested)
 
 
 def choose(transport: Transport, name: str, digests: Mapping[str, str]) -> str:

@@ -1,10 +1,13 @@
-"""numpy arrays to tvm_ffi tensors and back: without a copy where memory allows, with one where safety asks."""
+"""numpy arrays to tvm_ffi tensors and back: without a copy where memory allows, with one where safety or a device asks."""
 
 import ctypes
 from typing import Any
 
 import numpy as np
 import tvm_ffi
+
+from relaxd.contract.manifest import Manifest
+from relaxd.loader.placement import Placement
 
 _CPU = tvm_ffi.device("cpu", 0)
 _OWNERS_OF_A_FRESH_RESULT = 2
@@ -18,17 +21,18 @@ class Transport:
     an array is passed as it is when its address fits, and copied when not.
     """
 
-    def __init__(self, alignment: int) -> None:
-        self._alignment = alignment
+    def __init__(self, manifest: Manifest) -> None:
+        self._alignment = manifest.alignment
+        self._placement = Placement(manifest.load.device)
         self._allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
         self._view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 
     def to_tensor(self, array: np.ndarray, dtype: str) -> Any:
-        """A tensor of the array's values: of any layout, byte order and alignment, read-only or empty."""
+        """A tensor of the array's values, where the kernels run: of any layout, byte order and alignment, read-only or empty."""
         if dtype != "bfloat16":
-            return self._host_tensor(array, dtype)
+            return self._placement.to_device(self._host_tensor(array, dtype))
         tensor = self._host_tensor(array.view(np.uint16), "uint16")
-        return self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0)
+        return self._placement.to_device(self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0))
 
     def _host_tensor(self, array: np.ndarray, dtype: str) -> Any:
         if array.flags.carray and array.dtype.isnative and array.size:
@@ -44,6 +48,8 @@ class Transport:
         """Arrays of a call's results; each keeps its memory alive and shares it with nothing else."""
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         del result
+        if not self._placement.on_host:
+            return [self._array(self._placement.to_host(tensor)).copy() for tensor in tensors]
         shared = {tensor.data_ptr() for tensor in inputs}
         arrays = []
         for tensor in tensors:

@@ -6,15 +6,18 @@ from importlib import metadata
 
 from relaxd.contract.manifest import LoadContract, Manifest
 from relaxd.errors import LoadContractError
-from relaxd.loader.devices import Driver, probe
+from relaxd.loader.devices import CUDA_RUNTIME, Driver, cuda_runtime, probe
 from relaxd.loader.host import Host
 
 FFI = "apache-tvm-ffi"
 _REBUILD = "build the bundle for this machine's target"
 
 _DRIVERS = {"cuda": "an NVIDIA driver and a GPU", "rocm": "an AMD driver and a GPU", "webgpu": "a browser with WebGPU"}
+_RUN_HERE = ("cuda", "opencl")
+"""Devices that TVM's runtime for Linux runs kernels on, its own or the one that bundles bring."""
 
 Probe = Callable[[str], Driver | None]
+FindLibrary = Callable[[str], str | None]
 
 
 def check_contract(
@@ -23,9 +26,11 @@ def check_contract(
     *,
     installed: Callable[[str], str] = metadata.version,
     probe: Probe = probe,
+    cuda_runtime: FindLibrary = cuda_runtime,
 ) -> None:
     """Raises LoadContractError naming the first thing that the bundle needs and this machine has not."""
     check_machine(manifest.load, host, probe)
+    _cuda_runtime(manifest.load, cuda_runtime)
     _ffi(manifest.load, installed)
     if any(spec.dtype == "bfloat16" for spec in (*manifest.inputs, *manifest.outputs)):
         _version_of("ml_dtypes", "any", installed)
@@ -78,6 +83,14 @@ def _ffi(need: LoadContract, installed: Callable[[str], str]) -> None:
         raise LoadContractError(f"{FFI} version", need=f"{wanted} or a later patch", have=have, hint=f"pip install {FFI}=={wanted}")
 
 
+def _cuda_runtime(need: LoadContract, find: FindLibrary) -> None:
+    version = need.runtime.get(CUDA_RUNTIME)
+    if version is not None and find(version) is None:
+        major = version.partition(".")[0]
+        hint = f"pip install '{CUDA_RUNTIME}=={major}.*'"
+        raise LoadContractError("CUDA runtime", need=f"libcudart.so.{major}", have=f"no libcudart.so.{major}", hint=hint)
+
+
 def _version_of(package: str, wanted: str, installed: Callable[[str], str]) -> str:
     try:
         return installed(package)
@@ -89,7 +102,7 @@ def _device(need: LoadContract, driver: Driver | None) -> None:
     if driver is None:
         hint = "install the driver, or build for a CPU target"
         raise LoadContractError(
-            "driver", need=_DRIVERS.get(need.device, f"a {need.device} driver"), have=f"no {need.device} driver", hint=hint
+            "driver", need=_DRIVERS.get(need.device, f"a driver for {need.device}"), have=f"no {need.device} driver", hint=hint
         )
     if need.driver and numbers(driver.version) < numbers(need.driver):
         raise LoadContractError(
@@ -98,6 +111,9 @@ def _device(need: LoadContract, driver: Driver | None) -> None:
     if not driver.devices:
         hint = "run where the device is visible, or build for a CPU target"
         raise LoadContractError("device", need=f"a {need.device} device", have="a driver without a device", hint=hint)
+    if need.device not in _RUN_HERE:
+        have = f"a relaxd that runs kernels by {' and '.join(_RUN_HERE)}"
+        raise LoadContractError("device", need=need.device, have=have, hint="build for a CPU target")
     wanted = re.search(r"(\d+)(\d)(a?)$", need.sm or "")
     if wanted and not _runs_on(driver.devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])):
         raise LoadContractError(

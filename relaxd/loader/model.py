@@ -39,7 +39,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
         from relaxd.loader.threads import team_for
 
         PROCESS.require(bundle)
-        return Model(bundle.manifest, open_model(bundle), Transport(bundle.manifest.alignment), team_for(threads))
+        return Model(bundle.manifest, open_model(bundle), Transport(bundle.manifest), team_for(threads))
 
 
 class Model:
@@ -82,8 +82,8 @@ class Model:
         does not admit, ExecutionError where the compiled code fails.
         """
         arrays = self._binding.arrays(inputs)
-        tensors = [self._transport.to_tensor(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)]
         try:
+            tensors = [self._transport.to_tensor(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)]
             outputs = self._team.call(self._compute, [tensors])
         except Exception as error:
             shapes = {spec.name: list(array.shape) for spec, array in zip(self.inputs, arrays, strict=True)}

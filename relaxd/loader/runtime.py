@@ -5,16 +5,19 @@ import importlib.util
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxd.contract.manifest import Manifest
 from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.bundle import Bundle, sha256_of
+from relaxd.loader.devices import CUDA_RUNTIME, cuda_runtime
 from relaxd.loader.weights import tensors_of
+
+if TYPE_CHECKING:
+    from relaxd.loader.placement import Placement
 
 CORE = "libtvm_runtime.so"
 PACKAGE = "apache-tvm"
-_CPU = 1
 _POOLED_ALLOCATOR = 2
 
 
@@ -39,6 +42,7 @@ class Runtime:
                 self._agree(bundle.manifest)
             else:
                 self.version = bundle.manifest.load.runtime.get(PACKAGE)
+            _open_cuda_runtime(bundle.manifest)
             for name in runtime_libraries(bundle.manifest):
                 if name not in mapped and name not in self._opened:
                     _open(_best_copy(bundle, name))
@@ -70,25 +74,34 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
     """A virtual machine of the bundle's library, its device set up, and its entry function, weights bound; raises BundleError."""
     import tvm_ffi
 
+    from relaxd.loader.placement import Placement
+
     manifest = bundle.manifest
-    if manifest.load.device != "cpu":
-        have = "a relaxd that runs cpu bundles alone"
-        raise LoadContractError("device", need=manifest.load.device, have=have, hint="build for a CPU target")
+    placement = Placement(manifest.load.device)
     try:
         machine = tvm_ffi.load_module(str(bundle.path(manifest.library).resolve()))["vm_load_executable"]()
-        machine["vm_initialization"](_CPU, 0, _POOLED_ALLOCATOR)
-        return machine, _entry_of(machine, bundle)
+        devices = [(device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR) for device in placement.devices]
+        machine["vm_initialization"](*(number for device in devices for number in device))
+        return machine, _entry_of(machine, bundle, placement)
     except (RuntimeError, AttributeError, ValueError) as error:
         raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
 
 
-def _entry_of(machine: Any, bundle: Bundle) -> Any:
+def _entry_of(machine: Any, bundle: Bundle, placement: "Placement") -> Any:
     entry = bundle.manifest.entry
     if not bundle.manifest.weights:
         return machine[entry]
     bound = f"{entry} with weights"
-    machine["save_function"](entry, bound, 1, *tensors_of(bundle))
+    machine["save_function"](entry, bound, 1, *map(placement.to_device, tensors_of(bundle)))
     return machine[bound]
+
+
+def _open_cuda_runtime(manifest: Manifest) -> None:
+    """TVM's runtime for CUDA links against it by its bare name, which a library that is open already answers to."""
+    version = manifest.load.runtime.get(CUDA_RUNTIME)
+    library = cuda_runtime(version) if version else None
+    if library is not None:
+        ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
 
 
 def _open(path: Path) -> None:

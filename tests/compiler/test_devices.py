@@ -1,5 +1,8 @@
 """Bundles for devices: what they say of themselves, and where there is such a device, what they compute."""
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +16,9 @@ sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
+import relaxd  # noqa: E402
 from compiler import compile_model, targets  # noqa: E402
+from relaxd.errors import InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
 from tests import models  # noqa: E402
 
@@ -66,11 +71,50 @@ def cuda_target() -> str:
 
 
 def test_a_bundle_says_what_it_needs_and_that_it_was_not_run(tmp_path):
-    manifest = compile_model(perceptron(), output=tmp_path / "out", target="opencl", dims={"batch": "1:4", "seq": "1:16"})
-    assert manifest.load.device == "opencl"
+    manifest = compile_model(perceptron(), output=tmp_path / "out", target="webgpu", dims={"batch": "1:4", "seq": "1:16"})
+    assert manifest.load.device == "webgpu"
     assert manifest.target["status"] == "compiled_only"
     assert '"not_run"' in (tmp_path / "out" / "numerics.json").read_text()
-    assert b"__kernel void" in (tmp_path / "out" / manifest.library).read_bytes()
+    assert b"@compute @workgroup_size(" in (tmp_path / "out" / manifest.library).read_bytes()
+
+
+WITHOUT_DRIVERS = """
+import sys
+import relaxd
+try:
+    relaxd.load(sys.argv[1])
+except relaxd.errors.LoadContractError as error:
+    print(error.need, "|", error.have, "|", "tvm" in open("/proc/self/maps").read())
+"""
+
+
+def test_opencl_runs_by_the_runtime_in_the_bundle(tmp_path):
+    """On whatever device there is; one that is the processor under another name counts as an emulator."""
+    driver = probe("opencl")
+    if driver is None or not driver.devices:
+        pytest.skip("there is no OpenCL device: pocl-opencl-icd makes one of the processor")
+    model = perceptron()
+    manifest = compile_model(model, output=tmp_path / "out", target="opencl", dims={"batch": "1:4", "seq": "1:64"})
+    numerics = json.loads((tmp_path / "out" / "numerics.json").read_text())
+    assert (numerics["verdict"], numerics["left_out"]) == ("passed", [])
+    assert numerics["status"] == manifest.target["status"] == ("emulated" if driver.software else "executed")
+    loaded = relaxd.load(tmp_path / "out")
+    for batch, seq in ((1, 2), (1, 7), (3, 16), (4, 64), (1, 1)):
+        x = np.random.default_rng(seq).standard_normal((batch, seq, WIDTH)).astype("float32")
+        np.testing.assert_allclose(loaded.run({"x": x})["y"], reference(model, {"x": x})[0], rtol=1e-3, atol=1e-4)
+    with pytest.raises(InputError, match="seq must be"):
+        loaded.run({"x": np.zeros((1, 65, WIDTH), "float32")})
+    # OpenCL's loader finds its drivers through these.
+    environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "none"), "OPENCL_VENDOR_PATH": str(tmp_path / "none")}
+    printed = subprocess.check_output([sys.executable, "-c", WITHOUT_DRIVERS, tmp_path / "out"], text=True, env=environment)
+    assert printed.strip() == "a driver for opencl | no opencl driver | False"
+    # What fails on the device is told once, and the next call is a fresh start.
+    failure = tvm.get_global_func("relaxd.opencl.failure")
+    tvm.get_global_func("runtime.TVMTensorAllocWithScope")(tvm.runtime.ShapeTuple([1 << 60]), tvm.DataType("uint8"), tvm.opencl(), None)
+    with pytest.raises(relaxd.errors.ExecutionError, match="clCreateBuffer failed"):
+        loaded.run({"x": x})
+    assert failure() == ""
+    np.testing.assert_allclose(loaded.run({"x": x})["y"], reference(model, {"x": x})[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("where", ["processor", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -12,6 +12,9 @@ from compiler.messages import CompileJob
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import LoadContractError
+from relaxd.loader.bundle import read_manifest
+from relaxd.loader.check import check_contract
+from relaxd.loader.devices import Driver, probe
 from relaxd.loader.host import this_host
 from tests.compiler.graphs import add_and_divide
 
@@ -39,6 +42,8 @@ def built(folder: Path, name: str) -> Path:
         ("riscv64", "architecture", "riscv64"),
         ("macos-arm64", "operating system", "darwin"),
         ("windows-x86-64", "operating system", "win32"),
+        ("metal", "operating system", "darwin"),
+        ("webgpu", "driver", "a browser with WebGPU"),
     ],
 )
 def test_a_bundle_for_another_machine(tmp_path: Path, name: str, what: str, need: str) -> None:
@@ -47,7 +52,36 @@ def test_a_bundle_for_another_machine(tmp_path: Path, name: str, what: str, need
     with pytest.raises(LoadContractError) as caught:
         relaxd.load(built(tmp_path, name))
     assert (caught.value.what, caught.value.need) == (what, need)
-    assert caught.value.have in (this_host().arch, this_host().os)
+    assert caught.value.have in (this_host().arch, this_host().os, "no webgpu driver")
+
+
+def test_a_cuda_bundle_needs_driver_gpu_and_runtime(tmp_path: Path) -> None:
+    if targets.resolve("cuda-sm80").device.lacking:
+        pytest.skip(targets.resolve("cuda-sm80").device.lacking)
+    manifest = read_manifest(built(tmp_path, "cuda-sm80"))
+
+    def refused(driver: Driver | None, library: str | None = "libcudart.so.13") -> tuple[str, str, str]:
+        with pytest.raises(LoadContractError) as caught:
+            check_contract(manifest, this_host(), probe=lambda device: driver, cuda_runtime=lambda version: library)
+        return caught.value.what, caught.value.need, caught.value.have
+
+    assert refused(None) == ("driver", "an NVIDIA driver and a GPU", "no cuda driver")
+    assert refused(Driver("12.8", ((8, 0),))) == ("driver version", "13.0 or later", "12.8")
+    assert refused(Driver("13.0", ())) == ("device", "a cuda device", "a driver without a device")
+    assert refused(Driver("13.0", ((9, 0),))) == ("GPU", "compute capability 8.0", "9.0")
+    assert refused(Driver("13.0", ((8, 6),)), None) == ("CUDA runtime", "libcudart.so.13", "no libcudart.so.13")
+    check_contract(manifest, this_host(), probe=lambda device: Driver("13.0", ((8, 6),)), cuda_runtime=lambda version: "libcudart.so.13")
+    if probe("cuda") is None:
+        with pytest.raises(LoadContractError, match="an NVIDIA driver"):
+            relaxd.load(tmp_path / "out")
+
+
+def test_a_bundle_for_another_runtime_is_refused(tmp_path: Path) -> None:
+    manifest = read_manifest(built(tmp_path, "x86-64-v2"))
+    need = manifest.load.runtime["apache-tvm-ffi"]
+    with pytest.raises(LoadContractError) as caught:
+        check_contract(manifest, this_host(), installed=lambda package: "0.0.9")
+    assert (caught.value.what, caught.value.need, caught.value.have) == ("apache-tvm-ffi version", f"{need} or a later patch", "0.0.9")
 
 
 def test_a_bundle_that_would_die_of_an_illegal_instruction_is_never_opened(tmp_path: Path) -> None:

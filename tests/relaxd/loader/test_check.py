@@ -15,7 +15,9 @@ HOST = Host("x86_64", "linux", frozenset({"avx2", "fma"}), "2.36")
 NEED = LoadContract("x86_64", "linux", ("avx2",), "2.28", runtime={"apache-tvm-ffi": "0.1.15.post2"})
 
 
-def check(need: LoadContract, host: Host = HOST, *, ffi: str = "0.1.15.post2", driver=None, inputs=(), library="model.so") -> None:
+def check(
+    need: LoadContract, host: Host = HOST, *, ffi="0.1.15.post2", driver=None, inputs=(), library="model.so", cuda_runtime=None
+) -> None:
     manifest = Manifest("m", inputs, (), (), {}, need, {}, {}, library=library)
 
     def installed(package: str) -> str:
@@ -23,7 +25,7 @@ def check(need: LoadContract, host: Host = HOST, *, ffi: str = "0.1.15.post2", d
             raise metadata.PackageNotFoundError(package)
         return ffi
 
-    check_contract(manifest, host, installed=installed, probe=lambda device: driver)
+    check_contract(manifest, host, installed=installed, probe=lambda device: driver, cuda_runtime=lambda version: cuda_runtime)
 
 
 @pytest.mark.parametrize("ffi", ["0.1.15.post2", "0.1.15", "0.1.16"])
@@ -42,7 +44,7 @@ def test_what_meets_the_contract_passes(ffi):
         (replace(NEED, libc="2.100"), HOST, "C library", "glibc 2.100 or later", "glibc 2.36"),
         (NEED, replace(HOST, libc="2.4"), "C library", "glibc 2.28 or later", "glibc 2.4"),
         (NEED, replace(HOST, libc=None), "C library", "glibc 2.28 or later", "no glibc"),
-        (replace(NEED, device="vulkan"), HOST, "driver", "a vulkan driver", "no vulkan driver"),
+        (replace(NEED, device="vulkan"), HOST, "driver", "a driver for vulkan", "no vulkan driver"),
         (replace(NEED, device="cuda", sm="sm_90"), HOST, "driver", "an NVIDIA driver and a GPU", "no cuda driver"),
         (replace(NEED, device="webgpu"), HOST, "driver", "a browser with WebGPU", "no webgpu driver"),
     ],
@@ -93,6 +95,24 @@ def test_a_driver_of_another_version(version, fits):
     else:
         with pytest.raises(LoadContractError, match="driver version"):
             check(need, driver=driver)
+
+
+@pytest.mark.parametrize("device", ["webgpu", "metal", "rocm"])
+def test_a_device_that_the_runtime_here_does_not_run(device):
+    with pytest.raises(LoadContractError) as caught:
+        check(replace(NEED, device=device), driver=Driver("", ((0, 0),)))
+    assert (caught.value.what, caught.value.need) == ("device", device)
+    assert caught.value.have == "a relaxd that runs kernels by cuda and opencl"
+
+
+def test_cuda_needs_its_runtime_library():
+    need = replace(NEED, device="cuda", runtime={"nvidia-cuda-runtime": "13.0"})
+    driver = Driver("13.0", ((9, 0),))
+    check(need, driver=driver, cuda_runtime="libcudart.so.13")
+    with pytest.raises(LoadContractError) as caught:
+        check(need, driver=driver)
+    assert (caught.value.what, caught.value.need, caught.value.have) == ("CUDA runtime", "libcudart.so.13", "no libcudart.so.13")
+    assert "nvidia-cuda-runtime==13" in str(caught.value.hint)
 
 
 def test_an_archive_is_for_programs_that_link_it():
