@@ -24,6 +24,8 @@ from compiler.passes.tir.stages import Axis, Program, Stage
 
 COLUMNS = 4
 """Columns computed together: each weight that is loaded serves so many sums."""
+MANY_TAPS = 8
+"""Taps along a row from which on twice as many columns are."""
 
 Table = dict[Any, Expr]
 
@@ -58,7 +60,8 @@ def read_window(program: Program) -> Window | None:
     if anchored is None or combine is None:
         return None
     stage = flatten_stage(anchored.anchor.map_value(combine.term), anchored.flat)
-    if len(stage.spatial) < 3 or len(stage.reduced) < 2 or stage.init is None:
+    anchor = anchored.anchor
+    if len(anchor.spatial) < 3 or len(anchor.reduced) < 2 or len(stage.spatial) < 2 or not stage.reduced or stage.init is None:
         return None
     *rows, column, channels = stage.spatial
     *outer, taps = stage.reduced
@@ -170,39 +173,54 @@ def emit_window(window: Window, machine: Machine) -> Stmt:
     """The kernel."""
     anchor = window.anchored.anchor
 
-    def task(index: Expr) -> Stmt:
-        rows = [axis.var for axis in window.rows]
-        return bind_all(rows, unfuse(index, [axis.extent for axis in window.rows]), lambda at: _row(window, machine, first, last, at))
-
     first, last = tirx.Var("first", "int64"), tirx.Var("last", "int64")
-    whole = guarded(product([axis.extent for axis in window.rows]), cost_of((anchor,)), task)
+    extents = [axis.extent for axis in window.rows]
+    parts = _parts(window, machine)
+
+    def task(index: Expr) -> Stmt:
+        *row, part = unfuse(index, [*extents, const(parts)])
+        return bind_all([axis.var for axis in window.rows], row, lambda at: _row(window, machine, first, last, at, part, parts))
+
+    whole = guarded(product([*extents, const(parts)]), cost_of((anchor,)), task)
     bounds = [tirx.Bind(first, window.first), tirx.Bind(last, tirx.max(window.last, window.first))]
     return seq(*window.anchored.flat.prelude, *bounds, whole)
 
 
-def _row(window: Window, machine: Machine, first: Expr, last: Expr, at: Table) -> Stmt:
-    def one(start: Expr, guard: bool) -> Callable[[Expr], Stmt]:
-        return lambda i: _columns(window, machine, {**at, window.column.var: start + i}, 1, guard)
+def _parts(window: Window, machine: Machine) -> int:
+    """Into how many tasks to cut the channels of a row: an image of one row has no other rows to share out."""
+    channels, lanes = as_int(window.channels.extent) or 1, machine.lanes(32)
+    return 1 if len(window.rows) > 1 else max(parts for parts in range(1, 9) if channels % (parts * lanes) == 0 or parts == 1)
 
-    many = (last - first) // const(COLUMNS)
-    rest = first + many * const(COLUMNS)
+
+def _row(window: Window, machine: Machine, first: Expr, last: Expr, at: Table, part: Expr, parts: int) -> Stmt:
+    together = COLUMNS * (2 if (as_int(window.taps.extent) or 0) >= MANY_TAPS and machine.registers >= 16 else 1)
+    size = (as_int(window.channels.extent) or 1) // parts
+
+    def some(start: Expr, count: int, guard: bool) -> Stmt:
+        return _columns(window, machine, {**at, window.column.var: start}, count, guard, part * const(size), size)
+
+    def one(start: Expr, guard: bool) -> Callable[[Expr], Stmt]:
+        return lambda i: some(start + i, 1, guard)
+
+    many = (last - first) // const(together)
+    rest = first + many * const(together)
     return seq(
         serial(first, one(const(0), True), "column") if window.column_inside else None,
-        serial(many, lambda i: _columns(window, machine, {**at, window.column.var: first + i * const(COLUMNS)}, COLUMNS, False), "columns"),
+        serial(many, lambda i: some(first + i * const(together), together, False), "columns"),
         serial(last - rest, one(rest, False), "column"),
         serial(window.column.extent - last, one(last, True), "column") if window.column_inside else None,
     )
 
 
-def _columns(window: Window, machine: Machine, at: Table, count: int, guard: bool) -> Stmt:
-    """`count` neighbouring columns, over all channels; `at` says the first."""
+def _columns(window: Window, machine: Machine, at: Table, count: int, guard: bool, channel: Expr, size: int) -> Stmt:
+    """`count` neighbouring columns, over `size` channels; `at` says the first column."""
     lanes = lanes_for(window.anchored.anchor, machine)
     start = at[window.column.var]
     return bind(
         "x",
         start,
         lambda x: blocks(
-            window.channels.extent, lanes, lambda base, width: _block(window, {**at, window.column.var: x}, count, guard, base, width)
+            const(size), lanes, lambda base, width: _block(window, {**at, window.column.var: x}, count, guard, channel + base, width)
         ),
     )
 

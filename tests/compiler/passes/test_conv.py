@@ -71,3 +71,18 @@ def test_a_program_after_a_convolution_meets_the_shape_it_was_written_for(stride
         x = draw.standard_normal((1, 8, 1, width)).astype("float32")
         want = -reference(x.astype("float64"), w.astype("float64"), strides, pads, (1, 1), 8)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("batch", "channels", "taps", "stride"), [("n", 48, 9, 1), (1, 13, 31, 1), (1, 16, 3, 2), ("n", 8, 8, 3)])
+def test_depthwise_rows_of_every_length(batch, channels, taps, stride, compile_graph, draw):
+    w = draw.standard_normal((channels, 1, 1, taps)).astype("float32")
+    pads = (0, taps // 2, 0, taps // 2)
+
+    def graph(builder, x):
+        return op.nn.relu(op.nn.conv2d(x, relax.const(w), (1, stride), pads, groups=channels))
+
+    model = compile_graph(graph, {"x": ((batch, channels, 1, "w"), "float32")})
+    for width in (1, 2, 7, 8, 9, 31, 41):
+        x = draw.standard_normal((2 if batch == "n" else 1, channels, 1, width)).astype("float32")
+        want = np.maximum(reference(x.astype("float64"), w.astype("float64"), (1, stride), pads, (1, 1), channels), 0)
+        np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
