@@ -13,6 +13,25 @@ from compiler.passes.tir.vecmath import vectorize_calls
 Stmt = Any
 Body = Callable[[Any], Stmt]
 
+_MOST_THREADS = 256
+_TAKE = "relaxd_take"
+_TAKE_CODE = f"""
+define i64 @{_TAKE}(ptr %taken, i64 %total, ptr %last) {{
+  %seen = load atomic i64, ptr %taken monotonic, align 8
+  %left = sub i64 %total, %seen
+  %some = sdiv i64 %left, 64
+  %few = icmp slt i64 %some, 1
+  %count = select i1 %few, i64 1, i64 %some
+  %first = atomicrmw add ptr %taken, i64 %count monotonic, align 8
+  %end = add i64 %first, %count
+  %over = icmp sgt i64 %end, %total
+  %stop = select i1 %over, i64 %total, i64 %end
+  store i64 %stop, ptr %last, align 8
+  ret i64 %first
+}}
+"""
+"""Claims the next tasks below `total`: gives the first and stores the end. LLVM has atomics, TIR does not."""
+
 
 def seq(*stmts: Stmt | None) -> Stmt:
     """The statements one after the other, None left out."""
@@ -38,8 +57,24 @@ def serial(extent: Expr | int, body: Body, name: str = "i") -> Stmt:
 
 
 def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
-    """The same, over the threads: each takes one contiguous range."""
-    return _loop(extent, body, ForKind.PARALLEL, name)
+    """The same, over the threads. Each takes the next few that nobody has taken, fewer as they run out.
+
+    So a thread that wakes late, or whose core also does other work, holds nobody up (guided self-scheduling,
+    Polychronopoulos and Kuck 1987).
+    """
+    if as_int(extent) in (0, 1):
+        return serial(extent, body, name)
+    taken, allocate_taken = allocate([1], "int64", "taken")
+
+    def worker(_: Expr) -> Stmt:
+        first, allocate_first = allocate([1], "int64", "first")
+        last, allocate_last = allocate([1], "int64", "last")
+        take = store(first, tirx.call_extern("int64", _TAKE, tirx.address_of(taken[0]), extent, tirx.address_of(last[0])), const(0))
+        run = bind("start", first[0], lambda start: serial(last[0] - start, lambda i: body(start + i), name))
+        return seq(allocate_first, allocate_last, take, tirx.While(first[0] < extent, seq(run, take)))
+
+    launch = _loop(_MOST_THREADS, worker, ForKind.PARALLEL, "worker")
+    return seq(allocate_taken, store(taken, const(0), const(0)), tirx.AttrStmt(const(0), "pragma_import_llvm", _TAKE_CODE, launch))
 
 
 def unrolled(extent: int, body: Body, name: str = "u") -> Stmt:
