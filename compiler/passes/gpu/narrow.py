@@ -6,18 +6,21 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, te, tirx
 
-from compiler.passes.gpu.narrow_kernels import check_fits, narrow_kernel
+from compiler.errors import PassError
+from compiler.passes.gpu.narrow_kernels import STORED, check_fits, narrow_kernel
 
 _WIDE, _NARROW = "int64", "int32"
 
 
 def narrow(module: tvm.IRModule, entry: str = "main") -> tvm.IRModule:
-    """The module with int32 wherever it had int64, behind an `entry` of the same type.
+    """The module with integers of 32 bits alone, booleans among them, behind an `entry` of the same type.
 
     An int64 input is seen as pairs of 32-bit words, of which the kernels take the low one; an output is made of the value
-    and its sign. A value that 32 bits do not hold comes out wrong; a constant like that raises PassError.
+    and its sign. A value that 32 bits do not hold comes out wrong; a constant like that raises PassError, and so does an
+    input or output of fewer bits than 32.
     """
     main, names = module[entry], _Names(module)
+    _check_interface(main)
     others = {names(gvar): names.narrowed(func) for gvar, func in module.functions.items() if gvar.name_hint != entry}
     builder = relax.BlockBuilder(tvm.IRModule(others))
     restored = _restored(builder, main, names.narrowed(main))
@@ -48,9 +51,22 @@ class _Names:
 
 
 def _type(ty: Any) -> Any:
-    if str(ty.dtype) != _WIDE:
+    dtype = STORED.get(str(ty.dtype))
+    if dtype is None:
         return ty
-    return relax.TensorType(None, _NARROW, ndim=ty.ndim) if ty.shape is None else relax.TensorType(ty.shape, _NARROW)
+    return relax.TensorType(None, dtype, ndim=ty.ndim) if ty.shape is None else relax.TensorType(ty.shape, dtype)
+
+
+def _check_interface(main: relax.Function) -> None:
+    results = list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    for what, ty in [(f"input {param.name!r}", param.ty) for param in main.params] + [("an output", ty) for ty in results]:
+        if isinstance(ty, relax.TensorType) and str(ty.dtype) != _WIDE and str(ty.dtype) in STORED:
+            raise PassError(
+                f"{what} is of {ty.dtype}, which the target's kernels cannot read or write",
+                reason="narrow_integers",
+                pass_name="narrow",
+                hint="have the model take and give int32, or build for another target",
+            )
 
 
 def _check_constants(func: ir.BaseFunc) -> None:
@@ -63,7 +79,8 @@ def _check_constants(func: ir.BaseFunc) -> None:
 
 
 def _constant(constant: Any) -> Any:
-    return relax.const(constant.value.numpy().astype(_NARROW)) if _is_wide(constant.ty) else constant
+    dtype = STORED.get(str(constant.ty.dtype)) if isinstance(constant.ty, relax.TensorType) else None
+    return relax.const(constant.value.numpy().astype(dtype)) if dtype else constant
 
 
 def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function) -> relax.Function:

@@ -1,4 +1,4 @@
-"""Tensor programs in 32-bit integers, for devices that have no others."""
+"""Tensor programs in 32-bit integers, for devices that have no others and keep no booleans in memory."""
 
 from typing import Any
 
@@ -14,12 +14,19 @@ _BINARY = (
     *(prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE, prim.And, prim.Or),
     *(prim.BitwiseAnd, prim.BitwiseOr, prim.BitwiseXor, prim.LShift, prim.RShift),
 )
-_WIDE, _NARROW = "int64", "int32"
+NARROWED = {"int64": "int32", "int16": "int32", "int8": "int32", "uint16": "uint32", "uint8": "uint32"}
+"""What integers become; those of fewer bits keep their values by being cut to their bits where they are made."""
+
+STORED = NARROWED | {"bool": "int32"}
+"""What elements of tensors become."""
+
+_BITS = {"int8": 8, "int16": 16, "uint8": 8, "uint16": 16}
+_OVERFLOWING = (prim.Add, prim.Sub, prim.Mul, prim.LShift)
 _LIMIT = 2**31
 
 
 def narrow_kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` with int32 wherever it had int64: parameters, buffers, indices and values.
+    """`func` with integers of 32 bits alone: parameters, buffers, indices and values; booleans are kept as 0 and 1.
 
     Raises PassError for a constant that 32 bits do not hold.
     """
@@ -51,11 +58,12 @@ class _Narrow:
             (ir.Var, self._variable),
             (prim.IntImm, _constant),
             (prim.Cast, _cast),
-            (_BINARY, lambda node: type(node)(node.a, node.b)),
+            (_BINARY, _binary),
             (prim.Select, lambda node: prim.Select(node.condition, node.true_value, node.false_value)),
             (prim.Let, lambda node: prim.Let(node.var, node.value, node.body)),
             (ir.Call, _call),
-            (ir.TensorLoad, lambda node: tirx.BufferLoad(node.source, list(node.indices))),
+            (ir.TensorLoad, _load),
+            (tirx.BufferStore, _store),
         ]
 
     def __call__(self, node: Any) -> Any:
@@ -70,27 +78,62 @@ class _Narrow:
     def _replacement(self, variable: Any) -> Any:
         if isinstance(variable.ty, tirx.BufferType):
             return self._buffer(variable)
-        return tirx.Var(variable.name, _NARROW) if str(variable.ty) == _WIDE else variable
+        narrowed = NARROWED.get(str(variable.ty))
+        return tirx.Var(variable.name, narrowed) if narrowed else variable
 
     def _buffer(self, buffer: Any) -> Any:
         shape, strides = ([self(extent) for extent in extents] for extents in (buffer.shape, buffer.strides))
-        dtype = _NARROW if str(buffer.dtype) == _WIDE else str(buffer.dtype)
+        dtype = STORED.get(str(buffer.dtype), str(buffer.dtype))
         return tirx.decl_buffer(
             shape, dtype, name=buffer.name, strides=strides or None, elem_offset=self(buffer.elem_offset), scope=buffer.scope()
         )
 
 
+# Each callback below sees a node whose children are mapped already, while its own type is still the original one.
+
+
 def _constant(node: Any) -> Any:
-    return tirx.IntImm(_NARROW, int(node.value)) if str(node.ty) == _WIDE else node
+    narrowed = NARROWED.get(str(node.ty))
+    return tirx.IntImm(narrowed, int(node.value)) if narrowed else node
+
+
+def _binary(node: Any) -> Any:
+    made = type(node)(node.a, node.b)
+    return _cut(made, str(node.ty)) if isinstance(node, _OVERFLOWING) else made
 
 
 def _cast(node: Any) -> Any:
-    if str(node.ty) != _WIDE:
+    narrowed = NARROWED.get(str(node.ty))
+    if narrowed is None:
         return node
-    return node.value if str(node.value.ty) == _NARROW else prim.Cast(tvm.ir.PrimType(_NARROW), node.value)
+    value = node.value if str(node.value.ty) == narrowed else prim.Cast(tvm.ir.PrimType(narrowed), node.value)
+    return _cut(value, str(node.ty))
+
+
+def _cut(value: Any, dtype: str) -> Any:
+    """`value`, of 32 bits, as the integer type of fewer bits would have it."""
+    if dtype not in _BITS:
+        return value
+    if dtype.startswith("u"):
+        return prim.BitwiseAnd(value, tirx.IntImm("uint32", (1 << _BITS[dtype]) - 1))
+    spare = tirx.IntImm("int32", 32 - _BITS[dtype])
+    return prim.RShift(prim.LShift(value, spare), spare)
 
 
 def _call(node: Any) -> Any:
-    if str(node.ty) != _WIDE:
+    narrowed = NARROWED.get(str(node.ty))
+    if narrowed is None:
         return node
-    return ir.Call(node.op, list(node.args), attrs=node.attrs, ty_args=list(node.ty_args), ret_ty=tvm.ir.PrimType(_NARROW))
+    return ir.Call(node.op, list(node.args), attrs=node.attrs, ty_args=list(node.ty_args), ret_ty=tvm.ir.PrimType(narrowed))
+
+
+def _load(node: Any) -> Any:
+    value = tirx.BufferLoad(node.source, list(node.indices))
+    return prim.NE(value, tirx.IntImm("int32", 0)) if str(node.ty) == "bool" and str(value.ty) == "int32" else value
+
+
+def _store(node: Any) -> Any:
+    value = node.value
+    if str(value.ty) == "bool" and str(node.buffer.dtype) == "int32":
+        value = prim.Select(value, tirx.IntImm("int32", 1), tirx.IntImm("int32", 0))
+    return tirx.BufferStore(node.buffer, value, list(node.indices))

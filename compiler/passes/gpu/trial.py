@@ -1,5 +1,6 @@
 """Tries whether code can be made of one scheduled kernel: TVM's rules promise that of no kernel with symbolic extents."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from compiler.passes.gpu.bound import is_bound
 from compiler.stages import summary
 
 _LOADER = "ffi.Module.create.cuda"
+_FOREIGN_TO_WGSL = re.compile(r"\b(?:[iu](?:8|16|64)|f64)\b")
+"""Types that TVM writes into WGSL all the same."""
 
 
 def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
@@ -19,12 +22,17 @@ def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
         return "a loop is left unbound"
     try:
         with sources_only():
-            tvm.tirx.build(func.with_attr("global_symbol", "kernel"), target)
+            built = tvm.tirx.build(func.with_attr("global_symbol", "kernel"), target)
     except MemoryError:
         raise
     except Exception as error:  # whatever TVM raises is the answer
         return summary(error)
-    return None
+    return _foreign_type(built) if target.kind.name == "webgpu" else None
+
+
+def _foreign_type(built: tvm.runtime.Module) -> str | None:
+    found = [match[0] for module in built.imports if (match := _FOREIGN_TO_WGSL.search(module.inspect_source()))]
+    return f"WGSL has no type {found[0]}" if found else None
 
 
 @contextmanager

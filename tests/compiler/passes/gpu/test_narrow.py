@@ -1,13 +1,17 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+import tvm
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import ir, relax, te, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
 from compiler.passes.gpu.narrow import narrow
 from compiler.passes.gpu.narrow_kernels import narrow_kernel
-from tests.compiler.passes.gpu.programs import picked
+from compiler.passes.gpu.schedule import ScheduleOnGrid
+from tests.compiler.passes.gpu.programs import picked, target_of
 from tests.compiler.passes.gpu.serial import OnProcessor
 
 
@@ -50,6 +54,59 @@ def test_inputs_and_outputs_keep_their_types_and_values():
         index = np.random.default_rng(size).integers(0, 10, size)
         for got, want in zip(run(index), expected(index), strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
+    """x[n] of int64 through a kept comparison, and through int8 and uint8 as far as they overflow."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n,), "int64"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            flags = builder.emit(relax.op.greater(x, relax.const(3, "int64")))
+            both = builder.emit(relax.op.logical_and(flags, relax.op.less(x, relax.const(90, "int64"))))
+            small = builder.emit(relax.op.add(relax.op.astype(x, "int8"), relax.const(100, "int8")))
+            unsigned = builder.emit(relax.op.astype(relax.op.astype(x, "uint8"), "int64"))
+            picked = builder.emit(relax.op.where(both, relax.op.astype(small, "int64"), unsigned))
+            result = builder.emit_output(picked)
+        builder.emit_func_output(result)
+
+    def expected(values: np.ndarray) -> np.ndarray:
+        small = (values.astype("int8").astype("int64") + 100).astype("int8")
+        return np.where((values > 3) & (values < 90), small.astype("int64"), values.astype("uint8").astype("int64"))
+
+    return builder.get(), expected
+
+
+def test_booleans_are_kept_as_numbers_and_small_integers_overflow_as_before():
+    graph, expected = flagged()
+    run = OnProcessor(narrow(relax.transform.LegalizeOps()(graph)))
+    values = np.array([-1, 0, 3, 4, 27, 28, 89, 90, 200, 300], "int64")
+    np.testing.assert_array_equal(run(values)[0], expected(values))
+
+
+def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
+    graph, _ = flagged()
+    scheduled = ScheduleOnGrid(target_of("webgpu"))(narrow(relax.transform.LegalizeOps()(graph)))
+    kernels = [func for func in scheduled.functions.values() if isinstance(func, tirx.PrimFunc)]
+    assert len(kernels) > 5
+    x = te.placeholder((tirx.Var("n", "int32"),), "float32", name="x")
+    unchanged = te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] > tirx.const(0, "float32"), name="y")])
+    with pytest.raises(PassError, match="WGSL has no type i8"):
+        ScheduleOnGrid(target_of("webgpu"))(tvm.IRModule({"main": unchanged}))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_an_interface_of_few_bits_is_refused(dtype):
+    x = relax.Var("x", relax.TensorType((tirx.Var("n", "int64"),), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.astype(x, "float32"))
+        builder.emit_func_output(result)
+    with pytest.raises(PassError, match=f"input 'x' is of {dtype}") as caught:
+        narrow(relax.transform.LegalizeOps()(builder.get()))
+    assert caught.value.code == "pass.narrow_integers"
 
 
 def test_no_kernel_holds_a_64_bit_integer():
