@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -118,35 +119,87 @@ def conv_transpose(b: Builder, x: Value, weight: Value, bias: Value | None, wind
     b.same(x.shape[1], weight.shape[0], f"the input has {x.shape[1]} channels, the weight {weight.shape[0]}")
     b.require(ex.equal(ex.floormod(x.shape[1], groups), 0), f"{x.shape[1]} channels do not divide into {groups} groups")
     shape = [x.shape[0], b.facts.simplify(ex.mul(weight.shape[1], groups)), *out]
-    tiled = window.strides == window.kernel and not window.padded and groups == 1 and isinstance(weight, Known)
-    if tiled and all(b.facts.same(o, ex.mul(i, k)) is True for o, i, k in zip(out, x.shape[2:], window.kernel, strict=True)):
-        result = _tiles(b, x, weight, window, shape)  # type: ignore[arg-type]
+    phases = _Phases.of(b, x, weight, window, groups, out)
+    if phases is not None:
+        result = phases.run(b, x, shape)
     else:
         result = _scatter(b, x, weight, window, groups, shape)
     return add_bias(b, result, bias)
 
 
-def _tiles(b: Builder, x: Value, weight: Known, window: Window, shape: Sequence[Extent]) -> Value:
-    """Windows that do not overlap: a convolution of one tap with a channel for every tap, whose results are laid side by side."""
-    rank, columns = window.rank, int(weight.shape[1])
-    flat = (
-        np.moveaxis(weight.data.reshape(weight.shape[0], columns, -1), 0, -1).transpose(1, 0, 2).reshape(-1, weight.shape[0], *[1] * rank)
-    )
-    pointwise = conv(b, x, Known(np.ascontiguousarray(flat), weight.dtype), None, Window.of([1] * rank), 1)
+@dataclass(frozen=True)
+class _Phases:
+    """A transposed convolution as one of stride 1 with a channel for every phase of the strides, whose results are laid side by side.
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        def at(n: Any, o: Any, *position: Any) -> Any:
-            tap: Any = tirx.const(0, "int64")
-            places = []
-            for p, extent in zip(position, window.kernel, strict=True):
-                k = tirx.const(int(extent), "int64")
-                tap = tap * k + tirx.floormod(p, k)
-                places.append(tirx.floordiv(p, k))
-            return data(n, tap * tirx.const(columns, "int64") + o, *places)
+    Result p gathers the taps k with (p + before - k) divisible by the stride s: those of phase (p + before) % s, every s-th one,
+    from the inputs up to (p + before) // s.
+    """
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="tiles")
+    weight: Known
+    window: Window
+    strides: tuple[int, ...]
+    before: tuple[int, ...]
+    shift: tuple[int, ...]
+    groups: int
+    columns: int
 
-    return b.te(compute, pointwise, name="tiles")
+    @classmethod
+    def of(cls, b: Builder, x: Value, weight: Value, window: Window, groups: int, out: Sequence[Extent]) -> _Phases | None:
+        """None where kernels, padding or the number of results are not known to fit."""
+        before = [pad for pad in map(ex.plain, window.before) if isinstance(pad, int)]
+        if not isinstance(weight, Known) or not weight.data.size or not ew.is_float(x.dtype) or len(before) < window.rank:
+            return None
+        if any(d != 1 for d in window.dilations):
+            return None
+        spans, pads, after = list[int](), list[int](), list[int]()
+        for axis, (k, s) in enumerate(zip(weight.data.shape[2:], window.strides, strict=True)):
+            last = ex.floordiv(ex.add(out[axis], before[axis] - 1), s)
+            past = ex.plain(b.facts.simplify(ex.sub(last, x.shape[2 + axis])))
+            if not isinstance(past, int):
+                return None
+            spans.append(-(-k // s))
+            pads.append(max(spans[-1] - 1 - before[axis] // s, 0))
+            after.append(max(past + 1, 0))
+        laid = cls._laid_out(weight.data, window.strides, spans, groups)
+        shift = tuple(span - 1 - pad for span, pad in zip(spans, pads, strict=True))
+        flat = Window.of(spans, pads=[*pads, *after])
+        return cls(Known(laid, weight.dtype), flat, window.strides, tuple(before), shift, groups, weight.data.shape[1])
+
+    @staticmethod
+    def _laid_out(weight: np.ndarray[Any, Any], strides: Sequence[int], spans: Sequence[int], groups: int) -> np.ndarray[Any, Any]:
+        """[C, O/groups, *kernel] as [O * phases, C/groups, *spans], phases between groups and their channels, taps from last to first."""
+        channels, columns = weight.shape[:2]
+        padded = np.zeros((channels, columns, *(span * s for span, s in zip(spans, strides, strict=True))), weight.dtype)
+        padded[(slice(None), slice(None), *map(slice, weight.shape[2:]))] = weight
+        rank = len(spans)
+        split = padded.reshape(groups, -1, columns, *(size for pair in zip(spans, strides, strict=True) for size in pair))
+        flipped = split[(slice(None),) * 3 + (slice(None, None, -1), slice(None)) * rank]
+        moved = flipped.transpose(0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
+        return np.ascontiguousarray(moved.reshape(-1, channels // groups, *spans))
+
+    def run(self, b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
+        """The result, of shape [N, O, *out]."""
+        wide = conv(b, x, self.weight, None, self.window, self.groups)
+        if all(s == 1 for s in self.strides) and all(
+            b.facts.same(have, want) is True for have, want in zip(wide.shape, shape, strict=True)
+        ):
+            return wide
+        columns, phases = tirx.const(self.columns, "int64"), tirx.const(int(np.prod(self.strides)), "int64")
+
+        def compute(data: te.Tensor) -> te.Tensor:
+            def at(n: Any, o: Any, *position: Any) -> Any:
+                phase: Any = tirx.const(0, "int64")
+                places = []
+                for p, s, before, shift in zip(position, self.strides, self.before, self.shift, strict=True):
+                    step, moved = tirx.const(s, "int64"), p + tirx.const(before, "int64")
+                    phase = phase * step + tirx.floormod(moved, step)
+                    places.append(tirx.floordiv(moved, step) - tirx.const(shift, "int64"))
+                group, own = (tirx.floordiv(o, columns), tirx.floormod(o, columns)) if self.groups > 1 else (tirx.const(0, "int64"), o)
+                return data(n, (group * phases + phase) * columns + own, *places)
+
+            return te.compute([ex.prim(extent) for extent in shape], at, name="phases")
+
+        return b.te(compute, wide, name="phases")
 
 
 def _scatter(b: Builder, x: Value, weight: Value, window: Window, groups: int, shape: Sequence[Extent]) -> Value:

@@ -36,6 +36,8 @@ def test_conv_transpose_attributes() -> None:
         ("grouped", {"group": 2, "dilations": [2, 1], "strides": [2, 1]}), ("tiles", {"strides": [2, 2]}),
         ("w", {"auto_pad": "SAME_UPPER", "strides": [2, 3]}), ("w", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
         ("even", {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("w", {"strides": [3, 3], "pads": [0, 1, 1, 0]}),
+        ("grouped", {"group": 2, "strides": [3, 2], "pads": [1, 0, 1, 1]}), ("tiles", {"strides": [3, 3], "output_padding": [1, 2]}),
+        ("even", {"strides": [1, 2], "pads": [3, 2, 3, 2]}), ("even", {"strides": [2, 2], "output_padding": [1, 1]}),
     ]  # fmt: skip
     nodes = [helper.make_node("ConvTranspose", ["x", weight], [f"y{index}"], **kw) for index, (weight, kw) in enumerate(cases)]
     nodes.append(helper.make_node("ConvTranspose", ["x", "tiles", "bias"], ["biased"], strides=[2, 2]))
