@@ -13,6 +13,7 @@ from tvm import relax  # noqa: E402
 from compiler import targets  # noqa: E402
 from compiler.codegen import generate  # noqa: E402
 from compiler.lower import lower  # noqa: E402
+from compiler.targets import Target  # noqa: E402
 
 HOST = targets.resolve("native")
 
@@ -37,10 +38,10 @@ def machine_target(target: Any = HOST) -> tvm.target.Target:
 
 
 class Compiled:
-    """A module compiled for this machine; calling it takes and gives numpy arrays."""
+    """A module compiled for this machine, or for another whose code runs here; calling it takes and gives numpy arrays."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
-        self.machine = relax.VirtualMachine(generate(lower(module, HOST, ()), HOST), tvm.cpu())
+    def __init__(self, module: tvm.IRModule, target: Target = HOST) -> None:
+        self.machine = relax.VirtualMachine(generate(lower(module, target, ()), target), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         return self.machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)).numpy()

@@ -7,59 +7,20 @@ op = relax.op
 SIZES = (1, 2, 7, 8, 9, 31, 64, 67)
 
 
-def softmax(x, axis=-1):
-    e = np.exp(x - x.max(axis, keepdims=True))
-    return e / e.sum(axis, keepdims=True)
-
-
-def layer_norm(x):
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * 2 + 3
-
-
-def norm_graph(b, x):
-    return op.nn.layer_norm(x, relax.const(np.full(48, 2, "float32")), relax.const(np.full(48, 3, "float32")), [-1])
-
-
 N3 = {"x": (("n", "m", 48), "float32")}
 NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
 
 CASES = {
-    "add": (lambda b, x, y: op.add(x, y), TWO, lambda x, y: x + y),
-    "chain": (lambda b, x, y: op.nn.relu(op.multiply(op.add(x, y), op.exp(x))), TWO, lambda x, y: np.maximum((x + y) * np.exp(x), 0)),
-    "broadcast": (
-        lambda b, x, y: op.add(x, op.expand_dims(y, 1)),
-        {"x": (("n", "m", 5), "float32"), "y": (("n", 5), "float32")},
-        lambda x, y: x + y[:, None],
-    ),
-    "softmax": (lambda b, x: op.nn.softmax(x), NM, softmax),
-    "softmax of a middle axis": (lambda b, x: op.nn.softmax(x, 1), N3, lambda x: softmax(x, 1)),
-    "layer norm": (norm_graph, N3, layer_norm),
-    "row sums": (lambda b, x: op.sum(x, [-1]), NM, lambda x: x.sum(-1)),
     "row sums kept": (lambda b, x: op.mean(x, [-1], keepdims=True), NM, lambda x: x.mean(-1, keepdims=True)),
-    "column sums": (lambda b, x: op.sum(x, [0]), NM, lambda x: x.sum(0)),
     "middle maximum": (lambda b, x: op.max(x, [1]), N3, lambda x: x.max(1)),
-    "sum of all": (lambda b, x: op.sum(x), NM, lambda x: x.sum()),
     "minimum of two axes": (lambda b, x: op.min(x, [1, 2]), N3, lambda x: x.min((1, 2))),
     "sum after exp": (lambda b, x: op.sum(op.exp(x), [1]), NM, lambda x: np.exp(x).sum(1)),
     "variance": (lambda b, x: op.variance(x, [1]), NM, lambda x: x.var(1)),
-    "transpose": (lambda b, x: op.permute_dims(x, [2, 0, 1]), N3, lambda x: x.transpose(2, 0, 1)),
-    "concat": (
-        lambda b, x, y: op.concat([x, y], 1),
-        {"x": (("n", "m"), "float32"), "y": (("n", 5), "float32")},
-        lambda x, y: np.concatenate([x, y], 1),
-    ),
     "slice": (lambda b, x: op.strided_slice(x, [2], [3], [40], [2]), N3, lambda x: x[..., 3:40:2]),
     "compare": (lambda b, x, y: op.greater(x, y), TWO, lambda x, y: x > y),
     "where": (lambda b, x, y: op.where(op.greater(x, y), x, y), TWO, np.maximum),
     "cast": (lambda b, x: op.astype(x, "int32"), NM, lambda x: x.astype("int32")),
-    "take": (lambda b, x, y: op.take(x, y, 0), {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")}, lambda x, y: x[y.astype(int)]),
-    "matmul": (lambda b, x, y: op.matmul(x, y), {"x": (("n", "m"), "float32"), "y": (("m", "k"), "float32")}, lambda x, y: x @ y),
-    "batched matmul": (
-        lambda b, x, y: op.matmul(x, y),
-        {"x": (("n", "m", 8), "float32"), "y": (("n", 8, "m"), "float32")},
-        lambda x, y: x @ y,
-    ),
     "max pool": (
         lambda b, x: op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1)),
         {"x": ((2, 3, "n", "m"), "float32")},
@@ -77,7 +38,7 @@ def test_same_values_as_numpy_for_every_extent(name, compile_graph, draw):
     graph, inputs, reference = CASES[name]
     model = compile_graph(graph, inputs)
     for n, m in [(1, 1), *(tuple(draw.choice(SIZES, 2)) for _ in range(6)), (67, 300)]:
-        dims = {"n": n, "m": m, "k": 13}
+        dims = {"n": n, "m": m}
         arrays = []
         for shape, dtype in inputs.values():
             size = [dims.get(axis, axis) for axis in shape]

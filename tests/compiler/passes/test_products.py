@@ -1,49 +1,7 @@
 import numpy as np
-import pytest
 from tvm import relax
 
 op = relax.op
-
-
-@pytest.mark.parametrize(("depth", "columns"), [(1, 1), (7, 16), (48, 17), (64, 33), (2100, 24)])
-def test_constant_weights_with_epilogue_for_every_row_count(depth, columns, compile_graph, draw):
-    weight = draw.standard_normal((depth, columns)).astype("float32")
-    bias = draw.standard_normal(columns).astype("float32")
-
-    def graph(builder, x, residual):
-        return op.add(op.tanh(op.add(op.matmul(x, relax.const(weight)), relax.const(bias))), residual)
-
-    model = compile_graph(graph, {"x": (("b", "s", depth), "float32"), "residual": (("b", "s", columns), "float32")})
-    for b, s in [(1, 1), (1, 2), (1, 3), (1, 5), (1, 6), (1, 7), (3, 4), (5, 19), (2, 97), (1, 211), (0, 4), (3, 0)]:
-        x = draw.standard_normal((b, s, depth)).astype("float32") / np.float32(np.sqrt(depth))
-        residual = draw.standard_normal((b, s, columns)).astype("float32")
-        want = np.tanh(x.astype("float64") @ weight + bias) + residual
-        np.testing.assert_allclose(model(x, residual), want, rtol=1e-4, atol=1e-4)
-
-
-def test_both_sides_dynamic_for_every_extent(compile_graph, draw):
-    def graph(builder, x, y, mask):
-        return op.add(op.multiply(op.matmul(x, y), relax.const(0.5, "float32")), mask)
-
-    inputs = {"x": (("b", 3, "m", "k"), "float32"), "y": (("b", 3, "k", "n"), "float32"), "mask": (("b", 1, 1, "n"), "float32")}
-    model = compile_graph(graph, inputs)
-    for b, m, k, n in [
-        (1, 1, 1, 1),
-        (2, 4, 8, 16),
-        (1, 5, 3, 7),
-        (1, 3, 31, 8),
-        (2, 7, 32, 9),
-        (1, 9, 5, 15),
-        (1, 8, 64, 17),
-        (3, 33, 13, 67),
-        (0, 3, 5, 7),
-        (2, 0, 3, 4),
-        (2, 5, 3, 0),
-        (2, 3, 0, 4),
-    ]:
-        x, y, mask = (draw.standard_normal(shape).astype("float32") for shape in [(b, 3, m, k), (b, 3, k, n), (b, 1, 1, n)])
-        want = x.astype("float64") @ y * 0.5 + mask
-        np.testing.assert_allclose(model(x, y, mask), want, rtol=1e-4, atol=1e-4)
 
 
 def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):

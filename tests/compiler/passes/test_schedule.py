@@ -3,7 +3,12 @@
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
+import pytest
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.machine import Machine
+from compiler.passes.schedule import ScheduleKernels
 
 op = relax.op
 
@@ -21,3 +26,12 @@ def test_a_gather_over_extents_that_are_sums(compile_graph: Any, draw: Any) -> N
         x = draw.standard_normal((2, 3, count + 3, 4)).astype("float32")
         want = np.pad(x[None], ((0, 0), (1, 1), (1, 1), (0, 1), (0, 1)), "reflect")
         np.testing.assert_array_equal(model(x, np.zeros(count, np.float32)), want)
+
+
+@pytest.mark.parametrize(("columns", "scheduled"), [(3, True), (8, False)])
+def test_only_whole_views_are_left_to_tvm(columns: int, scheduled: bool) -> None:
+    """TVM takes a copy of some leading elements for a view as well, and leaves it a loop when it counts them."""
+    x = te.placeholder((1, 8), name="x")
+    function = te.create_prim_func([x, te.compute((columns,), lambda i: x[0, i])])
+    made = ScheduleKernels(Machine())(tvm.IRModule({"main": function}))["main"]
+    assert ("tirx.is_scheduled" in made.attrs) == scheduled

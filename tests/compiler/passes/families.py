@@ -1,0 +1,302 @@
+"""A small graph of every kernel family: its dims and where its tiles end, what it computes in float64, how close a kernel must come."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from compiler.ir.ops.cells import Cell
+from compiler.ir.ops.recurrence import LANES, Recurrence
+from compiler.passes.kernels.attention import ROWS, TASK_ROWS
+from compiler.passes.kernels.gemm import tiling_for
+from compiler.passes.kernels.micro import panel_width, register_tile
+from compiler.passes.kernels.window import COLUMNS
+from compiler.passes.machine import Machine
+from tests.compiler.passes import references
+
+op = relax.op
+Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, tuple[tuple[Any, ...], str]]
+
+TOLERANCE = {"float32": 2e-5, "float16": 4e-3}
+"""By dtype of the result, as a part of its greatest magnitude: float32 sums of a few hundred products, float16 rounded a few times."""
+
+
+@dataclass(frozen=True)
+class Dim:
+    """Extents from `least` to `most`; `edges`: sizes of tiles on a machine, around which kernels take other paths."""
+
+    most: int
+    edges: Callable[[Machine], tuple[int, ...]]
+    least: int = 1
+
+    def corners(self, machine: Machine) -> list[int]:
+        """The ends, a prime, and every edge with its neighbours."""
+        near = {edge + step for edge in self.edges(machine) for step in (-1, 0, 1)}
+        return sorted(extent for extent in {self.least, 1, 2, 37, self.most, *near} if self.least <= extent <= self.most)
+
+
+@dataclass(frozen=True)
+class Family:
+    """graph: of `inputs`, whose named dims are `dims`; exact: the same of float64 arrays, integers as they are.
+
+    kernel: what must emit it of compiler.passes.schedule, None where the program comes with loops; below: bound of integer inputs;
+    tolerance: in place of the dtype's.
+    """
+
+    kernel: str | None
+    graph: Callable[..., Any]
+    inputs: Inputs
+    dims: Mapping[str, Dim]
+    exact: Callable[..., Array]
+    below: int = 11
+    tolerance: float | None = None
+
+    def draw(self, extents: Mapping[str, int], seed: int = 0) -> list[Array]:
+        """Inputs at the extents: floats standard normal, integers below `below`."""
+        random = np.random.default_rng((seed, *extents.values()))
+        arrays = []
+        for shape, dtype in self.inputs.values():
+            size = [extents.get(axis, axis) for axis in shape]
+            integer = dtype.startswith("int")
+            arrays.append((random.integers(0, self.below, size) if integer else random.standard_normal(size)).astype(dtype))
+        return arrays
+
+    def check(self, got: Array, arrays: list[Array]) -> None:
+        """The result is of the right shape, and within tolerance."""
+        wide = [array.astype("float64") if array.dtype.kind == "f" else array for array in arrays]
+        want = self.exact(*wide)
+        assert got.shape == want.shape
+        if got.dtype.kind != "f":
+            np.testing.assert_array_equal(got, want)
+            return
+        part = self.tolerance or TOLERANCE[str(got.dtype)]
+        np.testing.assert_allclose(got.astype("float64"), want, rtol=0, atol=part * max(1.0, np.abs(want).max(initial=0)))
+
+
+def _constant(*shape: int, scale: float = 1.0) -> Array:
+    return (np.random.default_rng(shape).standard_normal(shape) * scale).astype("float32")
+
+
+def _rows(machine: Machine, depth: int, columns: int, run: int | None = None) -> tuple[int, ...]:
+    """Where a register tile and a block of rows end."""
+    tiling = tiling_for(machine, panel_width(machine, columns), depth, run)
+    return (tiling.mr, 2 * tiling.mr, tiling.block_rows)
+
+
+def _columns(machine: Machine) -> tuple[int, ...]:
+    return (machine.lanes(32), register_tile(machine)[1])
+
+
+def _none(machine: Machine) -> tuple[int, ...]:
+    return ()
+
+
+def product(depth: int, columns: int) -> Family:
+    """Packed weights, with a bias, a function and a residual behind the sum."""
+    weight, bias = _constant(depth, columns, scale=depth**-0.5), _constant(columns)
+
+    def graph(builder: Any, x: Any, residual: Any) -> Any:
+        return op.add(op.tanh(op.add(op.matmul(x, relax.const(weight)), relax.const(bias))), residual)
+
+    return Family(
+        "emit_contraction",
+        graph,
+        {"x": (("b", "s", depth), "float32"), "residual": (("b", "s", columns), "float32")},
+        {"b": Dim(3, _none, least=0), "s": Dim(257, lambda machine: _rows(machine, depth, columns), least=0)},
+        lambda x, residual: np.tanh(x @ weight + bias) + residual,
+    )
+
+
+def convolution(channels: int, out: int, kernel: int, stride: int, groups: int = 1, takes: str = "emit_contraction") -> Family:
+    """Padded by half a window, with a bias and a rectifier."""
+    weight, bias, pad = _constant(out, channels // groups, kernel, kernel, scale=0.2), _constant(1, out, 1, 1), kernel // 2
+
+    def graph(builder: Any, x: Any) -> Any:
+        y = op.nn.conv2d(x, relax.const(weight), stride, [pad] * 4, 1, groups)
+        return op.nn.relu(op.add(y, relax.const(bias)))
+
+    def edges(machine: Machine) -> tuple[int, ...]:
+        return (kernel, stride * 4, stride * register_tile(machine)[0])
+
+    return Family(
+        takes,
+        graph,
+        {"x": (("n", channels, "h", "w"), "float32")},
+        {"n": Dim(3, _none), "h": Dim(29, edges), "w": Dim(29, edges)},
+        lambda x: np.maximum(references.convolution(x, weight, (stride, stride), [pad] * 4, groups=groups) + bias, 0),
+    )
+
+
+def attention(depth: int, width: int) -> Family:
+    """Heads split from one axis, a scale and an added mask, heads joined again."""
+
+    def heads(builder: Any, x: Any, size: int) -> Any:
+        b, s, joined = x.ty.shape.values
+        split = builder.emit(op.reshape(x, relax.ShapeExpr([b, s, int(joined) // size, size])))
+        return builder.emit(op.permute_dims(split, [0, 2, 1, 3]))
+
+    def graph(builder: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        q, k, v = (heads(builder, x, size) for x, size in ((q, depth), (k, depth), (v, width)))
+        scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 1, 3, 2]))))
+        scores = builder.emit(op.add(builder.emit(op.multiply(scores, relax.const(0.25))), mask))
+        weighed = builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), v))
+        return op.permute_dims(weighed, [0, 2, 1, 3])
+
+    def exact(q: Array, k: Array, v: Array, mask: Array) -> Array:
+        q, k, v = (x.reshape(*x.shape[:2], -1, size).transpose(0, 2, 1, 3) for x, size in ((q, depth), (k, depth), (v, width)))
+        return references.attention(q, k, v, lambda scores: scores * 0.25 + mask).transpose(0, 2, 1, 3)
+
+    return Family(
+        "emit_attention",
+        graph,
+        {
+            "q": (("b", "m", 3 * depth), "float32"),
+            "k": (("b", "n", 3 * depth), "float32"),
+            "v": (("b", "n", 3 * width), "float32"),
+            "mask": (("b", 1, 1, "n"), "float32"),
+        },
+        {"b": Dim(3, _none), "m": Dim(131, lambda machine: (ROWS, TASK_ROWS)), "n": Dim(131, _columns)},
+        exact,
+    )
+
+
+def blocked() -> Family:
+    """Both sides computed at run time, a scale and a mask behind the sum."""
+    return Family(
+        "emit_blocked",
+        lambda builder, x, y, mask: op.add(op.multiply(op.matmul(x, y), relax.const(0.5)), mask),
+        {"x": (("b", 2, "m", "k"), "float32"), "y": (("b", 2, "k", "n"), "float32"), "mask": (("b", 1, 1, "n"), "float32")},
+        {"b": Dim(3, _none), "m": Dim(67, lambda machine: (4, 8), least=0), "k": Dim(67, _none, least=0), "n": Dim(97, _columns, least=0)},
+        lambda x, y, mask: x @ y * 0.5 + mask,
+    )
+
+
+def pooling(name: str) -> Family:
+    """Windows of 3x3 with padding, channels last."""
+    pool, fill = {"max": (op.nn.max_pool2d, -np.inf), "average": (op.nn.avg_pool2d, 0.0)}[name]
+    stride = {"max": 2, "average": 1}[name]
+    reduced: Callable[..., Array] = {"max": np.max, "average": np.mean}[name]
+
+    def graph(builder: Any, x: Any) -> Any:
+        more = {"count_include_pad": True} if name == "average" else {}
+        return pool(x, (3, 3), (stride, stride), (1, 1, 1, 1), layout="NHWC", **more)
+
+    def edges(machine: Machine) -> tuple[int, ...]:
+        return (3, stride * COLUMNS, 2 * stride * COLUMNS)
+
+    return Family(
+        "emit_window",
+        graph,
+        {"x": (("n", "h", "w", 20), "float32")},
+        {"n": Dim(3, _none), "h": Dim(29, edges), "w": Dim(29, edges)},
+        lambda x: reduced(references.windows(x, 3, stride, 1, fill), axis=(4, 5)),
+    )
+
+
+def recurrence(kind: str, hidden: int) -> Family:
+    """All outputs of a layer of known size, from states that are given."""
+    gates, blocks = {"LSTM": 4, "GRU": 3}[kind], -(-hidden // LANES)
+    cell = Cell(kind, (tirx.sigmoid, tirx.tanh, tirx.tanh)[: 3 if kind == "LSTM" else 2])
+    weights = _constant(hidden, gates, hidden, scale=hidden**-0.5)
+    padded = np.zeros((hidden, gates, blocks * LANES), "float32")
+    padded[..., :hidden] = weights
+    packed = np.ascontiguousarray(padded.reshape(hidden, gates, blocks, LANES).transpose(2, 0, 1, 3))
+    states = ("h", "c")[: 2 if kind == "LSTM" else 1]
+
+    def graph(builder: Any, x: Any, *given: Any) -> Any:
+        steps, batch, units = x.ty.shape.values[0], x.ty.shape.values[1], blocks * LANES * gates
+        program = Recurrence(cell, tirx.IntImm("int64", hidden), tirx.IntImm("int64", blocks), False, False, False)
+        flat = builder.emit(op.reshape(x, relax.ShapeExpr([steps, batch, units])))
+        types = [relax.TensorType(shape, "float32") for shape in ((steps, batch, hidden), *[(batch, hidden)] * len(states))]
+        call = relax.call_tir(builder.add_func(program.function(), kind.lower()), [flat, relax.const(packed), *given], types)
+        return builder.emit(relax.TupleGetItem(builder.emit(call), 0))
+
+    def exact(x: Array, *given: Array) -> Array:
+        gathered = np.moveaxis(x, 3, 2).reshape(*x.shape[:2], gates, -1)[..., :hidden]
+        return {"LSTM": references.lstm, "GRU": references.gru}[kind](gathered, weights, *given)
+
+    return Family(
+        None,
+        graph,
+        {"x": (("s", "b", blocks, gates, LANES), "float32"), **dict.fromkeys(states, (("b", hidden), "float32"))},
+        {"s": Dim(13, _none), "b": Dim(29, lambda machine: (3, 4, 24))},
+        exact,
+    )
+
+
+def _lanes(machine: Machine) -> tuple[int, ...]:
+    return (machine.lanes(32), 4 * machine.lanes(32))
+
+
+def generic(graph: Callable[..., Any], inputs: Inputs, exact: Callable[..., Array], least: int = 1) -> Family:
+    """Anything of dims n and m that no other family takes."""
+    dims = {"n": Dim(67, _lanes, least), "m": Dim(300, _lanes, least)}
+    used = {axis for shape, _ in inputs.values() for axis in shape}
+    return Family("emit_program", graph, inputs, {name: dim for name, dim in dims.items() if name in used}, exact)
+
+
+ROW: Inputs = {"x": (("n", "m"), "float32")}
+HALF: Inputs = {"x": (("n", "m"), "float16")}
+TWO: Inputs = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
+CUBE: Inputs = {"x": (("n", "m", 24), "float32")}
+
+GENERIC = {
+    "elementwise": generic(
+        lambda b, x, y: op.tanh(op.multiply(op.add(x, y), op.exp(x))), TWO, lambda x, y: np.tanh((x + y) * np.exp(x)), 0
+    ),
+    "elementwise half": generic(lambda b, x: op.multiply(op.nn.relu(x), x), HALF, lambda x: np.maximum(x, 0) * x, 0),
+    "broadcast": generic(
+        lambda b, x, y: op.multiply(x, op.expand_dims(y, 1)),
+        {"x": (("n", "m", 5), "float32"), "y": (("n", 5), "float32")},
+        lambda x, y: x * y[:, None],
+    ),
+    "softmax": generic(lambda b, x: op.nn.softmax(x), ROW, references.softmax),
+    "softmax half": generic(lambda b, x: op.nn.softmax(x), HALF, references.softmax),
+    "softmax of a middle axis": generic(lambda b, x: op.nn.softmax(x, 1), CUBE, lambda x: references.softmax(x, 1)),
+    "layer norm": generic(
+        lambda b, x: op.nn.layer_norm(x, relax.const(np.full(24, 2, "float32")), relax.const(np.full(24, 3, "float32")), [-1]),
+        CUBE,
+        lambda x: references.layer_norm(x) * 2 + 3,
+    ),
+    "row sums": generic(lambda b, x: op.sum(x, [1]), ROW, lambda x: x.sum(1)),
+    "column maxima": generic(lambda b, x: op.max(x, [0]), ROW, lambda x: x.max(0)),
+    "middle means": generic(lambda b, x: op.mean(x, [1]), CUBE, lambda x: x.mean(1)),
+    "sum of all": generic(lambda b, x: op.sum(x), ROW, lambda x: x.sum()),
+    "transpose": generic(lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0),
+    "take": generic(lambda b, x, y: op.take(x, y, 0), {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")}, lambda x, y: x[y], 0),
+    "concat": generic(
+        lambda b, x, y: op.concat([x, y], 1),
+        {"x": (("n", "m"), "float32"), "y": (("n", 5), "float32")},
+        lambda x, y: np.concatenate([x, y], 1),
+        0,
+    ),
+    "resize": generic(
+        lambda b, x: op.image.resize2d(x, relax.ShapeExpr([x.ty.shape.values[1] * 2, x.ty.shape.values[2] * 2]), layout="NHWC"),
+        {"x": ((2, "n", "m", 12), "float32")},
+        references.doubled,
+    ),
+}
+
+FAMILIES: dict[str, Family] = {
+    "product": product(64, 72),
+    "product in passes": product(2100, 24),
+    "product of one panel": product(30, 10),
+    "convolution": convolution(16, 20, 3, 2),
+    "convolution of few channels": convolution(3, 56, 5, 1),
+    "convolution of single points": convolution(24, 40, 1, 1),
+    "winograd": convolution(32, 48, 3, 1, takes="emit_winograd"),
+    "attention": attention(32, 32),
+    "attention of odd heads": attention(24, 40),
+    "both computed": blocked(),
+    "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="emit_window"),
+    "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="emit_window"),
+    "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="emit_direct"),
+    "max pool": pooling("max"),
+    "average pool": pooling("average"),
+    "lstm": recurrence("LSTM", 44),
+    "gru": recurrence("GRU", 40),
+    **GENERIC,
+}
