@@ -15,6 +15,7 @@ from compiler.passes.kernels.generic import emit_program
 from compiler.passes.kernels.window import emit_window, read_window
 from compiler.passes.kernels.winograd import emit_winograd, read_winograd
 from compiler.passes.machine import Machine
+from compiler.passes.tir.loops import product
 from compiler.passes.tir.stages import Program, inline_stages, read_program
 from compiler.passes.views import emit_copy, marked
 
@@ -57,10 +58,13 @@ class ScheduleKernels:
 
 
 def _is_view(func: tirx.PrimFunc) -> bool:
-    """Whether TVM's lowering will take the function for a reshape; its analysis gives up over some extents that are sums."""
+    """Whether TVM's lowering will take the function for a reshape: a program that gives its input's elements in order, and all of them."""
+    given, result = func.params[0].ty, func.params[-1].ty
+    if not hasattr(given, "shape") or not tvm.sym.Analyzer().can_prove_equal(product(list(given.shape)), product(list(result.shape))):
+        return False
     try:
         return bool(relax.analysis.has_reshape_pattern(func))
-    except tvm.error.InternalError:
+    except tvm.error.InternalError:  # it gives up over some extents that are sums
         return False
 
 
