@@ -22,11 +22,12 @@ def wrap(index: Any, extent: Extent) -> Any:
     return tirx.Select(index < ex.prim(0), index + ex.prim(extent), index)
 
 
-def check(b: Builder, indices: Value, extent: Extent, what: str) -> None:
-    """Require every index to be in [-extent, extent); at run time where import cannot tell."""
+def check(b: Builder, indices: Value, extent: Extent, what: str, low: int | None = None) -> None:
+    """Require every index to be in [low, extent), low by default -extent; at run time where import cannot tell."""
     message = f"{what}: an index is out of range for an axis of {extent}"
+    least = ex.sub(0, extent) if low is None else low
     if isinstance(indices, Known) and not indices.symbolic and isinstance(extent, int):
-        if indices.data.size and (indices.data.min() < -extent or indices.data.max() >= extent):
+        if indices.data.size and (indices.data.min() < least or indices.data.max() >= extent):
             raise ImportFailed(message, reason="index")
         return
     total = b.facts.simplify(ex.product(indices.shape))
@@ -36,7 +37,7 @@ def check(b: Builder, indices: Value, extent: Extent, what: str) -> None:
         bad = loops.cell("bool", False)
         with loops.serial(total) as i:
             index = inputs[0][i].astype("int64")
-            bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(extent), index < ex.prim(ex.sub(0, extent))))
+            bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(extent), index < ex.prim(least)))
         outputs[0][0] = bad[0].astype("int64")
 
     (bad,) = loops.program(b, body, [((1,), "int64")], flat, name="check_indices")

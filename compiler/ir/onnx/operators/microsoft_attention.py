@@ -1,8 +1,9 @@
-"""Attention of ONNX Runtime's own domain: Attention, MultiHeadAttention and GroupQueryAttention."""
+"""Attention of ONNX Runtime's own domain: Attention and MultiHeadAttention."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import te, tirx
@@ -14,36 +15,40 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
+from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear, rotary
 from compiler.ir.ops.attention_bias import Sight, bias
 from compiler.ir.ops.nn_norm import wide
-from compiler.ir.values import Value
+from compiler.ir.values import Known, Value
+
+SHARED = frozenset({"num_heads", "scale", "softcap"})
+"""Attributes that every operator here may have."""
+_MASKED = SHARED - {"softcap"} | {"mask_filter_value", "unidirectional"}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Query, keys and values as [batch, heads, length, size]."""
+    """Query, keys and values as [batch, heads, length, size], the last two with `past` rows before the new ones."""
 
     query: Value
     key: Value
     value: Value
+    past: Extent = 0
 
 
 @op("Attention", domain=MICROSOFT)
 def attention(b: Builder, node: Node) -> list[Value | None]:
     """Input times weights plus bias, split into query, keys and values; attention over them and the past; the present."""
-    _refuse(node, inputs=(6,), attributes=("do_rotary", "past_present_share_buffer"))
+    refuse_others(node, 6, _MASKED | {"qkv_hidden_sizes", "rotary_embedding_dim"}, 2)
     heads, x, table = node.attr("num_heads"), node.value(0), node.value(1)
     joined = linear.matmul(b, x, table)
     joined = ew.add(b, joined, node.value(2)) if node.has(2) else joined
     third = b.facts.simplify(ex.floordiv(joined.shape[2], 3))
     sizes = node.attr("qkv_hidden_sizes", [third, third, third])
-    parts = Parts(*(at.split_heads(b, piece, heads) for piece in _pieces(b, joined, sizes)))
+    parts = Parts(*(at.split_heads(b, piece, heads) for piece in pieces(b, joined, sizes)))
     if node.has(4):
-        past = node.value(4)
-        halves = [layout.reshape(b, layout.strided_slice(b, past, 0, i, i + 1, 1), past.shape[1:]) for i in range(2)]
-        parts = Parts(parts.query, _extended(b, halves[0], parts.key), _extended(b, halves[1], parts.value))
+        halves = [layout.take(b, node.value(4), Known.of(i), 0) for i in range(2)]
+        parts = _extended(b, parts, *halves)
     result = _attend(b, node, parts, _padding(b, node, 3, parts), node.optional(5))
     present = None
     if node.wants(1):
@@ -54,28 +59,64 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
 @op("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(b: Builder, node: Node) -> list[Value | None]:
     """Attention of given query, keys and values, with their bias and past; the present keys and values."""
-    _refuse(node, inputs=(8, 9), outputs=(3,))
-    if any(len(node.value(index).shape) != 3 for index in range(3)):
-        node.fail("packed or split inputs are not supported", reason="unsupported_form", hint="give query, key and value three axes each")
-    inputs = [node.value(index) for index in range(3)]
-    if node.has(3):
-        inputs = [ew.add(b, x, piece) for x, piece in zip(inputs, _pieces(b, node.value(3), [x.shape[2] for x in inputs]), strict=True)]
-    parts = Parts(*(at.split_heads(b, x, node.attr("num_heads")) for x in inputs))
+    refuse_others(node, 8, _MASKED, 3)
+    parts = Parts(*_given(b, node))
+    if node.has(6) != node.has(7):
+        node.fail("past_key and past_value go together", reason="input")
     if node.has(6):
-        parts = Parts(parts.query, _extended(b, node.value(6), parts.key), _extended(b, node.value(7), parts.value))
+        parts = _extended(b, parts, node.value(6), node.value(7))
     result = _attend(b, node, parts, _padding(b, node, 4, parts), node.optional(5))
     return [at.join_heads(b, result), parts.key, parts.value]
 
 
-def _refuse(node: Node, inputs: tuple[int, ...] = (), attributes: tuple[str, ...] = (), outputs: tuple[int, ...] = ()) -> None:
-    """Fail where one of these is used."""
-    used = [f"input {i}" for i in inputs if node.has(i)] + [name for name in attributes if node.attr(name, 0) not in (0, "", "NONE")]
-    used += [f"output {i}" for i in outputs if node.wants(i)]
+def refuse_others(node: Node, inputs: int, attributes: Collection[str], outputs: int) -> None:
+    """Fail where more inputs or outputs, or other attributes, are used than these."""
+    used = [f"input {i}" for i in range(inputs, len(node.inputs)) if node.has(i)]
+    used += [f"the attribute {name}" for name, value in node.attributes.items() if name not in attributes and value not in (0, "", "NONE")]
+    used += [f"output {i}" for i in range(outputs, len(node.proto.output)) if node.wants(i)]
     if used:
         node.fail(f"{used[0]} is not supported", reason="unsupported_form", hint="export the model without it")
 
 
-def _pieces(b: Builder, x: Value, sizes: list[Extent]) -> list[Value]:
+def _given(b: Builder, node: Node) -> list[Value]:
+    """Query, keys and values as heads, from tensors of their own or packed along the last axis but one of [.., heads, 3 or 2, size]."""
+    heads, query = node.attr("num_heads"), node.value(0)
+    if len(query.shape) == 5:
+        inputs = _unpacked(b, query, 3)
+    elif node.has(1) and len(node.value(1).shape) == 5:
+        inputs = [query, *_unpacked(b, node.value(1), 2)]
+    else:
+        inputs = [node.value(index) for index in range(3)]
+    ranks = [len(x.shape) for x in inputs]
+    if ranks == [3, 4, 4]:
+        if node.has(6):
+            node.fail("keys and values that come as heads have no past", reason="unsupported_form", hint="join them to the past")
+        query = _biased(b, node, inputs[:1], heads)[0] if node.has(3) else inputs[0]
+        return [at.split_heads(b, query, heads), *inputs[1:]]
+    if ranks != [3, 3, 3]:
+        node.fail(
+            f"query, key and value of ranks {ranks} are not supported", reason="unsupported_form", hint="give each of them three axes"
+        )
+    return [at.split_heads(b, x, heads) for x in (_biased(b, node, inputs, heads) if node.has(3) else inputs)]
+
+
+def _unpacked(b: Builder, x: Value, count: int) -> list[Value]:
+    """[batch, length, heads, count, size] as `count` of [batch, length, heads * size]."""
+    b.same(x.shape[3], count, f"{count} tensors are packed along an axis of {x.shape[3]}")
+    hidden = b.facts.simplify(ex.mul(x.shape[2], x.shape[4]))
+    return [layout.reshape(b, layout.take(b, x, Known.of(i), 3), [*x.shape[:2], hidden]) for i in range(count)]
+
+
+def _biased(b: Builder, node: Node, inputs: list[Value], heads: int) -> list[Value]:
+    """Each input plus its piece of the bias; the query alone takes the first piece of one that has more."""
+    given = node.value(3)
+    sizes = [x.shape[2] for x in inputs]
+    if len(inputs) == 1:
+        sizes.append(b.facts.simplify(ex.sub(given.shape[0], sizes[0])))
+    return [ew.add(b, x, piece) for x, piece in zip(inputs, pieces(b, given, sizes), strict=False)]
+
+
+def pieces(b: Builder, x: Value, sizes: list[Extent]) -> list[Value]:
     """The last axis cut into pieces of these sizes, which it must hold exactly."""
     last = len(x.shape) - 1
     b.same(x.shape[last], ex.total(sizes), "query, keys and values do not fill what they are cut from")
@@ -83,9 +124,15 @@ def _pieces(b: Builder, x: Value, sizes: list[Extent]) -> list[Value]:
     return [layout.strided_slice(b, x, last, start, ex.add(start, size), 1) for start, size in zip(starts, sizes, strict=True)]
 
 
-def _extended(b: Builder, past: Value, now: Value) -> Value:
-    batch, heads, _, size = now.shape
-    return layout.concat(b, [at.restate(b, past, [batch, heads, past.shape[2], size], "the past"), now], 2)
+def _extended(b: Builder, parts: Parts, keys: Value, values: Value) -> Parts:
+    """The parts with a past of keys and values before the new ones."""
+    past = keys.shape[2]
+
+    def extended(old: Value, now: Value) -> Value:
+        batch, heads, _, size = now.shape
+        return layout.concat(b, [at.restate(b, old, [batch, heads, past, size], "the past"), now], 2)
+
+    return replace(parts, key=extended(keys, parts.key), value=extended(values, parts.value), past=past)
 
 
 def _padding(b: Builder, node: Node, index: int, parts: Parts) -> Value | None:
@@ -112,13 +159,20 @@ def _padding(b: Builder, node: Node, index: int, parts: Parts) -> Value | None:
 
 
 def _attend(b: Builder, node: Node, parts: Parts, padding: Value | None, added: Value | None) -> Value:
-    past = ex.sub(parts.key.shape[2], parts.query.shape[2])
-    sight = Sight(b.facts.simplify(past), right=0 if node.attr("unidirectional", 0) else None)
-    return _weighted(b, node, parts, sight, padding, added)
+    backward = bool(node.attr("unidirectional", 0))
+    if backward:
+        new = b.facts.simplify(ex.sub(parts.key.shape[2], parts.past))
+        b.same(new, parts.query.shape[2], f"unidirectional attention has {parts.query.shape[2]} queries for {new} new keys")
+    return weighted(b, node, parts, Sight(parts.past, right=0 if backward else None), padding, added)
 
 
-def _weighted(b: Builder, node: Node, parts: Parts, sight: Sight, padding: Value | None, added: Value | None) -> Value:
-    """softmax(query @ key^T * scale + padding + added, as far as it sees) @ value, in the query's dtype."""
+def weighted(
+    b: Builder, node: Node, parts: Parts, sight: Sight, padding: Value | None, added: Value | None, sink: Value | None = None
+) -> Value:
+    """softmax(query @ key^T * scale + padding + added, as far as it sees) @ value, in the query's dtype.
+
+    sink: [heads], a score of each head that weighs nothing but takes its share.
+    """
     dtype = wide(parts.query.dtype)
     batch, heads, _, size = parts.query.shape
     key = at.restate(b, parts.key, [batch, parts.key.shape[1], parts.key.shape[2], size], "attention's keys")
@@ -128,72 +182,13 @@ def _weighted(b: Builder, node: Node, parts: Parts, sight: Sight, padding: Value
     scores = at.soft_capped(b, scores, node.attr("softcap", 0.0))
     for addend in (padding, bias(b, scores, added, sight)):
         scores = scores if addend is None else ew.add(b, scores, ew.cast(b, addend, dtype))
-    return ew.cast(b, linear.matmul(b, at.weights(b, scores, None, dtype), value), parts.query.dtype)
+    weights = at.weights(b, scores, None, dtype) if sink is None else _sunk(b, scores, ew.cast(b, sink, dtype))
+    return ew.cast(b, linear.matmul(b, weights, value), parts.query.dtype)
 
 
-@op("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(b: Builder, node: Node) -> list[Value | None]:
-    """Causal attention over a cache that each batch entry fills to its own length; the cache with the new keys and values."""
-    _refuse(node, (9, 11, 12, 13, 14, 15), ("smooth_softmax", "k_quant_type", "v_quant_type", "qk_output"), (3,))
-    if not node.attr("causal", 1):
-        node.fail("attention that is not causal is not supported here", reason="unsupported_form", hint="use MultiHeadAttention")
-    parts = _grouped(b, node)
-    batch, _, rows, _ = parts.query.shape
-    total: Extent = node.known(6, "total_sequence_length", low=0).scalars()[0]  # type: ignore[assignment]
-    b.require(ex.greater_equal(total, rows), "total_sequence_length is less than the number of new tokens")
-    lengths = b.te(lambda last: _ends(last, batch, rows, total), layout.reshape(b, node.value(5), [batch]), name="lengths")
-    if node.attr("do_rotary", 0):
-        parts = _turned(b, node, parts, lengths)
-    keys, values = (_cached(b, node.optional(index), x, lengths, total) for index, x in ((3, parts.key), (4, parts.value)))
-    window = node.attr("local_window_size", -1)
-    sight = Sight(0, window - 1 if window > 0 else None, 0, lengths)
-    result = _weighted(b, node, Parts(parts.query, keys, values), sight, None, node.optional(10))
-    return [at.join_heads(b, result), keys, values]
-
-
-def _grouped(b: Builder, node: Node) -> Parts:
-    heads, groups, query = node.attr("num_heads"), node.attr("kv_num_heads"), node.value(0)
-    if node.has(1):
-        key, value = node.value(1), node.value(2)
-    else:
-        size = b.facts.simplify(ex.floordiv(query.shape[2], heads + 2 * groups))
-        query, key, value = _pieces(b, query, [ex.mul(heads, size), ex.mul(groups, size), ex.mul(groups, size)])
-    parts = Parts(at.split_heads(b, query, heads), at.split_heads(b, key, groups), at.split_heads(b, value, groups))
-    batch, _, rows, size = parts.query.shape
-    key, value = (at.restate(b, x, [batch, groups, rows, size], "the new keys and values") for x in (parts.key, parts.value))
-    return Parts(parts.query, key, value)
-
-
-def _ends(last: te.Tensor, batch: Extent, rows: Extent, total: Extent) -> te.Tensor:
-    """int64[batch]: keys in each entry once the new ones are in; the first call puts all rows in, padding too."""
-    first = tirx.EQ(ex.prim(rows), ex.prim(total))
-    return te.compute([ex.prim(batch)], lambda n: tirx.Select(first, ex.prim(rows), last(n).astype("int64") + 1), name="lengths")
-
-
-def _turned(b: Builder, node: Node, parts: Parts, lengths: Value) -> Parts:
-    batch, _, rows, _ = parts.query.shape
-    shape = [ex.prim(batch), ex.prim(rows)]
-    positions = b.te(lambda end: te.compute(shape, lambda n, s: end(n) - ex.prim(rows) + s, name="positions"), lengths, name="positions")
-    cos, sin = (rotary.angles(b, node.value(index), positions) for index in (7, 8))
-    turn = rotary.Rotation(cos, sin, bool(node.attr("rotary_interleaved", 0)))
-    return Parts(rotary.rotate(b, parts.query, turn), rotary.rotate(b, parts.key, turn), parts.value)
-
-
-def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: Extent) -> Value:
-    """[batch, groups, columns, size]: the past with the new rows put before each entry's end; zeros where nothing is."""
-    batch, groups, rows, size = now.shape
-    if past is not None:
-        past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")
-    room = 0 if past is None else past.shape[2]
-    (columns,) = b.extents([ex.maximum(room, total)], "present")
-
-    def compute(new: te.Tensor, end: te.Tensor, *old: te.Tensor) -> te.Tensor:
-        def value(n: Any, g: Any, j: Any, d: Any) -> Any:
-            start = end(n) - ex.prim(rows)
-            nothing = tirx.const(0, now.dtype)
-            kept = tirx.if_then_else(j < ex.prim(room), old[0](n, g, j, d), nothing) if old else nothing
-            return tirx.if_then_else(tirx.And(j >= start, j < end(n)), new(n, g, j - start, d), kept)
-
-        return te.compute([ex.prim(e) for e in (batch, groups, columns, size)], value, name="cache")
-
-    return b.te(compute, now, lengths, *([] if past is None else [past]), name="cache")
+def _sunk(b: Builder, scores: Value, sink: Value) -> Value:
+    """Softmax over the last axis and one more score a head, without that one's weight."""
+    batch, heads, rows, columns = scores.shape
+    b.same(sink.shape[0], heads, f"{sink.shape[0]} sinks for {heads} heads")
+    column = broadcast.expand(b, layout.reshape(b, sink, [1, heads, 1, 1]), [batch, heads, rows, 1])
+    return layout.strided_slice(b, at.weights(b, layout.concat(b, [scores, column], 3), None, scores.dtype), 3, 0, columns, 1)
