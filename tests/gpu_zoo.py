@@ -1,11 +1,11 @@
 """Real models for every target with a GPU, as far as a machine without one gets: `python -m tests.gpu_zoo --markdown zoo.md`.
 
-A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code for the architecture named.
+A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code for the architecture named:
+by the code's own header, and by cuobjdump where that is installed. For OpenCL it has run where there is such a device.
 """
 
 import argparse
 import json
-import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,22 +16,26 @@ from compiler import compile_model, targets
 from compiler.cuda import architecture_of
 from compiler.errors import CompileError
 from relaxd.contract.manifest import Manifest
+from tests import cuobjdump
 from tests.models import MODELS, path_of
 
 NAMES = ("minilm", "resnet50", "llama")
 DEVICES = tuple(entry.name for entry in targets.registry() if entry.device is not None)
-_CUBIN = re.compile(rb"\x7fELF.{14}\xbe\x00", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Built:
-    """One build: seconds it took; library_bytes: of the file that holds the kernels; machine_code: its architecture on CUDA."""
+    """One build: seconds it took; library_bytes: of the file that holds the kernels; machine_code: its architecture on CUDA.
+
+    kernels: how many cuobjdump finds in that, None where it is not installed.
+    """
 
     model: str
     target: str
     seconds: float
     library_bytes: int = 0
     machine_code: str | None = None
+    kernels: int | None = None
     status: str | None = None
     error: str | None = None
 
@@ -69,11 +73,14 @@ def build(name: str, target: str, keep: Path | None = None) -> Built:
 
 def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manifest) -> Built:
     library = (bundle / manifest.library).read_bytes()
-    found = _CUBIN.search(library)
-    architecture = architecture_of(library[found.start() :]) if found else None
-    wrong = manifest.load.sm != architecture
+    found = cuobjdump.CUBIN.search(library)
+    code = library[found.start() :] if found else None
+    architecture = architecture_of(code) if code else None
+    seen, kernels = cuobjdump.disassembled(code) if code and cuobjdump.command() else ({architecture}, None)
+    wrong = {manifest.load.sm} != seen | {architecture} or kernels == set()
     error = f"the library holds code for {architecture}, not {manifest.load.sm}" if wrong else None
-    return Built(name, target, seconds, len(library), architecture, manifest.target["status"], error)
+    count = None if kernels is None else len(kernels)
+    return Built(name, target, seconds, len(library), architecture, count, manifest.target["status"], error)
 
 
 def table(results: Sequence[Built]) -> Iterator[str]:
@@ -87,7 +94,8 @@ def table(results: Sequence[Built]) -> Iterator[str]:
 def _cells(result: Built) -> tuple[str, ...]:
     outcome = result.error or result.status or ""
     size = f"{result.library_bytes / 1e6:.1f} MB" if result.library_bytes else "-"
-    return result.model, result.target, f"{result.seconds:.0f} s", size, result.machine_code or "-", outcome
+    code = f"{result.machine_code}{f', {result.kernels} kernels' if result.kernels else ''}" if result.machine_code else "-"
+    return result.model, result.target, f"{result.seconds:.0f} s", size, code, outcome
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ import pytest
 from compiler import cuda
 from compiler.errors import CodegenError, ToolchainMissing
 from compiler.nvrtc import find_nvrtc
+from tests import cuobjdump
 
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }'
 NVRTC = pytest.mark.skipif(find_nvrtc() is None, reason="NVRTC's wheels are not installed")
@@ -49,6 +50,15 @@ def test_nvrtc_makes_machine_code_for_the_architecture(architecture):
     content = find_nvrtc().compile(SOURCE, architecture)
     assert cuda.architecture_of(content) == architecture
     assert b"twice" in content
+
+
+@NVRTC
+@pytest.mark.skipif(cuobjdump.command() is None, reason="cuobjdump is not installed: pip install nvidia-cuda-cuobjdump")
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
+def test_the_disassembler_finds_instructions_of_the_architecture_that_the_header_names(architecture):
+    content = find_nvrtc().compile(SOURCE, architecture)
+    assert cuobjdump.disassembled(content) == ({cuda.architecture_of(content)}, {"twice"})
+    assert cuda.architecture_of(content) == architecture
 
 
 @NVRTC
