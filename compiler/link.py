@@ -100,16 +100,17 @@ def _zig_cache() -> Path:
     return cache.directory() / "zig"
 
 
-def compile_with_zig(*arguments: str, target: Target, language: str = "cc") -> None:
-    """Run zig's clang for the target; raises LinkError."""
-    _zig(language, "-target", target.platform.linker, *arguments)
+def compile_with_zig(*arguments: str, target: Target, language: str = "cc", seconds: float = _SECONDS) -> None:
+    """Run zig's clang for the target, for so long at most; raises LinkError."""
+    _zig(language, "-target", target.platform.linker, *arguments, seconds=seconds)
 
 
-def _zig(*arguments: str) -> None:
+def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
     """Run a command of zig's; its local cache dies with the call, its global one is shared between builds."""
     command = [sys.executable, "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
-        status, output = _run(command, {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local})
+        folders = {"ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local}
+        status, output = _run(command, {**os.environ, **folders}, seconds)
     if status:
         raise LinkError(
             f"the linker failed with status {status}",
@@ -119,7 +120,7 @@ def _zig(*arguments: str) -> None:
         )
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
     """The exit status and what was written to standard error; raises LinkError past the time limit, with no process left behind."""
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         # Zig starts compilers of its own: in a group of theirs, all of them can be ended.
@@ -127,11 +128,11 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, s
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
         ) as process:
             try:
-                process.wait(_SECONDS)
+                process.wait(seconds)
             except BaseException as ended:
                 os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(ended, subprocess.TimeoutExpired):
-                    raise LinkError(f"the linker ran past {_SECONDS} s", reason="timeout", retryable=True) from ended
+                    raise LinkError(f"the linker ran past {seconds:g} s", reason="timeout", retryable=True) from ended
                 raise
         errors.seek(0)
         return process.returncode, errors.read()

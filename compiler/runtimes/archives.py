@@ -18,6 +18,7 @@ from compiler.targets.target import Platform
 
 COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
+_SECONDS = 3600
 _SUPPORT = Path(__file__).with_name("support")
 """Headers that the wheels leave out, as far as what is built needs them."""
 _DEPTHS = (0, 1, 2, 5)
@@ -106,18 +107,20 @@ def build(target: Target) -> Path:
     Zig's C++ library, which programs with the archive in them need too, is in the shared cache afterwards.
     """
     output = path_of(target.platform)
-    if output.is_file():
-        return output
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-        work = Path(scratch)
-        include = [f"-I{path}" for path in (*include_folders(), *_own_headers(work / "support"))]
-        with ThreadPoolExecutor(len(UNITS)) as pool:
-            objects = list(pool.map(lambda unit: _compile(unit, work, include, target), UNITS))
-        link.link_objects(objects, work / NAME, target)
-        _link_nothing(work, target)
-        (work / NAME).rename(output)
+        if not output.is_file():
+            _compile_all(target, Path(scratch)).rename(output)
+        _link_nothing(target, Path(scratch))
     return output
+
+
+def _compile_all(target: Target, folder: Path) -> Path:
+    include = [f"-I{path}" for path in (*include_folders(), *_own_headers(folder / "support"))]
+    with ThreadPoolExecutor(len(UNITS)) as pool:
+        objects = list(pool.map(lambda unit: _compile(unit, folder, include, target), UNITS))
+    link.link_objects(objects, folder / NAME, target)
+    return folder / NAME
 
 
 def _own_headers(folder: Path) -> list[Path]:
@@ -132,14 +135,15 @@ def _compile(unit: Unit, folder: Path, include: list[str], target: Target) -> Pa
     """All sources of a package as one: most of the time goes into headers that each of them includes."""
     source, compiled = folder / f"{unit.package}.cc", folder / f"{unit.package}.o"
     source.write_text("".join(f'#include "{path}"\n' for path in sources(unit)))
-    link.compile_with_zig(*_FLAGS, *include, "-c", "-o", str(compiled), str(source), target=target, language="c++")
+    link.compile_with_zig(*_FLAGS, *include, "-c", "-o", str(compiled), str(source), target=target, language="c++", seconds=_SECONDS)
     return compiled
 
 
-def _link_nothing(folder: Path, target: Target) -> None:
+def _link_nothing(target: Target, folder: Path) -> None:
+    """Zig compiles both of its libraries, over a thousand files, before it links the first program for a platform."""
     source = folder / "empty.cc"
     source.write_text("int main() { return 0; }\n")
-    link.compile_with_zig("-static", "-o", str(folder / "empty"), str(source), target=target, language="c++")
+    link.compile_with_zig("-static", "-o", str(folder / "empty"), str(source), target=target, language="c++", seconds=_SECONDS)
 
 
 def sources(unit: Unit) -> list[Path]:
