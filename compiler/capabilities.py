@@ -24,7 +24,7 @@ class Capabilities:
 def capabilities() -> Capabilities:
     """Of this machine as it is now."""
     able = [target for target in registry() if lacking(target) is None]
-    raw = [f"raw-{kind}" for kind in KINDS]
+    raw = [f"raw-{kind}" for kind in KINDS if any(target.kind == kind for target in able)]
     verifies = {target.name: status for target in able if (status := verification(target)) is not TargetStatus.COMPILED_ONLY}
     return Capabilities((*(target.capability for target in able), *raw), verifies)
 

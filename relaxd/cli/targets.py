@@ -4,7 +4,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
-from relaxd.cli.views import targets_table
+from relaxd.cli.views import missing_lines, targets_table
 from relaxd.client import Client
 
 
@@ -19,3 +19,5 @@ def targets_command(server: declare.Server = None, token: declare.Token = None, 
         print_json({"targets": known})
     else:
         stdout().print(targets_table(known))
+        for line in missing_lines(known):
+            stdout().print(line, soft_wrap=True)

@@ -70,5 +70,10 @@ def targets_table(targets: list[dict[str, Any]]) -> Table:
     return table
 
 
+def missing_lines(targets: list[dict[str, Any]]) -> list[str]:
+    """What keeps targets from being compiled for, one line a target."""
+    return [f"{target['name']}: {reason}" for target in targets if (reason := (target.get("device") or {}).get("lacking"))]
+
+
 def _count(workers: Any) -> int:
     return len(workers) if isinstance(workers, list) else int(workers or 0)

@@ -137,7 +137,7 @@ def test_an_entry_is_whole(name: str) -> None:
     assert target.platform.library.endswith(".a") == (target.platform.runtime is Runtime.LINKED)
     assert json.loads(json.dumps(target.to_json())) == target.to_json()
     if target.status is TargetStatus.EMULATED:
-        assert target.emulator
+        assert target.emulator or target.device
 
 
 def test_entries_are_frozen_and_labelled() -> None:

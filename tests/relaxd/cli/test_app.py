@@ -81,6 +81,9 @@ def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
 
 def test_targets_of_this_machine(relaxd: Any) -> None:
     assert "x86-64-v3" in relaxd("targets").out
+    listed = {target["name"]: target for target in relaxd("targets", "--json").json["targets"]}
+    lacking = (listed["rocm"]["device"] or {})["lacking"]
+    assert lacking is None or f"rocm: {lacking}" in relaxd("targets").out
 
 
 def test_what_is_not_installed_is_named(tmp_path: Path) -> None:

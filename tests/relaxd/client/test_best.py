@@ -7,6 +7,7 @@ import pytest
 from relaxd.client import Client, PullError
 from relaxd.client.best import best_of
 from relaxd.contract.manifest import LoadContract, Manifest
+from relaxd.loader.devices import Driver
 from relaxd.loader.host import Host, this_host
 from tests.relaxd.client.test_pull import bundle, content, index
 from tests.service.live import Live
@@ -50,3 +51,11 @@ def test_pulled_from_an_index(api: Live, tmp_path: Path) -> None:
         assert content(tmp_path / "out") == {"manifest.json": files["here"]}
         with pytest.raises(PullError, match="vax"):
             client.pull(index(api, {"elsewhere": bundle(api, {"manifest.json": files["elsewhere"]})}), tmp_path / "none", best=True)
+
+
+def test_a_gpu_comes_first_and_a_processor_that_poses_as_one_last() -> None:
+    offered = {"cpu": manifest(V2), "opencl": manifest(V2, device="opencl")}
+    assert best_of(offered, HOST, lambda device: Driver("", ((0, 0),))) == "opencl"
+    assert best_of(offered, HOST, lambda device: Driver("", ((0, 0),), software=True)) == "cpu"
+    assert best_of(offered, HOST, lambda device: None) == "cpu"
+    assert best_of({"opencl": offered["opencl"]}, HOST, lambda device: Driver("", ((0, 0),), software=True)) == "opencl"
