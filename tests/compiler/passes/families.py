@@ -1,7 +1,8 @@
 """A small graph of every kernel family: its dims and where its tiles end, what it computes in float64, how close a kernel must come."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,12 @@ class Family:
     exact: Callable[..., Array]
     below: int = 11
     tolerance: float | None = None
+
+    def corners(self, machine: Machine) -> list[dict[str, int]]:
+        """Extents with every corner of every dim among them, beside others of the other dims."""
+        lists = {name: dim.corners(machine) for name, dim in self.dims.items()}
+        turns = range(max(map(len, lists.values())))
+        return [{name: found[(turn + 3 * place) % len(found)] for place, (name, found) in enumerate(lists.items())} for turn in turns]
 
     def draw(self, extents: Mapping[str, int], seed: int = 0) -> list[Array]:
         """Inputs at the extents: floats standard normal, integers below `below`."""
@@ -203,7 +210,7 @@ def recurrence(kind: str, hidden: int) -> Family:
     weights = _constant(hidden, gates, hidden, scale=hidden**-0.5)
     padded = np.zeros((hidden, gates, blocks * LANES), "float32")
     padded[..., :hidden] = weights
-    packed = np.ascontiguousarray(padded.reshape(hidden, gates, blocks, LANES).transpose(2, 0, 1, 3))
+    packed = np.ascontiguousarray(padded.reshape(hidden, gates, blocks, LANES).transpose(2, 1, 0, 3))
     states = ("h", "c")[: 2 if kind == "LSTM" else 1]
 
     def graph(builder: Any, x: Any, *given: Any) -> Any:
@@ -300,3 +307,20 @@ FAMILIES: dict[str, Family] = {
     "gru": recurrence("GRU", 40),
     **GENERIC,
 }
+
+
+def combined(names: Sequence[str]) -> tuple[Callable[..., Any], Inputs]:
+    """A graph of several families beside each other, each with inputs and dims of its own, as one tuple of results."""
+    inputs: dict[str, tuple[tuple[Any, ...], str]] = {}
+    for index, name in enumerate(names):
+        for tensor, (shape, dtype) in FAMILIES[name].inputs.items():
+            inputs[f"{tensor}{index}"] = tuple(f"{axis}{index}" if isinstance(axis, str) else axis for axis in shape), dtype
+
+    def graph(builder: Any, *tensors: Any) -> Any:
+        given, results = iter(tensors), []
+        for name in names:
+            family = FAMILIES[name]
+            results.append(builder.emit(family.graph(builder, *islice(given, len(family.inputs)))))
+        return relax.Tuple(results)
+
+    return graph, inputs

@@ -9,8 +9,8 @@ from compiler.passes.kernels.micro import register_tile
 from compiler.passes.machine import Machine
 
 op = relax.op
-TILES = {"x86-64-v2": (6, 8), "x86-64-v3": (6, 16), "x86-64-v4": (13, 32)}
-REGISTERS = {"x86-64-v2": "xmm", "x86-64-v3": "ymm", "x86-64-v4": "zmm"}
+TILES = {"x86-64-v2": (6, 8), "x86-64-v3": (6, 16)}
+REGISTERS = {"x86-64-v2": "xmm", "x86-64-v3": "ymm"}
 
 
 def product_graph(builder, x):

@@ -1,0 +1,90 @@
+"""Every kernel family in one program for processors that this machine need not be: their registers, and NEON under qemu."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from compiler import link, runtimes, targets
+from compiler.codegen import generate
+from compiler.emulation import emulator, program, tensors
+from compiler.lower import lower
+from compiler.passes.kernels.micro import register_tile
+from compiler.passes.machine import Machine
+from tests.compiler.passes.assembly import kernels, of_kind
+from tests.compiler.passes.conftest import build_module
+from tests.compiler.passes.families import FAMILIES, Array, combined
+
+NEON = targets.resolve("aarch64")
+WITH_SUMS = ("product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups")
+NAMES = {
+    "x86-64-v4": WITH_SUMS,
+    "aarch64": (
+        *WITH_SUMS, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax", "layer norm", "row sums",
+        "column maxima", "transpose", "take", "concat", "resize",
+    ),
+}  # fmt: skip
+TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
+VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
+SUMS = {
+    "x86-64-v4": {"panel_matmul": 26, "panel_conv": 26, "winograd_conv": 12, "attention": 16, "fused_matmul": 8},
+    "aarch64": {"panel_matmul": 26, "panel_conv": 26, "winograd_conv": 8, "attention": 8, "fused_matmul": 8, "lstm": 24, "gru": 16},
+}
+"""Vectors of sums that the innermost loop of a kind of kernel adds to."""
+ELSEWHERE = ("grouped_conv", "depthwise_conv")
+"""Kernels whose innermost loops have branches or are unrolled."""
+
+
+@cache
+def executable(name: str) -> Any:
+    """The families for a target, not linked yet."""
+    target = targets.resolve(name)
+    return generate(lower(build_module(*combined(NAMES[name])), target, ()), target)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_stay_in_whole_registers(name: str) -> None:
+    assert register_tile(Machine.of(targets.resolve(name))) == TILES[name]
+    code = kernels(str(executable(name).mod.imports[0].inspect_source("asm")))
+    for kind, sums in SUMS[name].items():
+        hearts = [loop for kernel in of_kind(code, kind) for loop in kernel.loops() if loop.products(*VECTORS[name]) == sums]
+        assert hearts, kind
+        assert sum(loop.spills() for loop in hearts) == 0, kind
+    for kind in ELSEWHERE:
+        assert max(kernel.products(*VECTORS[name]) for kernel in of_kind(code, kind)) >= 8, kind
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Array]], list[Array]]:
+    """The inputs of all families, in order, to their results, in NEON code."""
+    found = emulator.find(NEON)
+    if isinstance(found, str):
+        pytest.skip(found)
+    folder = tmp_path_factory.mktemp("neon")
+    library = link.link_library(executable(NEON.name), folder, NEON)
+    for path in runtimes.find(NEON.platform).glob("libtvm_runtime*.so"):
+        shutil.copy(path, folder)
+    program.build(folder, NEON, folder / "program")
+    tensors.write(folder / "weights", [])
+    files = [str(folder / name) for name in ("program", library.name, "weights", "inputs", "outputs")]
+
+    def call(arrays: list[Array]) -> list[Array]:
+        tensors.write(folder / "inputs", arrays)
+        subprocess.run([*found.command, *files], check=True, capture_output=True)
+        return tensors.read(folder / "outputs")
+
+    return call
+
+
+@pytest.mark.parametrize("turn", range(10))
+def test_neon_code_is_close_to_float64(turn: int, run: Callable[[list[Array]], list[Array]]) -> None:
+    given = {}
+    for name in NAMES[NEON.name]:
+        corners = FAMILIES[name].corners(Machine.of(NEON))
+        given[name] = FAMILIES[name].draw(corners[turn % len(corners)])
+    results = run([array for arrays in given.values() for array in arrays])
+    for (name, arrays), got in zip(given.items(), results, strict=True):
+        FAMILIES[name].check(got, arrays)
