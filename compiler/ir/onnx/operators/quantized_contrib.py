@@ -150,13 +150,16 @@ def matmul_nbits(b: Builder, node: Node) -> Value:
     x = node.value(0)
     if node.has(4):
         node.fail("group indices (g_idx) are not supported", reason="unsupported_input", hint="quantise without act_order")
+    if node.attr("weight_prepacked", 0):
+        node.fail("weights laid out for one GPU are not supported", reason="unsupported_form", hint="export with weight_prepacked=0")
     weight = _unpacked(node).astype(np.dtype(x.dtype))
     return _biased(b, node, linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype)), 5)
 
 
 def _unpacked(node: Node) -> np.ndarray:  # type: ignore[type-arg]
     """float32 [N, K] of the packed weight."""
-    depth, columns, block, bits = (node.attr(name) for name in ("K", "N", "block_size", "bits"))
+    depth, columns, block = (node.attr(name) for name in ("K", "N", "block_size"))
+    bits = node.attr("bits", 4)
     if bits not in (2, 4, 8):
         node.fail(f"weights of {bits} bits are not supported", reason="unsupported_dtype")
     blocks = -(-depth // block)

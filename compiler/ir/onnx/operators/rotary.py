@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from tvm import te
 
 from compiler.ir import extents as ex
@@ -16,7 +15,7 @@ from compiler.ir.ops import layout
 from compiler.ir.ops.attention import join_heads, split_heads
 from compiler.ir.ops.broadcast import expand
 from compiler.ir.ops.rotary import Rotation, angles, rotate
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 
 
 @op("RotaryEmbedding", since=23)
@@ -34,13 +33,16 @@ def microsoft_rotary_embedding(b: Builder, node: Node) -> Value:
     """Inputs x, positions, cos and sin; one position alone is that of the first row."""
     if node.attr("is_packed_batching", 0):
         node.fail("packed batches are not supported", reason="unsupported_form", hint="pad the sequences")
+    if node.attr("scale", 1.0) != 1:
+        # ONNX Runtime documents it and leaves it out.
+        node.fail("a scale other than 1 is not supported", reason="unsupported_form", hint="multiply by it in a node of its own")
     x, positions, cos, sin = (node.value(index) for index in range(4))
     if len(positions.shape) == 1:
         positions = _counted(b, x, positions)
     else:
         indexes(b, node, 1, cos.shape[0])
     cos, sin = (angles(b, cache, positions) for cache in (cos, sin))
-    return _rotated(b, node, cos, sin, node.attr("scale", 1.0))
+    return _rotated(b, node, cos, sin)
 
 
 def _counted(b: Builder, x: Value, first: Value) -> Value:
@@ -54,7 +56,7 @@ def _steps(b: Builder, count: ex.Extent) -> Value:
     return b.te(lambda: te.compute([ex.prim(count)], lambda i: i, name="steps"), name="steps")
 
 
-def _rotated(b: Builder, node: Node, cos: Value, sin: Value, scale: float = 1.0) -> Value:
+def _rotated(b: Builder, node: Node, cos: Value, sin: Value) -> Value:
     x = node.value(0)
     width = node.attr("rotary_embedding_dim", 0)
     if len(x.shape) == 4:
@@ -68,6 +70,4 @@ def _rotated(b: Builder, node: Node, cos: Value, sin: Value, scale: float = 1.0)
         heads = split_heads(b, x, count)
     b.same(ex.mul(cos.shape[-1], 2), width or heads.shape[3], "the caches' width is not half of what is rotated")
     turned = rotate(b, heads, Rotation(cos, sin, bool(node.attr("interleaved", 0))))
-    if scale != 1:
-        turned = ew.multiply(b, turned, Known(np.asarray(scale, turned.dtype), turned.dtype))
     return turned if len(x.shape) == 4 else join_heads(b, turned)
