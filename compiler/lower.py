@@ -14,6 +14,7 @@ from compiler import gate, memory
 from compiler.errors import CompileError, PassError, ToolchainMissing
 from compiler.passes.gpu import pipeline as grid
 from compiler.passes.pipeline import optimise
+from compiler.passes.share_buffers import share_buffers
 from compiler.stages import summary
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
@@ -42,7 +43,9 @@ def to_machine(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> t
     with _passes(target):
         unplanned = tvm.transform.Sequential(list(_allocation_passes()))(module)
         planned = relax.transform.StaticPlanBlockMemory()(unplanned)
-        lowered = tvm.transform.Sequential(list(_machine_passes(target)))(planned)
+        # What goes into CUDA graphs is found by its allocations.
+        shared = share_buffers(planned) if target.device is None else planned
+        lowered = tvm.transform.Sequential(list(_machine_passes(target)))(shared)
     return lowered, memory.report(unplanned, planned, dims)
 
 
