@@ -1,7 +1,8 @@
 """Real models for every target with a GPU, as far as a machine without one gets: `python -m tests.gpu_zoo --markdown zoo.md`.
 
 A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code for the architecture named:
-by the code's own header, and by cuobjdump where that is installed. For OpenCL it has run where there is such a device.
+by the code's own header, and by cuobjdump where that is installed. For OpenCL it has run where there is such a device; for
+WebGPU its shaders are what Dawn takes, where that is installed.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from compiler import compile_model, targets
 from compiler.cuda import architecture_of
 from compiler.errors import CompileError
 from relaxd.contract.manifest import Manifest
-from tests import cuobjdump
+from tests import cuobjdump, wgsl
 from tests.models import MODELS, path_of
 
 NAMES = ("minilm", "resnet50", "llama")
@@ -78,9 +79,16 @@ def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manife
     architecture = architecture_of(code) if code else None
     seen, kernels = cuobjdump.disassembled(code) if code and cuobjdump.command() else ({architecture}, None)
     wrong = {manifest.load.sm} != seen | {architecture} or kernels == set()
-    error = f"the library holds code for {architecture}, not {manifest.load.sm}" if wrong else None
+    error = f"the library holds code for {architecture}, not {manifest.load.sm}" if wrong else _refused(manifest, library)
     count = None if kernels is None else len(kernels)
     return Built(name, target, seconds, len(library), architecture, count, manifest.target["status"], error)
+
+
+def _refused(manifest: Manifest, library: bytes) -> str | None:
+    if manifest.load.device != "webgpu" or not wgsl.present():
+        return None
+    refused = wgsl.refused(wgsl.shaders(library))
+    return "; ".join(f"{name}: {what}" for name, what in refused.items()) or None
 
 
 def table(results: Sequence[Built]) -> Iterator[str]:

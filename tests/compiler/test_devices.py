@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ import relaxd  # noqa: E402
 from compiler import compile_model, targets  # noqa: E402
 from relaxd.errors import InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
-from tests import models  # noqa: E402
+from tests import models, wgsl  # noqa: E402
 
 WIDTH = 32
 
@@ -40,6 +41,28 @@ def perceptron() -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, shape)], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def masked() -> onnx.ModelProto:
+    """x[batch, seq, 32] where mask[batch, seq] is not 0, and its product with weights; booleans are kept between kernels."""
+    weights = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype("float32")
+    nodes = [
+        helper.make_node("Equal", ["mask", "zero"], ["hidden"]),
+        helper.make_node("Unsqueeze", ["hidden", "last"], ["wide"]),
+        helper.make_node("Gather", ["wide", "first"], ["leading"], axis=1),
+        helper.make_node("Where", ["wide", "low", "x"], ["kept"]),
+        helper.make_node("MatMul", ["kept", "weights"], ["product"]),
+        helper.make_node("Where", ["leading", "product", "kept"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    shape = ["batch", "seq", WIDTH]
+    initializers = [
+        numpy_helper.from_array(np.array(array), name)
+        for name, array in (("zero", np.int64(0)), ("last", [-1]), ("first", [0]), ("low", np.float32(-9)), ("weights", weights))
+    ]
+    inputs = [value("x", TensorProto.FLOAT, shape), value("mask", TensorProto.INT64, shape[:2])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.FLOAT, shape)], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -71,11 +94,25 @@ def cuda_target() -> str:
 
 
 def test_a_bundle_says_what_it_needs_and_that_it_was_not_run(tmp_path):
-    manifest = compile_model(perceptron(), output=tmp_path / "out", target="webgpu", dims={"batch": "1:4", "seq": "1:16"})
+    manifest = compile_model(masked(), output=tmp_path / "out", target="webgpu", dims={"batch": "1:4", "seq": "1:16"})
     assert manifest.load.device == "webgpu"
     assert manifest.target["status"] == "compiled_only"
     assert '"not_run"' in (tmp_path / "out" / "numerics.json").read_text()
-    assert b"@compute @workgroup_size(" in (tmp_path / "out" / manifest.library).read_bytes()
+    shaders = wgsl.shaders((tmp_path / "out" / manifest.library).read_bytes())
+    assert len(shaders) > 3
+    # WGSL keeps no booleans and no integers of another size in memory.
+    assert not [name for name, text in shaders.items() if re.search(r"array<(bool|[iu](8|16|64))", text)]
+
+
+def test_a_browser_takes_the_shaders(tmp_path):
+    if not wgsl.present():
+        pytest.skip("Dawn is not installed: npm install webgpu, and NODE_PATH naming its node_modules")
+    options = {"verify": False, "profile": False}
+    manifest = compile_model(masked(), output=tmp_path / "out", target="webgpu", dims={"batch": "1:4", "seq": "1:16"}, options=options)
+    shaders = wgsl.shaders((tmp_path / "out" / manifest.library).read_bytes())
+    assert wgsl.refused(shaders) == {}
+    broken = {name: text.replace("i32", "i64") for name, text in shaders.items()}
+    assert wgsl.refused(broken).keys() == shaders.keys()
 
 
 WITHOUT_DRIVERS = """
