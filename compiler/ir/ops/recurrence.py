@@ -16,8 +16,14 @@ from compiler.ir.ops.cells import Cell
 from compiler.passes.tir.loops import Stmt, allocate, bind, bind_opaque, parallel, seq, serial, store, strips, vectorized, when
 
 LANES = 8
+SUMS = 12
+"""Vectors of sums held in registers at once."""
 TASKS = 8
 """Rows are shared out in at most so many parts."""
+SHARED_TILES = 6
+"""Tiles of a task where the weights do not stay in the cache: every task reads all of them at every step."""
+CACHED = 256 << 10
+"""Bytes of weights that are taken to stay in the cache."""
 PARALLEL_FLOPS = 1 << 20
 
 Element = Callable[[Any], Any]
@@ -33,7 +39,7 @@ def const(value: int) -> Any:
 class Recurrence:
     """A program of (x, weights, [extra], [peepholes], h, [c], [lengths]) to (every, last, [memory]); G gates, K blocks of LANES units.
 
-    x [S, B, K*G*LANES]: the input's part of the sums, biases included; weights [K, H, G, LANES]; extra [K*LANES]: what a
+    x [S, B, K*G*LANES]: the input's part of the sums, biases included; weights [K, G, H, LANES]; extra [K*LANES]: what a
     GRU that is linear before its reset adds before it; peepholes [3, K*LANES]; h, c [B, H]; lengths [B] int64.
     every [S, B, H], last and memory [B, H].
     """
@@ -54,8 +60,8 @@ class Recurrence:
 
     @property
     def rows(self) -> int:
-        """Rows of a tile: with their gates, their sums fill the registers. One where extents are open, which are slow to compile."""
-        return {4: 3, 3: 4, 1: 8}[self.cell.gates] if self.fixed else 1
+        """Rows of a tile, whose sums for two or three gates fill the registers. One where extents are open, which are slow to compile."""
+        return (4 if self.cell.resets_sum else 8 if self.cell.gates == 1 else 6) if self.fixed else 1
 
     @property
     def fixed(self) -> bool:
@@ -66,7 +72,7 @@ class Recurrence:
         """The program, which needs no schedule."""
         gates, units = self.cell.gates, self.blocks * const(LANES)
         x = _buffer("x", [self.steps, self.batch, units * const(gates)])
-        weights = _buffer("weights", [self.blocks, self.hidden, const(gates), const(LANES)])
+        weights = _buffer("weights", [self.blocks, const(gates), self.hidden, const(LANES)])
         extra = _buffer("extra", [units]) if self.cell.resets_sum else None
         peepholes = _buffer("peepholes", [const(3), units]) if self.peepholes else None
         states = [_buffer(name, [self.batch, self.hidden]) for name in ("h", "c")[: 1 + self.two_states]]
@@ -86,10 +92,11 @@ def _buffer(name: str, shape: Sequence[Any], dtype: str = "float32") -> Any:
 
 @dataclass(frozen=True)
 class _Task:
-    """Rows from `first` on, `count` of them, and their scratch memory: state, next state, and what else the cell keeps."""
+    """Rows from `first` on, `count` of them, and their scratch memory: sums of a block, state, next state, what else the cell keeps."""
 
     first: Any
     count: Any
+    sums: Any
     state: Any
     following: Any
     kept: Any
@@ -97,15 +104,13 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """`rows` rows of a task from `row` on, at step `step` in block `block`; `sums` in registers."""
+class _Unit:
+    """The units of block `block` for row `row` of a task at step `step`."""
 
     task: _Task
     step: Any
     block: Any
     row: Any
-    rows: int
-    sums: Any
 
 
 @dataclass(frozen=True)
@@ -143,13 +148,18 @@ class _Loops:
     def _share(self) -> Any:
         """Rows of a task."""
         tile = const(self.program.rows)
-        return tirx.max(tirx.ceildiv(tirx.ceildiv(self.program.batch, tile), const(TASKS)), const(1)) * tile
+        hidden = self.program.hidden.value if self.program.fixed else 1
+        least = 1 if 4 * self.program.cell.gates * hidden * hidden <= CACHED else SHARED_TILES
+        tiles = tirx.ceildiv(self.program.batch, tile)
+        tasks = tirx.max(tirx.min(const(TASKS), tiles // const(least)), const(1))
+        return tirx.max(tirx.ceildiv(tiles, tasks), const(1)) * tile
 
     def _task(self, first: Any, each: Any) -> Stmt:
         def rows(count: Any) -> Stmt:
             size = self._share * self.width
-            made = [allocate([size], "float32", name, "global") for name in ("state", "following", "kept", "reset")]
-            needed = made if self._two_phases else made[:3] if self.program.two_states else made[:2]
+            sums = allocate([self._share * const(self.program.cell.gates * LANES)], "float32", "sums", "global")
+            made = [sums, *(allocate([size], "float32", name, "global") for name in ("state", "following", "kept", "reset"))]
+            needed = made if self._two_phases else made[:4] if self.program.two_states else made[:3]
             task = _Task(first, count, *(buffer for buffer, _ in made))
             steps = serial(self.program.steps, lambda s: self._step(task, s), "step")
             return seq(*(allocation for _, allocation in needed), self._start(task), steps, self._finish(task))
@@ -189,7 +199,7 @@ class _Loops:
 
     def _step(self, task: _Task, s: Any) -> Stmt:
         cell = self.program.cell
-        phases: list[tuple[tuple[int, ...], Any, Callable[[_Tile, int], Stmt]]]
+        phases: list[tuple[tuple[int, ...], Any, Callable[[_Unit], Stmt]]]
         if self._two_phases:
             phases = [((0, 1), task.state, self._gru_gates), ((2,), task.reset, self._gru_candidate)]
         else:
@@ -218,118 +228,138 @@ class _Loops:
         steps = self.program.steps
         return tirx.max((tirx.min(self.lengths[n], steps) if self.program.masked else steps) - const(1) - s, const(0))
 
-    def _blocks(self, task: _Task, s: Any, gates: tuple[int, ...], left: Any, apply: Callable[[_Tile, int], Stmt]) -> Stmt:
+    def _blocks(self, task: _Task, s: Any, gates: tuple[int, ...], left: Any, apply: Callable[[_Unit], Stmt]) -> Stmt:
+        """The sums of some gates, a block at a time, from the input's part and `left` times the weights; then what the cell does."""
+
         def tiles(block: Any, done: Any, rows: int) -> Stmt:
-            """Tiles of so many rows, then what is left in tiles of half as many."""
+            """Tiles of so many rows, then what is left in smaller ones; some gates at a time, whose weights stay in the cache."""
             full = (task.count - done) // const(rows)
-            whole = serial(full, lambda t: self._tile(task, s, block, done + t * const(rows), rows, gates, left, apply), f"rows_{rows}")
-            if rows == 1:
-                return whole
-            return seq(whole, tiles(block, done + full * const(rows), (rows + 1) // 2 if rows == self.program.rows else 1))
 
-        return serial(self.program.blocks, lambda block: tiles(block, const(0), self.program.rows), "block")
+            def whole(part: Sequence[int]) -> Stmt:
+                return serial(full, lambda t: self._tile(task, s, block, done + t * const(rows), rows, part, left), f"rows_{rows}")
 
-    def _tile(
-        self, task: _Task, s: Any, block: Any, row: Any, rows: int, gates: tuple[int, ...], left: Any, apply: Callable[[_Tile, int], Stmt]
-    ) -> Stmt:
-        """The sums of some gates, from the input's part and `left` times the weights, then what the cell does with them."""
-        sums, allocation = allocate([rows * self.program.cell.gates * LANES], "float32", "sums")
-        tile = _Tile(task, s, block, row, rows, sums)
-        # A gate at a time: all sums and the rows' states fill the registers beside one vector of weights.
-        pairs = [(r, g) for g in gates for r in range(rows)]
+            smaller = rows // 2 if rows != 6 else 4
+            rest = None if rows == 1 else tiles(block, done + full * const(rows), smaller)
+            return seq(*map(whole, _parts(gates, rows)), rest)
+
+        def cells(block: Any) -> Stmt:
+            return serial(task.count, lambda r: self._if_active(s, task.first + r, apply(_Unit(task, s, block, r))), "row")
+
+        return serial(self.program.blocks, lambda block: seq(tiles(block, const(0), self.program.rows), cells(block)), "block")
+
+    def _tile(self, task: _Task, s: Any, block: Any, row: Any, rows: int, gates: Sequence[int], left: Any) -> Stmt:
+        """The sums of `rows` rows from `row` on, in registers."""
+        units = [_Unit(task, s, block, row + const(r)) for r in range(rows)]
+        acc, allocation = allocate([len(units) * len(gates) * LANES], "float32", "acc")
+        # Of rows and gates, the fewer stay in registers beside the sums while the others are walked.
+        walk = [(r, g) for r in range(len(units)) for g in range(len(gates))]
+        pairs = sorted(walk, key=lambda pair: pair[::-1]) if len(units) <= len(gates) else walk
+
+        def each(body: Callable[[_Unit, int, Any, Any], Stmt]) -> Stmt:
+            return seq(
+                *(_lanes(lambda v, r=r, g=g: body(units[r], gates[g], v, const((r * len(gates) + g) * LANES) + v)) for r, g in pairs)  # type: ignore[misc]
+            )
 
         def add(k: Any) -> Stmt:
-            return seq(*(_lanes(lambda v, r=r, g=g: store(sums, term(r, g, k, v), self._place(r, g, v))) for r, g in pairs))  # type: ignore[misc]
+            def term(unit: _Unit, g: int, v: Any) -> Any:
+                return left[unit.row * self.width + k] * self.weights[unit.block, const(g), k, v]
 
-        def term(r: int, g: int, k: Any, v: Any) -> Any:
-            return sums[self._place(r, g, v)] + left[(row + const(r)) * self.width + k] * self.weights[block, k, const(g), v]
+            return each(lambda unit, g, v, at: store(acc, acc[at] + term(unit, g, v), at))
 
-        start = [_lanes(lambda v, r=r, g=g: store(sums, self._given(tile, r, g, v), self._place(r, g, v))) for r, g in pairs]  # type: ignore[misc]
-        ends = [self._if_active(s, task.first + row + const(r), apply(tile, r)) for r in range(rows)]
-        return seq(allocation, *start, serial(self.program.hidden, add, "k"), *ends)
+        start = each(lambda unit, g, v, at: store(acc, self._given(unit, g, v), at))
+        keep = each(lambda unit, g, v, at: store(unit.task.sums, acc[at], self._place(unit, g, v)))
+        return seq(allocation, start, serial(self.program.hidden, add, "k"), keep)
 
-    def _place(self, r: int, g: int, v: Any) -> Any:
-        return const((r * self.program.cell.gates + g) * LANES) + v
+    def _place(self, unit: _Unit, g: int, v: Any) -> Any:
+        return (unit.row * const(self.program.cell.gates) + const(g)) * const(LANES) + v
 
-    def _given(self, tile: _Tile, r: int, g: int, v: Any) -> Any:
+    def _sum(self, unit: _Unit, g: int, v: Any) -> Any:
+        return unit.task.sums[self._place(unit, g, v)]
+
+    def _given(self, unit: _Unit, g: int, v: Any) -> Any:
         """What a sum starts from."""
         if self.extra is not None and g == 2:
-            return self.extra[tile.block * const(LANES) + v]
-        return self._input(tile, r, g, v)
+            return self.extra[unit.block * const(LANES) + v]
+        return self._input(unit, g, v)
 
-    def _input(self, tile: _Tile, r: int, g: int, v: Any) -> Any:
-        n = tile.task.first + tile.row + const(r)
-        return self.x[self._position(tile.step, n), n, (tile.block * const(self.program.cell.gates) + const(g)) * const(LANES) + v]
+    def _input(self, unit: _Unit, g: int, v: Any) -> Any:
+        n = unit.task.first + unit.row
+        return self.x[self._position(unit.step, n), n, (unit.block * const(self.program.cell.gates) + const(g)) * const(LANES) + v]
 
-    def _unit(self, tile: _Tile, r: int, v: Any) -> Any:
+    def _unit(self, unit: _Unit, v: Any) -> Any:
         """The place of a unit in scratch memory."""
-        return (tile.row + const(r)) * self.width + tile.block * const(LANES) + v
+        return unit.row * self.width + unit.block * const(LANES) + v
 
-    def _peephole(self, tile: _Tile, index: int, v: Any, memory: Any) -> Any:
-        return _f(0) if self.peepholes is None else self.peepholes[const(index), tile.block * const(LANES) + v] * memory
+    def _peephole(self, unit: _Unit, index: int, v: Any, memory: Any) -> Any:
+        return _f(0) if self.peepholes is None else self.peepholes[const(index), unit.block * const(LANES) + v] * memory
 
-    def _lstm(self, tile: _Tile, r: int) -> Stmt:
-        act, task = self.program.cell.act, tile.task
+    def _lstm(self, unit: _Unit) -> Stmt:
+        act, task = self.program.cell.act, unit.task
 
         def gate(g: int, v: Any) -> Any:
-            return tile.sums[self._place(r, g, v)]
+            return self._sum(unit, g, v)
 
         def let_in(v: Any) -> Stmt:
-            open_ = act(0, gate(0, v) + self._peephole(tile, 0, v, task.kept[self._unit(tile, r, v)]))
-            return store(tile.sums, open_, self._place(r, 0, v))
+            open_ = act(0, gate(0, v) + self._peephole(unit, 0, v, task.kept[self._unit(unit, v)]))
+            return store(unit.task.sums, open_, self._place(unit, 0, v))
 
         def memory(v: Any) -> Stmt:
-            before = task.kept[self._unit(tile, r, v)]
-            forget = _f(1) - gate(0, v) if self.program.cell.input_forget else act(0, gate(2, v) + self._peephole(tile, 2, v, before))
-            return store(task.kept, forget * before + gate(0, v) * act(1, gate(3, v)), self._unit(tile, r, v))
+            before = task.kept[self._unit(unit, v)]
+            forget = _f(1) - gate(0, v) if self.program.cell.input_forget else act(0, gate(2, v) + self._peephole(unit, 2, v, before))
+            return store(task.kept, forget * before + gate(0, v) * act(1, gate(3, v)), self._unit(unit, v))
 
         def output(v: Any) -> Stmt:
-            now, let_out = task.kept[self._unit(tile, r, v)], self.program.cell.activations[2]
-            value = act(0, gate(1, v) + self._peephole(tile, 1, v, now)) * let_out(now)
-            return store(task.following, value, self._unit(tile, r, v))
+            now, let_out = task.kept[self._unit(unit, v)], self.program.cell.activations[2]
+            value = act(0, gate(1, v) + self._peephole(unit, 1, v, now)) * let_out(now)
+            return store(task.following, value, self._unit(unit, v))
 
         return seq(_lanes(let_in), _lanes(memory), _lanes(output))
 
-    def _gru(self, tile: _Tile, r: int) -> Stmt:
+    def _gru(self, unit: _Unit) -> Stmt:
         """Linear before the reset: all sums are of the state itself."""
-        act, task = self.program.cell.act, tile.task
+        act, task = self.program.cell.act, unit.task
 
         def output(v: Any) -> Stmt:
-            keep, reset = (tile.sums[self._place(r, g, v)] for g in (0, 1))
-            candidate = act(1, self._input(tile, r, 2, v) + reset * tile.sums[self._place(r, 2, v)])
-            at = self._unit(tile, r, v)
+            keep, reset = (self._sum(unit, g, v) for g in (0, 1))
+            candidate = act(1, self._input(unit, 2, v) + reset * self._sum(unit, 2, v))
+            at = self._unit(unit, v)
             return store(task.following, (_f(1) - keep) * candidate + keep * task.state[at], at)
 
-        return seq(self._applied(tile, r, 0), self._applied(tile, r, 1), _lanes(output))
+        return seq(self._applied(unit, 0), self._applied(unit, 1), _lanes(output))
 
-    def _applied(self, tile: _Tile, r: int, g: int) -> Stmt:
+    def _applied(self, unit: _Unit, g: int) -> Stmt:
         """A gate in place of its sum: what is used twice may not hold the variables of a function's polynomial twice."""
-        return _lanes(lambda v: store(tile.sums, self.program.cell.act(0, tile.sums[self._place(r, g, v)]), self._place(r, g, v)))
+        return _lanes(lambda v: store(unit.task.sums, self.program.cell.act(0, self._sum(unit, g, v)), self._place(unit, g, v)))
 
-    def _gru_gates(self, tile: _Tile, r: int) -> Stmt:
-        act, task = self.program.cell.act, tile.task
+    def _gru_gates(self, unit: _Unit) -> Stmt:
+        act, task = self.program.cell.act, unit.task
 
         def both(v: Any) -> Stmt:
-            at = self._unit(tile, r, v)
-            update, reset = (act(0, tile.sums[self._place(r, g, v)]) for g in (0, 1))
+            at = self._unit(unit, v)
+            update, reset = (act(0, self._sum(unit, g, v)) for g in (0, 1))
             return seq(store(task.kept, update, at), store(task.reset, reset * task.state[at], at))
 
         return _lanes(both)
 
-    def _gru_candidate(self, tile: _Tile, r: int) -> Stmt:
-        act, task = self.program.cell.act, tile.task
+    def _gru_candidate(self, unit: _Unit) -> Stmt:
+        act, task = self.program.cell.act, unit.task
 
         def output(v: Any) -> Stmt:
-            at = self._unit(tile, r, v)
-            candidate, update = act(1, tile.sums[self._place(r, 2, v)]), task.kept[at]
+            at = self._unit(unit, v)
+            candidate, update = act(1, self._sum(unit, 2, v)), task.kept[at]
             return store(task.following, (_f(1) - update) * candidate + update * task.state[at], at)
 
         return _lanes(output)
 
-    def _rnn(self, tile: _Tile, r: int) -> Stmt:
-        return _lanes(
-            lambda v: store(tile.task.following, self.program.cell.act(0, tile.sums[self._place(r, 0, v)]), self._unit(tile, r, v))
-        )
+    def _rnn(self, unit: _Unit) -> Stmt:
+        return _lanes(lambda v: store(unit.task.following, self.program.cell.act(0, self._sum(unit, 0, v)), self._unit(unit, v)))
+
+
+def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:
+    """Gates summed together for so many rows: as many as the registers hold, two of four rather than three."""
+    together = max(SUMS // rows, 1)
+    together = 2 if 2 <= together < len(gates) else together
+    return [gates[start : start + together] for start in range(0, len(gates), together)]
 
 
 def _lanes(body: Callable[[Any], Stmt]) -> Stmt:

@@ -64,16 +64,16 @@ class _Blocks:
         return joined if isinstance(joined, Known) else b.adopt(b.tensor(joined).expr, [*lead, self.units])
 
     def packed(self, value: Value) -> Value:
-        """[G * H, C] as [K, C, G, LANES]."""
+        """[G * H, C] as [K, G, C, LANES]."""
         b, columns = self.builder, value.shape[1]
         gates = layout.transpose(b, layout.reshape(b, value, [self.gates, self.hidden, columns]), [2, 0, 1])
         blocks = layout.reshape(b, self.padded(gates), [columns, self.gates, self.count, LANES])
-        return layout.transpose(b, blocks, [2, 0, 1, 3])
+        return layout.transpose(b, blocks, [2, 1, 0, 3])
 
     def flat(self, value: Value) -> Value:
         """[G * H, C] as [C, K * G * LANES]."""
         b, columns = self.builder, value.shape[1]
-        moved = layout.transpose(b, self.packed(value), [1, 0, 2, 3])
+        moved = layout.transpose(b, self.packed(value), [2, 0, 1, 3])
         return layout.reshape(b, moved, [columns, ex.mul(self.units, self.gates)])
 
 
@@ -86,7 +86,7 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
     rows = ex.mul(blocks.units, cell.gates)
     inputs: list[tuple[Value, Sequence[Extent]]] = [
         (given, [steps, batch, rows]),
-        (blocks.packed(r), [blocks.count, hidden, cell.gates, LANES]),
+        (blocks.packed(r), [blocks.count, cell.gates, hidden, LANES]),
     ]
     if cell.resets_sum:
         inputs.append((extra, [blocks.units]))
