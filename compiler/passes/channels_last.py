@@ -13,9 +13,8 @@ from tvm import relax, s_tir, tirx
 from compiler.ir.blocks import in_blocks
 from compiler.passes.graph import constant_of, op_name, rewrite_functions
 
-TO_LAST = (0, 2, 3, 1)
-"""The axes of [N, C, H, W] in the order of [N, H, W, C]."""
-TO_FIRST = (0, 3, 1, 2)
+RANKS = (4, 5)
+"""Ranks of images and of volumes."""
 
 _ELEMENTWISE = """
     abs add astype ceil clip cos divide equal erf exp floor floor_divide floor_mod greater greater_equal isnan less less_equal log
@@ -25,11 +24,27 @@ _ELEMENTWISE = """
 ELEMENTWISE = frozenset(f"relax.{name}" for name in _ELEMENTWISE.split())
 REDUCTIONS = {f"relax.{name}": getattr(relax.op, name) for name in ("mean", "sum", "max", "min", "prod")}
 
+CONVOLUTIONS = {
+    "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "NHWC", "OHWI"),
+    "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW", "NDHWC", "ODHWI"),
+}
+"""How each is made, the layout it comes in, and the layouts it gets."""
+
 
 def channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with float32 convolutions by constant weights over [N, H, W, C], and what lies between them too."""
+    """The module with float32 convolutions by constant weights over [N, H, W, C] or [N, D, H, W, C], and what lies between them too."""
     flat = relax.transform.ToNonDataflow()(module)
     return relax.transform.DeadCodeElimination()(in_blocks(rewrite_functions(_Rewriter(flat), flat)))
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """The axes of [N, C, H, W] in the order of [N, H, W, C], for any rank."""
+    return 0, *range(2, rank), 1
+
+
+def to_first(rank: int) -> tuple[int, ...]:
+    """The axes of [N, H, W, C] in the order of [N, C, H, W], for any rank."""
+    return 0, rank - 1, *range(1, rank - 1)
 
 
 def axes_of(call: Any) -> tuple[int, ...]:
@@ -48,7 +63,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         name = op_name(call)
-        if name == "relax.nn.conv2d":
+        if name in CONVOLUTIONS:
             return self._conv(call)
         if name == "relax.permute_dims":
             return self._composed(call)
@@ -78,20 +93,21 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if below is None or not isinstance(ty, relax.TensorType):
             super().visit_match_cast_(binding)
             return
-        shape = [ty.shape.values[axis] for axis in TO_LAST] if isinstance(ty.shape, relax.ShapeExpr) else None
+        rank = below.ty.ndim
+        shape = [ty.shape.values[axis] for axis in to_last(rank)] if isinstance(ty.shape, relax.ShapeExpr) else None
         # A cast that forgets the shape is kept: without it TVM would put what it knows of the old shape for the dims of the next cast.
-        below = self.builder_.match_cast(below, relax.TensorType(shape, ty.dtype, ndim=4 if shape is None else -1))
-        self.set_var_remap(binding.var, self.builder_.emit(relax.op.permute_dims(below, TO_FIRST)))
+        below = self.builder_.match_cast(below, relax.TensorType(shape, ty.dtype, ndim=rank if shape is None else -1))
+        self.set_var_remap(binding.var, self.builder_.emit(relax.op.permute_dims(below, to_first(rank))))
 
     def _below(self, expr: Any) -> Any:
         """y where `expr` is y [N, H, W, C] transposed to [N, C, H, W], else None."""
         bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
-        if op_name(bound) == "relax.permute_dims" and bound.args[0].ty.ndim == 4 and axes_of(bound) == TO_FIRST:
-            return bound.args[0]
-        return None
+        if op_name(bound) != "relax.permute_dims" or bound.args[0].ty.ndim not in RANKS:
+            return None
+        return bound.args[0] if axes_of(bound) == to_first(bound.args[0].ty.ndim) else None
 
-    def _last(self, expr: Any) -> Any:
-        """A tensor of rank up to 4, aligned at the end with [N, C, H, W], with channels last; scalars and others as they are."""
+    def _last(self, expr: Any, whole: int) -> Any:
+        """A tensor of rank up to `whole`, aligned at the end with [N, C, H, W], with channels last; scalars and others as they are."""
         below = self._below(expr)
         rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
         if below is not None or rank == 0:
@@ -99,27 +115,30 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         constant = constant_of(self, expr)
         if constant is not None:
             value = constant.value.numpy()
-            return relax.const(value.reshape((1,) * (4 - rank) + value.shape).transpose(TO_LAST).copy(), str(expr.ty.dtype))
-        if rank < 4:
-            expr = self.builder_.emit(relax.op.expand_dims(expr, list(range(4 - rank))))
-        return self.builder_.emit(relax.op.permute_dims(expr, TO_LAST))
+            return relax.const(value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole)).copy(), str(expr.ty.dtype))
+        if rank < whole:
+            expr = self.builder_.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
+        return self.builder_.emit(relax.op.permute_dims(expr, to_last(whole)))
 
     def _handed_on(self, call: Any) -> Any:
         """[N, C, H, W] of a call that computes [N, H, W, C]."""
-        return relax.op.permute_dims(self.builder_.emit(call), TO_FIRST)
+        result = self.builder_.emit(call)
+        return relax.op.permute_dims(result, to_first(result.ty.ndim))
 
     def _conv(self, call: Any) -> Any:
         data, weight = call.args
         attrs = call.attrs
         constant = constant_of(self, weight)
+        make, first, last, kernel = CONVOLUTIONS[op_name(call)]
         plain = (
-            str(attrs.data_layout) == "NCHW" and str(data.ty.dtype) == "float32" and str(attrs.out_dtype) in ("None", "", "void", "float32")
+            str(attrs.data_layout) == first and str(data.ty.dtype) == "float32" and str(attrs.out_dtype) in ("None", "", "void", "float32")
         )
         if constant is None or not plain:
             return call
         options = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation", "groups")}
-        layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
-        return self._handed_on(relax.op.nn.conv2d(self._last(data), self._last(constant), **options, **layouts))
+        layouts = {"data_layout": last, "kernel_layout": kernel, "out_layout": last}
+        rank = data.ty.ndim
+        return self._handed_on(make(self._last(data, rank), self._last(constant, rank), **options, **layouts))
 
     def _composed(self, call: Any) -> Any:
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
@@ -129,17 +148,23 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return bound.args[0] if axes == sorted(axes) else relax.op.permute_dims(bound.args[0], axes)
 
     def _elementwise(self, call: Any) -> Any:
-        return self._handed_on(relax.Call(call.op, [self._last(arg) for arg in call.args], call.attrs, call.ty_args))
+        ranks = [arg.ty.ndim for arg in call.args if isinstance(arg.ty, relax.TensorType)]
+        whole = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
+        if max(ranks) > whole:
+            return call
+        return self._handed_on(relax.Call(call.op, [self._last(arg, whole) for arg in call.args], call.attrs, call.ty_args))
 
     def _reduction(self, call: Any) -> Any:
-        axes = list(range(4)) if call.attrs.axis is None else [int(axis) % 4 for axis in call.attrs.axis]
-        over = sorted(TO_LAST.index(axis) for axis in axes)
+        rank = call.args[0].ty.ndim
+        order = to_last(rank)
+        axes = list(range(rank)) if call.attrs.axis is None else [int(axis) % rank for axis in call.attrs.axis]
+        over = sorted(order.index(axis) for axis in axes)
         reduced = REDUCTIONS[op_name(call)](self._below(call.args[0]), over, bool(call.attrs.keepdims))
         if call.attrs.keepdims:
             return self._handed_on(reduced)
-        left = [axis for axis in TO_LAST if axis not in axes]
-        order = [left.index(axis) for axis in sorted(left)]
-        return reduced if order == sorted(order) else relax.op.permute_dims(self.builder_.emit(reduced), order)
+        left = [axis for axis in order if axis not in axes]
+        back = [left.index(axis) for axis in sorted(left)]
+        return reduced if back == sorted(back) else relax.op.permute_dims(self.builder_.emit(reduced), back)
 
     def _pool(self, call: Any) -> Any:
         attrs = call.attrs
@@ -151,14 +176,18 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _softmax(self, call: Any) -> Any:
         make = relax.op.nn.log_softmax if op_name(call).endswith("log_softmax") else relax.op.nn.softmax
-        return self._handed_on(make(self._below(call.args[0]), TO_LAST.index(int(call.attrs.axis) % 4)))
+        rank = call.args[0].ty.ndim
+        return self._handed_on(make(self._below(call.args[0]), to_last(rank).index(int(call.attrs.axis) % rank)))
 
     def _concat(self, call: Any) -> Any:
         parts = _operands(call)
         known = sum(self._below(part) is not None for part in parts)
         if 2 * known < len(parts) or call.attrs.axis is None:
             return call
-        return self._handed_on(relax.op.concat([self._last(part) for part in parts], TO_LAST.index(int(call.attrs.axis) % 4)))
+        rank = parts[0].ty.ndim
+        return self._handed_on(
+            relax.op.concat([self._last(part, rank) for part in parts], to_last(rank).index(int(call.attrs.axis) % rank))
+        )
 
     def _reshape(self, call: Any) -> Any:
         """[N, C, H, W] as [N, C, H * W] is [N, H * W, C] transposed."""
@@ -167,7 +196,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         n, c, size = wanted.values
         have = below.ty.shape.values
-        if not all(tvm.sym.Analyzer().can_prove_equal(a, b) for a, b in ((n, have[0]), (c, have[3]))):
+        if not all(tvm.sym.Analyzer().can_prove_equal(a, b) for a, b in ((n, have[0]), (c, have[-1]))):
             return call
         return relax.op.permute_dims(self.builder_.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1))
 
@@ -181,18 +210,20 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _program(self, call: Any) -> Any:
         """A tensor program over images: the same one with its buffers relabelled."""
         ty = call.ty_args[0]
-        if len(call.args) > 2 or not isinstance(ty, relax.TensorType) or ty.ndim != 4 or not isinstance(ty.shape, relax.ShapeExpr):
+        if len(call.args) > 2 or not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
             return call
         given = list(call.args[1].fields)
         changed = tuple(place for place, arg in enumerate(given) if self._below(arg) is not None)
+        if any(given[place].ty.ndim != ty.ndim for place in changed):
+            return call
         key = (call.args[0].name_hint, changed)
         if key not in self.relabelled:
-            function = relabel(self.module[call.args[0]], changed)
+            function = relabel(self.module[call.args[0]], changed, ty.ndim)
             self.relabelled[key] = None if function is None else self.builder_.add_func(function, call.args[0].name_hint)
         if self.relabelled[key] is None:
             return call
         arguments = [self._below(arg) if place in changed else arg for place, arg in enumerate(given)]
-        shape = [ty.shape.values[axis] for axis in TO_LAST]
+        shape = [ty.shape.values[axis] for axis in to_last(ty.ndim)]
         return self._handed_on(relax.call_tir(self.relabelled[key], arguments, relax.TensorType(shape, ty.dtype)))
 
 
@@ -204,8 +235,12 @@ def _operands(call: Any) -> Sequence[Any]:
     return found
 
 
-def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...]) -> tirx.PrimFunc | None:
-    """The program with the axes of the parameters `inputs`, and of the last one, in the order of TO_LAST; None where none can be made."""
+def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx.PrimFunc | None:
+    """The program with the axes of the parameters `inputs`, and of the last one, in the order of `to_last`; None where none can be made."""
+
+    def moved(n: Any, c: Any, *rest: Any) -> tuple[Any, ...]:
+        return n, *rest[: rank - 2], c, *rest[rank - 2 :]
+
     *given, result = function.params
     schedule = s_tir.Schedule(function)
     root = schedule.get_sblock("root")
@@ -216,17 +251,13 @@ def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...]) -> tirx.PrimFunc |
         return None
     try:
         for block, index in filter(None, reads):
-            schedule.transform_layout(block, ("read", index), _to_last, assume_injective_transform=True)
-        schedule.transform_layout(write[0], ("write", write[1]), _to_last, assume_injective_transform=True)
-        rank = len(schedule.get(write[0]).iter_vars)
-        schedule.transform_block_layout(write[0], tirx.IndexMap.from_func(_to_last, ndim=rank, index_dtype="int64"))
+            schedule.transform_layout(block, ("read", index), moved, assume_injective_transform=True)
+        schedule.transform_layout(write[0], ("write", write[1]), moved, assume_injective_transform=True)
+        axes = len(schedule.get(write[0]).iter_vars)
+        schedule.transform_block_layout(write[0], tirx.IndexMap.from_func(moved, ndim=axes, index_dtype="int64"))
     except s_tir.ScheduleError:
         return None
     return schedule.mod["main"].with_attrs(function.attrs)
-
-
-def _to_last(n: Any, c: Any, h: Any, w: Any, *summed: Any) -> tuple[Any, ...]:
-    return n, h, w, c, *summed
 
 
 def _access(schedule: s_tir.Schedule, blocks: Sequence[Any], kind: str, parameter: Any) -> tuple[Any, int] | None:

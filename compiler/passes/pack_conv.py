@@ -7,12 +7,15 @@ import numpy as np
 import tvm
 from tvm import relax, sym, te, tirx
 
-from compiler.passes.graph import constant_of, op_name, rewrite_functions
+from compiler.passes.graph import constant_of, op_name, rewrite_functions, with_simple_shape
 from compiler.passes.grouped import blocks_of, direct_conv
 from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 from compiler.passes.pack_matmul import FUSABLE, pack_panels
 from compiler.passes.winograd import INPUT, OUTPUT, transformed_weights, winograd
+
+LAYOUTS = {"relax.nn.conv2d": ("NHWC", "OHWI"), "relax.nn.conv3d": ("NDHWC", "ODHWI")}
+"""The layouts in which convolutions are taken: of images, and of weights."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def _pair(values: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PackConv:
-    """Rewrites float32 NHWC `conv2d(x, constant OHWI)`: dense ones into panels, depthwise ones into [window, channels]."""
+    """Rewrites float32 convolutions with channels last: dense over images into panels, depthwise into windows, others into blocks."""
 
     machine: Machine
 
@@ -75,10 +78,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        constant = constant_of(self, call.args[1]) if op_name(call) == "relax.nn.conv2d" else None
-        if constant is None or not _takes(call):
+        layouts = LAYOUTS.get(op_name(call))
+        constant = None if layouts is None else constant_of(self, call.args[1])
+        if layouts is None or constant is None or not _takes(call, *layouts):
             return call
         data, weight = call.args[0], constant.value.numpy()
+        if weight.ndim > 4:
+            return self._grouped(call, data, weight)
         if call.attrs.groups == 1:
             return self._dense(call, data, weight)
         if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
@@ -91,9 +97,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         lanes = self.machine.lanes(32)
         if channels < lanes and width > 1 and any(window.pads):
             top, left, bottom, right = window.pads
-            data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0]))
+            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])))
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
-        if self._suits_winograd(data, columns, channels, window):
+        # Weights that are integers stand for quantised ones: their sums come out exact, which Winograd's would not.
+        if not np.array_equal(weight, np.rint(weight)) and self._suits_winograd(data, columns, channels, window):
             return self._winograd(data, weight, window)
         panel = panel_width(self.machine, columns)
         packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
@@ -144,7 +151,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         attrs, rank = call.attrs, weight.ndim - 2
         pads = [int(pad) for pad in attrs.padding]
         if any(pads):
-            data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, *(pads[i + j] for i in range(rank) for j in (0, rank)), 0, 0]))
+            widths = [0, 0, *(pads[i + j] for i in range(rank) for j in (0, rank)), 0, 0]
+            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, widths)))
         strides, dilation = (tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation))
         packed = relax.const(blocks_of(weight, int(attrs.groups), self.machine))
         return self.builder_.call_te(
@@ -156,13 +164,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
-def _takes(call: Any) -> bool:
+def _takes(call: Any, image: str, kernel: str) -> bool:
     data, weight = call.args
     attrs = call.attrs
     return (
         str(weight.ty.dtype) == "float32" == str(data.ty.dtype)
-        and str(attrs.data_layout) == "NHWC" == str(attrs.out_layout)
-        and str(attrs.kernel_layout) == "OHWI"
+        and str(attrs.data_layout) == image == str(attrs.out_layout)
+        and str(attrs.kernel_layout) == kernel
         and str(attrs.out_dtype) in ("None", "", "void", "float32")
     )
 

@@ -90,6 +90,19 @@ def test_the_numbers_stay_the_same(graph, draw):
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)
 
 
+def test_volumes_keep_their_channels_last_too():
+    weight = np.random.default_rng(4).standard_normal((8, 8, 3, 3, 3)).astype("float32")
+
+    def graph(builder, x):
+        y = builder.emit(op.nn.conv3d(x, relax.const(weight), padding=(1,) * 6))
+        gate = builder.emit(op.sigmoid(builder.emit(op.mean(y, [2, 3, 4], keepdims=True))))
+        return op.nn.conv3d(builder.emit(op.multiply(y, gate)), relax.const(weight))
+
+    after = channels_last(build_module(graph, {"x": (("n", 8, "d", "h", "w"), "float32")}))
+    relax.analysis.well_formed(after)
+    assert ops_of(after) == ["permute_dims", "nn.conv3d", "mean", "sigmoid", "multiply", "nn.conv3d", "permute_dims"]
+
+
 def test_a_match_cast_keeps_the_image_in_place():
     n, h, w, k = (tvm.tirx.Var(name, "int64") for name in "nhwk")
     x = relax.Var("x", relax.TensorType((n, 8, h, w), "float32"))

@@ -64,3 +64,10 @@ def test_depthwise_rows_of_every_length(batch, channels, taps, stride, compile_g
         x = draw.standard_normal((2 if batch == "n" else 1, channels, 1, width)).astype("float32")
         want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), (1, stride), pads, (1, 1), channels), 0)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_of_integers_are_exact(compile_graph, draw):
+    w = draw.integers(-127, 128, (32, 16, 3, 3)).astype("float32")
+    model = compile_graph(lambda builder, x: op.nn.conv2d(x, relax.const(w), padding=(1, 1)), {"x": ((1, 16, "h", "w"), "float32")})
+    x = draw.integers(-128, 128, (1, 16, 24, 24)).astype("float32")
+    np.testing.assert_array_equal(model(x), convolution(x.astype("float64"), w, (1, 1), (1, 1, 1, 1), (1, 1), 1))
