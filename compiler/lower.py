@@ -13,6 +13,7 @@ from tvm.ir.instrument import pass_instrument
 from compiler import gate, memory
 from compiler.errors import CompileError, PassError, ToolchainMissing
 from compiler.passes.gpu import pipeline as grid
+from compiler.passes.name_checks import name_checks
 from compiler.passes.pipeline import optimise
 from compiler.passes.share_buffers import share_buffers
 from compiler.stages import summary
@@ -45,7 +46,7 @@ def to_machine(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> t
         planned = relax.transform.StaticPlanBlockMemory()(unplanned)
         # What goes into CUDA graphs is found by its allocations.
         shared = share_buffers(planned) if target.device is None else planned
-        lowered = tvm.transform.Sequential(list(_machine_passes(target)))(shared)
+        lowered = name_checks(tvm.transform.Sequential(list(_machine_passes(target)))(shared))
     return lowered, memory.report(unplanned, planned, dims)
 
 

@@ -16,6 +16,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
+from compiler.ir.checks import Checks
 from compiler.ir.extents import Extent, Scalar
 from compiler.ir.facts import Facts
 from compiler.ir.programs import call_program
@@ -42,6 +43,7 @@ class Builder:
     facts: Facts = field(default_factory=Facts)
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     quantized: bool = False
+    checks: Checks = field(default_factory=Checks)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
 
@@ -195,8 +197,13 @@ class Builder:
         if decided is False:
             raise ImportFailed(message, reason="shape")
         if decided is None:
-            held = self._write(Known.of([tirx.Cast("int64", condition)]))
-            self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([tirx.IntImm("int64", 1)]))
+            number = tirx.IntImm("int64", self.checks.number(message))
+            self.verify(self._write(Known.of([tirx.Select(condition, number, tirx.IntImm("int64", 0))])), message)
+
+    def verify(self, held: Tensor, message: str) -> None:
+        """Fail every run where the one int64 that `held` holds is not the message's number (see `checks`)."""
+        number = tirx.IntImm("int64", self.checks.number(message))
+        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([number]))
 
     def same(self, a: Extent, b: Extent, message: str) -> Extent:
         """Require two extents to be equal and give the simpler of them."""

@@ -43,5 +43,5 @@ def finish(b: Builder) -> tvm.IRModule:
     module = in_blocks(b.bb.finalize())
     bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
-    module["main"] = main
+    module["main"] = b.checks.attached(main)
     return module

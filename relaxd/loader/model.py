@@ -14,6 +14,7 @@ from relaxd.errors import ExecutionError
 from relaxd.loader.binding import Binding
 from relaxd.loader.bundle import opened
 from relaxd.loader.check import check_contract
+from relaxd.loader.failures import explain
 from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Model:
             outputs = self._team.call(self._compute, [tensors])
         except Exception as error:
             shapes = {spec.name: list(array.shape) for spec, array in zip(self.inputs, arrays, strict=True)}
-            raise ExecutionError(f"{self.manifest.name} failed: {error}", shapes=shapes) from error
+            told = explain(str(error), self._binding.solve(tuple(array.shape for array in arrays)))
+            raise ExecutionError(f"{self.manifest.name} failed: {told}", shapes=shapes) from error
         return dict(zip(self._output_names, outputs, strict=True))
 
     def _compute(self, tensors: list[Any]) -> list[np.ndarray]:

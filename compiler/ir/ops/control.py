@@ -29,10 +29,12 @@ def decided(b: Builder, condition: Value) -> bool | None:
     return b.facts.decide(condition.scalars()[0])
 
 
-def demand(b: Builder, condition: Value, truth: bool, message: str) -> None:
-    """Check at every run that a condition of one element has this truth."""
+def demand(b: Builder, condition: Value, truth: bool, label: str) -> None:
+    """Check at every run that the branch called `label` goes the way of this truth."""
     held = b.known(condition, "condition").scalars()[0]
-    b.require(held if truth else ex.negate(held), message)
+    wanted = b.facts.simplify(held if truth else ex.negate(held))
+    way = "then" if truth else "else"
+    b.require(wanted, f"{label} must take its {way} branch, since the rest of the model does not fit the other: {wanted}")
 
 
 def scalar_condition(b: Builder, condition: Value) -> Tensor:

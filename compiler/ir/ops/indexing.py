@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import te, tirx
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
@@ -38,10 +38,10 @@ def check(b: Builder, indices: Value, extent: Extent, what: str, low: int | None
         with loops.serial(total) as i:
             index = inputs[0][i].astype("int64")
             bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(extent), index < ex.prim(least)))
-        outputs[0][0] = bad[0].astype("int64")
+        outputs[0][0] = tirx.Select(bad[0], ex.prim(0), ex.prim(b.checks.number(message)))
 
-    (bad,) = loops.program(b, body, [((1,), "int64")], flat, name="check_indices")
-    b.bb.match_cast(b.bb.emit(relax.op.tensor_to_shape(bad.expr)), relax.ShapeType([tirx.IntImm("int64", 0)]))
+    (held,) = loops.program(b, body, [((1,), "int64")], flat, name="check_indices")
+    b.verify(held, message)
 
 
 def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:

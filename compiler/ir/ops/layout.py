@@ -41,7 +41,14 @@ def reshape(b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
     have, want = b.facts.simplify(ex.product(x.shape)), b.facts.simplify(ex.product(wanted))
     if b.facts.same(have, want) is not True:
         b.require(ex.equal(have, want), f"{_show(x.shape)} cannot be reshaped to {_show(wanted)}")
+    if want == 0 and isinstance(want, int):
+        return _empty(b, wanted, x.dtype)
     return b.emit(relax.op.reshape(b.tensor(x).expr, [ex.prim(extent) for extent in wanted]), wanted)
+
+
+def _empty(b: Builder, shape: Sequence[Extent], dtype: str) -> Value:
+    """No elements, in a shape that TVM's reshape would not take."""
+    return b.te(lambda: te.compute([ex.prim(e) for e in shape], lambda *_: tirx.const(0, dtype), name="empty"), name="empty")
 
 
 def transpose(b: Builder, x: Value, axes: Sequence[int]) -> Value:

@@ -24,7 +24,7 @@ def branch(b: Builder, node: Node) -> list[Value]:
     condition = node.value(0)
     taken = node.scope.model.assumed.get(node.label)
     if taken is not None and control.decided(b, condition) is None:
-        control.demand(b, condition, taken, f"{node.label} cannot go the way that the rest of the model needs")
+        control.demand(b, condition, taken, node.label)
         return node.scope.subgraph(then if taken else other)
     return control.branch(b, condition, lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other))
 
