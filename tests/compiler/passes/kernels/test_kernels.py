@@ -1,0 +1,129 @@
+"""One small example of each kernel family: a tensor program, and in `after/` the loops that it becomes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te, tirx, topi
+
+from compiler.passes.channels_last import channels_last
+from compiler.passes.fuse_attention import fuse_attention
+from compiler.passes.machine import Machine
+from compiler.passes.pack_conv import PackConv
+from compiler.passes.schedule import ScheduleKernels
+from tests.compiler.passes.conftest import build_module
+from tests.compiler.passes.kernels.loops import loops, nest
+
+op = relax.op
+AFTER = Path(__file__).with_name("after")
+TWO_LANES = Machine(vector_bits=64, registers=8, fma=True)
+"""Small enough to read what is unrolled: tiles of 2 rows by 2 vectors."""
+FOUR_LANES = Machine(vector_bits=128, registers=8, fma=True)
+MORE_REGISTERS = Machine(vector_bits=64, registers=16, fma=True)
+
+
+def const(value: int) -> tirx.IntImm:
+    return tirx.IntImm("int64", value)
+
+
+def tensor(name: str, *shape: int) -> Any:
+    return te.placeholder([const(extent) for extent in shape], name=name)
+
+
+def summed(*extents: int) -> list[Any]:
+    return [te.reduce_axis((const(0), const(extent)), name=name) for extent, name in zip(extents, "kmc", strict=False)]
+
+
+def computed(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y") -> Any:
+    return te.compute([const(extent) for extent in shape], value, name=name)
+
+
+def product() -> list[Any]:
+    """Panels of four columns, with a rectifier behind the sum."""
+    x, panels, (k,) = tensor("x", 4, 3), tensor("panels", 2, 3, 4), summed(3)
+    sums = computed((4, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums")
+    return [x, panels, computed((4, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32")))]
+
+
+def convolution() -> list[Any]:
+    """A window of 2x2 over an image padded above and to the left, three columns in a panel of four."""
+    x, panels, (k, m, c) = tensor("x", 1, 4, 4, 2), tensor("panels", 1, 8, 4), summed(2, 2, 2)
+
+    def read(row: Any, column: Any, channel: Any) -> Any:
+        inside = tirx.all(row >= 1, column >= 1)
+        return tirx.if_then_else(inside, x[0, row - 1, column - 1, channel], tirx.const(0, "float32"))
+
+    def value(n: Any, i: Any, j: Any, o: Any) -> Any:
+        return te.sum(read(i + k, j + m, c) * panels[o // 4, (k * 2 + m) * 2 + c, o % 4], axis=[k, m, c])
+
+    return [x, panels, computed((1, 4, 4, 3), value)]
+
+
+def both_computed() -> list[Any]:
+    """Five columns, in two blocks of four."""
+    x, w, (k,) = tensor("x", 3, 6), tensor("w", 6, 5), summed(6)
+    return [x, w, computed((3, 5), lambda i, j: te.sum(x[i, k] * w[k, j], axis=[k]))]
+
+
+def row_shares() -> list[Any]:
+    """Each element over the sum of its row."""
+    x, (k,) = tensor("x", 3, 7), summed(7)
+    total = computed((3,), lambda i: te.sum(x[i, k], axis=[k]), "total")
+    return [x, computed((3, 7), lambda i, j: x[i, j] / total[i])]
+
+
+def concatenation() -> list[Any]:
+    x, y = tensor("x", 3, 4), tensor("y", 3, 2)
+    return [x, y, topi.concatenate([x, y], 1)]
+
+
+def transpose() -> list[Any]:
+    x = tensor("x", 3, 4)
+    return [x, topi.transpose(x)]
+
+
+@pytest.mark.parametrize("example", [product, convolution, both_computed, row_shares, concatenation, transpose])
+def test_programs(example: Callable[[], list[Any]]) -> None:
+    before = tvm.IRModule({"main": te.create_prim_func(example())})
+    after = ScheduleKernels(TWO_LANES)(before)["main"]
+    assert loops(after) == (AFTER / f"{example.__name__}.txt").read_text()
+
+
+def convolved(machine: Machine, image: tuple[int, ...], weight: tuple[int, ...], pads: tuple[int, ...], groups: int = 1) -> tirx.PrimFunc:
+    """The kernel of a convolution of an image [N, C, H, W] that is an input."""
+    constant = relax.const(np.full(weight, 0.5, "float32"))
+    graph = build_module(lambda builder, x: op.nn.conv2d(x, constant, 1, pads, 1, groups), {"x": (image, "float32")})
+    module = ScheduleKernels(machine)(PackConv(machine)(channels_last(graph)))
+    (kernel,) = (func for func in module.functions.values() if isinstance(func, tirx.PrimFunc))
+    return kernel
+
+
+def test_depthwise_convolution() -> None:
+    kernel = convolved(FOUR_LANES, (1, 4, 4, 7), (4, 1, 2, 2), (1, 1, 0, 0), groups=4)
+    assert loops(kernel) == (AFTER / "depthwise.txt").read_text()
+
+
+def test_convolution_in_groups() -> None:
+    kernel = convolved(TWO_LANES, (1, 4, 1, 8), (4, 2, 1, 2), (0, 0, 0, 0), groups=2)
+    assert loops(kernel) == (AFTER / "groups.txt").read_text()
+
+
+def test_winograd() -> None:
+    """The loops and branches alone: both transforms are unrolled."""
+    kernel = convolved(MORE_REGISTERS, (1, 16, 16, 16), (16, 16, 3, 3), (1, 1, 1, 1))
+    assert nest(kernel) == (AFTER / "winograd.txt").read_text()
+
+
+def test_attention() -> None:
+    """The loops and branches alone, for six queries and ten keys."""
+
+    def graph(builder: Any, q: Any, k: Any, v: Any) -> Any:
+        scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1]))))
+        return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), v))
+
+    shapes = {"q": (2, 6, 8), "k": (2, 10, 8), "v": (2, 10, 8)}
+    fused = fuse_attention(build_module(graph, {name: (shape, "float32") for name, shape in shapes.items()}))
+    assert nest(ScheduleKernels(TWO_LANES)(fused)["attention"]) == (AFTER / "attention.txt").read_text()
