@@ -177,10 +177,14 @@ class Builder:
         if isinstance(extent, int | tirx.Var):
             return extent
         low, high = self.facts.bounds(extent)
-        written = self._write(Known.of([extent]))
         variable = self.facts.fresh(hint, max(low, 0), high)
-        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable]))
+        self.define(variable, extent)
         return variable
+
+    def define(self, variable: PrimExpr, extent: Extent) -> None:
+        """Give a dim its value, worked out at run time from dims that have theirs."""
+        written = self._write(Known.of([extent]))
+        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable]))
 
     def extents(self, shape: Sequence[Extent], hint: str = "dim") -> tuple[Extent, ...]:
         """The shape simplified, every extent that holds a choice (Select, a comparison, a cast) named by `symbol`.

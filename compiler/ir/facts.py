@@ -74,6 +74,13 @@ class Facts:
         self.variables[name] = variable
         return variable
 
+    def size(self, name: str) -> PrimExpr:
+        """A variable for an axis as a run gives it, which is no dim of the model."""
+        variable = tirx.Var(name, "int64")
+        self.symbols.add(variable)
+        self._bind(variable, 0, None)
+        return variable
+
     def simplify(self, value: Scalar) -> Any:
         """The simplest known form; constants come back as Python values."""
         value = ex.plain(value)

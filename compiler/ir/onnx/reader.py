@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tvm import relax
 
 from compiler.errors import ImportFailed
-from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
@@ -22,11 +20,11 @@ from compiler.ir.onnx import (
 from compiler.ir.onnx.indices import index_bounds
 from compiler.ir.onnx.scope import DTYPES, Model, Scope
 from compiler.ir.output import close, finish
-from compiler.ir.signature import FileInput, check_names, declare, identifier, spec_of
+from compiler.ir.parameters import parameters_of
+from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.values import Known, Value
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 
 
 def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None) -> Imported:
@@ -66,10 +64,10 @@ def _read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str,
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)
-    params = [_parameter(spec, shape) for spec, shape in zip(specs, shapes, strict=True)]
-    scope.values.update({spec.name: Tensor(p, shape, spec.dtype) for spec, p, shape in zip(specs, params, shapes, strict=True)})
+    parameters = parameters_of(facts, specs, shapes)
     scope.values.update({found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts})
-    with builder.bb.function("main", params):
+    with builder.bb.function("main", parameters.variables):
+        scope.values.update({spec.name: tensor for spec, tensor in zip(specs, parameters.tensors(builder), strict=True)})
         scope.run(graph.node)
         outputs = close(builder, [(output.name, _output(scope, output.name)) for output in graph.output])
     return Imported(
@@ -104,10 +102,6 @@ def _input(value: onnx.ValueInfoProto) -> FileInput:
         return FileInput(value.name, DTYPES[tensor.elem_type], None)
     axes = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None for d in tensor.shape.dim)
     return FileInput(value.name, DTYPES[tensor.elem_type], axes)
-
-
-def _parameter(spec: TensorSpec, shape: tuple[ex.Extent, ...]) -> relax.Var:
-    return relax.Var(identifier(spec.name), relax.TensorType([ex.prim(extent) for extent in shape], spec.dtype))
 
 
 def _fixed(found: FileInput, value: Any) -> Known:

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import relax
-
 from compiler.errors import ImportFailed
-from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
-from compiler.ir.signature import FileInput, check_names, declare, identifier, spec_of
+from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.torchscript.arguments import Argument, arguments_of, bare, names_in, written_attributes
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.loading import Program
@@ -27,12 +24,11 @@ _NUMBERS = {"int": int, "float": float, "bool": bool, "str": str}
 
 @dataclass
 class Inputs:
-    """The graph's parameters, and what each name stands for."""
+    """The declared inputs, and the tensor that each name stands for."""
 
     specs: list[TensorSpec]
     shapes: list[tuple[Extent, ...]]
     consts: Mapping[str, Any]
-    params: list[Any] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -86,15 +82,6 @@ def _wanted(argument: Argument, consts: Mapping[str, Any], declared: set[str]) -
             field=f"inputs.{argument.name}",
         )
     return names
-
-
-def create_parameters(inputs: Inputs) -> list[Any]:
-    """A Relax variable for every declared input."""
-    for spec, shape in zip(inputs.specs, inputs.shapes, strict=True):
-        variable = relax.Var(identifier(spec.name), relax.TensorType([ex.prim(extent) for extent in shape], spec.dtype))
-        inputs.params.append(variable)
-        inputs.tensors[spec.name] = Tensor(variable, shape, spec.dtype)
-    return inputs.params
 
 
 def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:

@@ -9,11 +9,12 @@ from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
 from compiler.ir.imported import Imported
 from compiler.ir.output import close, finish
+from compiler.ir.parameters import parameters_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.torchscript import operators, support  # noqa: F401  operators fill the registry
 from compiler.ir.torchscript.arguments import arguments_of, attribute, written_attributes
 from compiler.ir.torchscript.constants import convert
-from compiler.ir.torchscript.inputs import Inputs, argument_value, create_parameters, declare_inputs
+from compiler.ir.torchscript.inputs import Inputs, argument_value, declare_inputs
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.scope import Model, Scope
@@ -39,7 +40,9 @@ def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] 
     }
     builder = Builder(facts)
     scope = Scope(builder, Memory(builder), Model(program.graph, shapes, trace=trace))
-    with builder.bb.function("main", create_parameters(inputs)):
+    parameters = parameters_of(facts, inputs.specs, inputs.shapes)
+    with builder.bb.function("main", parameters.variables):
+        inputs.tensors.update({spec.name: tensor for spec, tensor in zip(inputs.specs, parameters.tensors(builder), strict=True)})
         _bind_arguments(scope, program, inputs)
         slots = _bind_attributes(scope, program, inputs)
         results = scope.run(program.graph)

@@ -58,10 +58,10 @@ class Built:
         return [output.numpy() for output in self.machine["main"](*arguments)]
 
 
-def build(model: onnx.ModelProto, dims: Mapping[str, Any] | None = None) -> Built:
-    """Import with dims of any extent, 0 included, unless declared."""
-    declared = dict.fromkeys((name for info in model.graph.input for name in _names(info)), (0, None))
-    imported = import_model(model, CompileRequest.of(dims={**declared, **(dims or {})}))
+def build(model: onnx.ModelProto, dims: Mapping[str, Any] | None = None, inputs: Mapping[str, str] | None = None) -> Built:
+    """Import with dims of any extent, 0 included, unless they or the inputs are declared."""
+    names = () if inputs else (name for info in model.graph.input for name in _names(info))
+    imported = import_model(model, CompileRequest.of(dims={**dict.fromkeys(names, (0, None)), **(dims or {})}, inputs=inputs))
     steps = relax.transform
     with tvm.target.Target("llvm"), tvm.transform.PassContext(opt_level=1):
         order = [steps.LegalizeOps(), steps.AnnotateTIROpPattern(), steps.FoldConstant(), steps.FuseOps(), steps.FuseTIR()]
