@@ -4,10 +4,20 @@ from dataclasses import dataclass
 
 from compiler.targets import Target
 
+_PAIR_PRODUCTS = {
+    128: ("sse4_1", "llvm.x86.sse2.pmadd.wd"),
+    256: ("avx2", "llvm.x86.avx2.pmadd.wd"),
+    512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
+}
+"""By bits of a vector: the feature it takes, and the intrinsic. LLVM adds its result to a sum in one instruction where VNNI is there."""
+
 
 @dataclass(frozen=True)
 class Machine:
-    """`vector_bits` and `registers` describe the vector unit; `fma` says whether a*b+c is one instruction; cache sizes are bytes."""
+    """`vector_bits` and `registers` describe the vector unit; `fma` says whether a*b+c is one instruction; cache sizes are bytes.
+
+    pair_product: LLVM's intrinsic that multiplies pairs of 16-bit integers and adds each pair to one of 32 bits, None without one.
+    """
 
     vector_bits: int = 128
     registers: int = 16
@@ -15,6 +25,7 @@ class Machine:
     l1: int = 32 << 10
     l2: int = 256 << 10
     l3: int = 4 << 20
+    pair_product: str | None = None
 
     @classmethod
     def of(cls, target: Target) -> "Machine":
@@ -26,8 +37,14 @@ class Machine:
             l1=target.caches.l1 or cls.l1,
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
+            pair_product=_pair_product(target),
         )
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits one vector register holds, at least 1."""
         return max(self.vector_bits // max(bits, 8), 1)
+
+
+def _pair_product(target: Target) -> str | None:
+    feature, intrinsic = _PAIR_PRODUCTS.get(target.vector_bits, ("", ""))
+    return intrinsic if target.arch == "x86_64" and feature in target.isa else None

@@ -12,6 +12,7 @@ from compiler.passes.fuse_attention import fuse_attention
 from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
+from compiler.passes.pack_integer import PackInteger
 from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.rows_as_images import rows_as_images
 from compiler.passes.schedule import ScheduleKernels
@@ -42,6 +43,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         fuse_attention,
         # constants laid out for the kernels
         PackConv(machine),
+        PackInteger(machine),
         PackMatmul(machine),
         # tensor programs
         relax.backend.DispatchSampling(),

@@ -1,0 +1,89 @@
+"""Products of quantised matrices, which come as integers in float32, by instructions for pairs of 16-bit integers where there are any."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.graph import constant_of, op_name, rewrite_functions, with_simple_shape
+from compiler.passes.kernels.pairs import STAGE
+from compiler.passes.machine import Machine
+from compiler.passes.pack_matmul import FUSABLE, is_weight
+
+MOVING = frozenset(f"relax.{name}" for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten"))
+"""Operators that keep elements as they are."""
+CENTRED = "centred"
+"""Name of the importer's programs that take a zero point from 8-bit integers."""
+BYTES = ("int8", "uint8")
+
+
+@dataclass(frozen=True)
+class PackInteger:
+    """Rewrites `matmul(x, constant [K, N])` of float32 into a product of pairs where both are known to hold integers of 9 bits."""
+
+    machine: Machine
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with such products replaced, where the machine has the instruction."""
+        return module if self.machine.pair_product is None else rewrite_functions(_Rewriter(module, self.machine), module)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, machine: Machine) -> None:
+        super().__init__(module)
+        self.width = 2 * machine.lanes(32)
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if op_name(call) != "relax.matmul":
+            return call
+        left, right = call.args[0], constant_of(self, call.args[1])
+        if not is_weight(right) or left.ty.ndim < 2 or not self._small(left):
+            return call
+        weight = right.value.numpy()
+        if np.abs(weight).max() > 255 or not np.array_equal(weight, np.rint(weight)):
+            return call
+        return self.builder_.call_te(
+            _pair_matmul,
+            with_simple_shape(self, left),
+            relax.const(pack_pairs(weight, self.width)),
+            weight.shape[1],
+            primfunc_name_hint="pair_matmul",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _small(self, expr: Any) -> bool:
+        """Whether a float32 tensor holds 8-bit integers, less a zero point perhaps."""
+        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        if bound is None:
+            return False
+        if isinstance(bound, relax.Var) or op_name(bound) in MOVING:
+            return self._small(bound if isinstance(bound, relax.Var) else bound.args[0])
+        if op_name(bound) == "relax.astype":
+            return str(bound.args[0].ty.dtype) in BYTES
+        if op_name(bound) != "relax.call_tir" or not bound.args[0].name_hint.startswith(CENTRED):
+            return False
+        return str(bound.args[1].fields[0].ty.dtype) in BYTES
+
+
+def pack_pairs(weight: np.ndarray, width: int) -> np.ndarray:
+    """[K, N] as [ceil(N / width), ceil(K / 2), width, 2] of 8 or 16 bits: a pair is a row and the one half the depth below it."""
+    depth, columns = weight.shape
+    half, panels = -(-depth // 2), -(-columns // width)
+    padded = np.zeros((2 * half, panels * width), np.int8 if weight.min() >= -128 and weight.max() <= 127 else np.int16)
+    padded[:depth, :columns] = weight
+    return np.ascontiguousarray(padded.reshape(2, half, panels, width).transpose(2, 1, 3, 0))
+
+
+def _pair_matmul(left: Any, pairs: Any, columns: int) -> Any:
+    *lead, depth = left.shape
+    _panels, half, width, _two = (int(extent) for extent in pairs.shape)
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*lead, tirx.IntImm("int64", columns)),
+        lambda *at: te.sum(left(*at[:-1], k) * pairs[at[-1] // width, k % half, at[-1] % width, k // half].astype("float32"), axis=k),
+        name=STAGE,
+    )

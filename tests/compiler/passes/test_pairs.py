@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from tvm import relax
+
+from compiler import targets
+from compiler.passes.machine import Machine
+from compiler.passes.pack_integer import pack_pairs
+
+op = relax.op
+INTEL = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni"]
+
+
+def product(weight, change=lambda y: y):
+    """Of uint8 x [..., K] with a constant matrix, as the importer makes it of quantised operators."""
+    return lambda builder, x: change(op.astype(op.matmul(op.astype(x, "float32"), relax.const(weight.astype("float32"))), "int32"))
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "low", "high"), [(1, 5, -127, 127), (37, 17, -127, 127), (130, 48, -255, 255), (64, 300, -128, 127)]
+)
+def test_products_are_exact_for_every_number_of_rows(depth, columns, low, high, compile_graph, draw):
+    weight = draw.integers(low, high, (depth, columns), endpoint=True)
+    weight[0] = low
+    model = compile_graph(product(weight), {"x": (("n", "m", depth), "uint8")})
+    for n, m in [(1, 1), (1, 2), (3, 1), (1, 5), (2, 3), (7, 1), (1, 23), (2, 12), (5, 5)]:
+        x = draw.integers(0, 256, (n, m, depth)).astype("uint8")
+        x[0, 0] = 255
+        np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
+
+
+def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
+    weight, scale = draw.integers(-127, 128, (24, 40)), draw.random(40).astype("float32")
+    model = compile_graph(
+        product(weight, lambda y: op.nn.relu(op.multiply(op.astype(y, "float32"), relax.const(scale)))), {"x": (("m", 24), "uint8")}
+    )
+    x = draw.integers(0, 256, (9, 24)).astype("uint8")
+    np.testing.assert_allclose(model(x), np.maximum((x.astype("int64") @ weight).astype("float32") * scale, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", INTEL)
+def test_pairs_are_multiplied_by_one_instruction(name, assembly_for, draw):
+    text = assembly_for(product(draw.integers(-127, 128, (32, 32))), {"x": (("m", 32), "uint8")}, targets.resolve(name))
+    assert ("vpdpwssd" if name.endswith("vnni") else "pmaddwd") in text
+
+
+def test_other_processors_multiply_floats():
+    machines = [Machine.of(targets.resolve(name)) for name in ("aarch64", "riscv64") if name in targets.names()]
+    assert machines
+    assert all(machine.pair_product is None for machine in machines)
+
+
+def test_pairs_are_half_the_depth_apart():
+    packed = pack_pairs(np.arange(1, 16, dtype="float32").reshape(5, 3), 4)
+    assert packed.shape == (1, 3, 4, 2)
+    assert packed.dtype == np.int8
+    np.testing.assert_array_equal(packed[0, :, :3, 0], [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    np.testing.assert_array_equal(packed[0, :, :3, 1], [[10, 11, 12], [13, 14, 15], [0, 0, 0]])
+    assert pack_pairs(np.full((2, 2), 200.0, "float32"), 4).dtype == np.int16
