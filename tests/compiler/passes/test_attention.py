@@ -1,8 +1,11 @@
 import numpy as np
+import tvm
 from tvm import relax
 
 from compiler.passes.channels_last import channels_last
 from compiler.passes.fuse_attention import fuse_attention
+from compiler.passes.kernels.attention import STAGES
+from compiler.passes.tir.stages import read_program
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
@@ -10,9 +13,13 @@ op = relax.op
 
 def heads(builder, x, size=16):
     """[batch, s, heads * size] as [batch, heads, s, size]."""
+    return builder.emit(op.permute_dims(split(builder, x, size), [0, 2, 1, 3]))
+
+
+def split(builder, x, size=16):
+    """[batch, s, heads * size] as [batch, s, heads, size]."""
     b, s, width = x.ty.shape.values
-    split = builder.emit(op.reshape(x, relax.ShapeExpr([b, s, int(width) // size, size])))
-    return builder.emit(op.permute_dims(split, [0, 2, 1, 3]))
+    return builder.emit(op.reshape(x, relax.ShapeExpr([b, s, int(width) // size, size])))
 
 
 def attend(builder, scores, v):
@@ -69,6 +76,24 @@ def test_a_mask_that_chooses(compile_graph, draw):
         keep = draw.random((m, n)) < 0.7
         want = exact(q, k, v, lambda s, keep=keep: np.where(keep, s / 4, -1e9))
         np.testing.assert_allclose(model(q, k, v, keep), want, rtol=1e-4, atol=1e-5)
+
+
+def test_one_program_takes_the_place_of_products_softmax_and_transposes():
+    def after(builder, q, k, v, mask):
+        program = builder.add_func(fused["attention"], "attention")
+        q, k, v = (split(builder, x) for x in (q, k, v))
+        batch, heads, length, width = (q.ty.shape.values[axis] for axis in (0, 2, 1, 3))
+        ty = relax.TensorType([batch, heads, length, width], "float32")
+        weighed = builder.emit(relax.call_tir(program, [q, k, v, relax.const(0.25), mask], ty))
+        return op.permute_dims(weighed, [0, 2, 1, 3])
+
+    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
+    inputs = {name: (shape, "float32") for name, shape in shapes.items()}
+    fused = fuse_attention(channels_last(build_module(masked, inputs)))
+    tvm.ir.assert_structural_equal(fused, relax.transform.CanonicalizeBindings()(build_module(after, inputs)))
+    program = read_program(fused["attention"])
+    assert program is not None
+    assert {stage.name for stage in program.stages} == set(STAGES)
 
 
 def test_scores_that_others_read_are_left_alone():

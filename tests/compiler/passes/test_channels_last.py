@@ -82,6 +82,18 @@ def test_transposes_stay_at_the_ends(graph):
     assert ops_of(after) == INSIDE[graph]
 
 
+def test_an_elementwise_chain_between_two_convolutions():
+    def after(builder, x):
+        weight = relax.const(np.ascontiguousarray(W.transpose(0, 2, 3, 1)))
+        layouts = {"padding": (1, 1), "data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+        y = op.nn.conv2d(op.permute_dims(x, [0, 2, 3, 1]), weight, **layouts)
+        y = op.nn.conv2d(op.nn.relu(op.add(y, relax.const(W[0, 0, 0, 0]))), weight, **layouts)
+        return op.permute_dims(y, [0, 3, 1, 2])
+
+    inputs = {"x": (("n", 8, "h", "w"), "float32")}
+    tvm.ir.assert_structural_equal(channels_last(build_module(elementwise, inputs)), build_module(after, inputs))
+
+
 @pytest.mark.parametrize("graph", [*INSIDE, joined], ids=lambda graph: graph.__name__)
 def test_the_numbers_stay_the_same(graph, draw):
     module = build_module(graph, {"x": (("n", 8, "h", "w"), "float32")})

@@ -2,10 +2,37 @@
 
 import numpy as np
 import pytest
+import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.script import tirx as T
+
+from compiler.passes.unaligned import unaligned
 
 op = relax.op
+
+
+@T.prim_func(private=True, s_tir=True)
+def before(x: T.Buffer((T.int64(8),), "float32"), y: T.Buffer((T.int64(8),), "float32")):
+    flat_x = T.decl_buffer((T.int64(8),), data=x.data)
+    flat_y = T.decl_buffer((T.int64(8),), data=y.data)
+    for i in range(T.int64(8)):
+        flat_y[i] = flat_x[i] + T.float32(1)
+
+
+@T.prim_func(private=True, s_tir=True)
+def after(x: T.Buffer((T.int64(8),), "float32", align=4), y: T.Buffer((T.int64(8),), "float32", align=4)):
+    cell = T.alloc_local((T.int64(1),), "int64", annotations={"disable_lower_builtin": T.bool(True)})
+    cell[T.int64(0)] = T.int64(0)
+    origin: T.let[T.int64] = cell[T.int64(0)]
+    flat_x = T.decl_buffer((T.int64(8),), data=x.data, align=4)
+    flat_y = T.decl_buffer((T.int64(8),), data=y.data, align=4)
+    for i in range(T.int64(8)):
+        flat_y[i + origin] = flat_x[i + origin] + T.float32(1)
+
+
+def test_every_access_of_an_argument_starts_at_an_origin_that_nobody_knows():
+    assert unaligned(tvm.IRModule({"main": before}))["main"].script() == after.script()
 
 
 def placed(array, offset):
