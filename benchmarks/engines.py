@@ -24,6 +24,7 @@ class Subject:
 
     name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch module.
     threads: what every engine computes with; None leaves each its default.
+    built: a folder where an engine that compiles ahead of time leaves its result and finds it the next time.
     """
 
     path: Path
@@ -32,6 +33,7 @@ class Subject:
     inputs: dict[str, str] = field(default_factory=dict)
     name: str = ""
     threads: int | None = None
+    built: Path | None = None
 
 
 def relaxd(subject: Subject) -> Runner:
@@ -40,9 +42,11 @@ def relaxd(subject: Subject) -> Runner:
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
-    options = {"verify": False, "profile": False}
-    compile_model(subject.path, output=Path(folder.name) / "out", dims=subject.dims, inputs=subject.inputs, options=options)
-    model = load(Path(folder.name) / "out", threads=subject.threads)
+    bundle = (subject.built or Path(folder.name)) / "relaxd"
+    if not bundle.exists():
+        options = {"verify": False, "profile": False}
+        compile_model(subject.path, output=bundle, dims=subject.dims, inputs=subject.inputs, options=options)
+    model = load(bundle, threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
         return list(model.run(feed).values())

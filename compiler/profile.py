@@ -93,26 +93,33 @@ def _latency(call: Callable[[], Any], seconds: float) -> Record:
 
 def _operators(bundle: Path, inputs: Mapping[str, Any]) -> list[Record]:
     """Calls and milliseconds of every function that a warm run calls, the longest first."""
-    spent: dict[str, float] = defaultdict(float)
-    calls: dict[str, int] = defaultdict(int)
+    (spent,) = kernel_times(bundle, inputs, runs=1)
+    total = sum(map(sum, spent.values())) or 1.0
+    rows = sorted(spent.items(), key=lambda row: -sum(row[1]))[:_OPERATORS_KEPT]
+    return [
+        {"name": name, "calls": len(times), "ms": _milliseconds(sum(times)), "share": round(sum(times) / total, 4)} for name, times in rows
+    ]
+
+
+def kernel_times(bundle: Path, inputs: Mapping[str, Any], runs: int) -> list[dict[str, list[float]]]:
+    """For each of some warm runs the seconds of every call, by function."""
+    spent: dict[str, list[float]] = defaultdict(list)
     started = [0.0]
 
     def watch(function: Any, symbol: str, before: bool, result: Any, *values: Any) -> int:
         if before:
             started[0] = time.perf_counter()
         else:
-            spent[symbol] += time.perf_counter() - started[0]
-            calls[symbol] += 1
+            spent[symbol].append(time.perf_counter() - started[0])
         return 0
 
     model = _instrumented(bundle, watch)
-    model.run(inputs)
-    spent.clear()
-    calls.clear()
-    model.run(inputs)
-    total = sum(spent.values()) or 1.0
-    rows = sorted(spent, key=lambda symbol: -spent[symbol])[:_OPERATORS_KEPT]
-    return [{"name": name, "calls": calls[name], "ms": _milliseconds(spent[name]), "share": round(spent[name] / total, 4)} for name in rows]
+    made = []
+    for _ in range(runs + 1):
+        spent.clear()
+        model.run(inputs)
+        made.append(dict(spent))
+    return made[1:]
 
 
 def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:

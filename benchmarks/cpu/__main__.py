@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,8 +18,10 @@ from typing import Any
 from benchmarks.cpu import contest, report
 from benchmarks.cpu.peak import peak_gflops
 from benchmarks.cpu.rows import ROWS, label
+from benchmarks.cpu.work import works_of
 from benchmarks.engines import PACKAGES
 from compiler import targets
+from tests import models
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
 
@@ -30,13 +33,11 @@ def main() -> int:
     if missing:
         print(f"not installed, left out: {', '.join(missing)}")
     engines = tuple(engine for engine in options.engines if engine not in missing)
-    peak = peak_gflops(options.threads, targets.resolve("native").vector_bits // 32)
-    print(f"FMA peak of {options.threads} threads: {peak:.0f} GFLOP/s (float32)")
     rows = [row for name in options.models for row in _rows(name, contest.Plan(engines, options.rounds, options.seconds, options.threads))]
     mean = report.geometric_mean(rows)
     print("geometric mean of the ratios:", "none" if mean is None else f"{mean:.2f}")
     if options.json:
-        options.json.write_text(json.dumps({"peak_gflops": peak, "threads": options.threads, "rows": rows}, indent=1))
+        options.json.write_text(json.dumps({"threads": options.threads, "rows": rows}, indent=1))
     if options.markdown:
         options.markdown.write_text(report.markdown(rows, engines))
     if options.plot:
@@ -48,7 +49,10 @@ def _rows(name: str, plan: contest.Plan) -> list[dict[str, Any]]:
     with TemporaryDirectory(prefix="cpu-") as folder:
         contest.prepare(name, ROWS[name], plan.threads, Path(folder))
         outcomes = contest.contest(plan, ROWS[name], Path(folder))
-    rows = [{"label": label(name, point), "engines": outcome} for point, outcome in zip(ROWS[name], outcomes, strict=True)]
+    works = works_of(models.path_of(name), [models.feed_of(name, point) for point in ROWS[name]])
+    peak = peak_gflops(plan.threads, targets.resolve("native").vector_bits // 32)
+    points = zip(ROWS[name], outcomes, works, strict=True)
+    rows = [{"label": label(name, point), "engines": outcome, "work": asdict(work), "peak_gflops": peak} for point, outcome, work in points]
     for row in rows:
         print(report.line(row), flush=True)
     return rows

@@ -75,10 +75,28 @@ def prepare(name: str, points: Sequence[Point], threads: int, folder: Path) -> N
     (folder / "subject.json").write_text(json.dumps(subject))
 
 
+MEASURED = ("relaxd", "onnxruntime", "openvino")
+"""Engines whose memory is measured: a fresh process each time, which the others would compile in once more."""
+
+
 def contest(plan: Plan, points: Sequence[Point], folder: Path) -> list[dict[str, Any]]:
     """For each point, what each engine did: median and quartiles in ms, memory in bytes, difference to ONNX Runtime, or its error."""
     with _contestants(plan.engines, folder) as contestants:
-        return [_point(plan, contestants, index, folder) for index in range(len(points))]
+        outcomes = [_point(plan, contestants, index, folder) for index in range(len(points))]
+        for index, outcome in enumerate(outcomes):
+            for one in contestants:
+                if one.engine == "relaxd" and "milliseconds" in outcome[one.engine]:
+                    outcome[one.engine] |= one.ask(point=index, matmuls=True)
+    for index, outcome in enumerate(outcomes):
+        for engine in plan.engines:
+            if engine in MEASURED and "error" not in outcome[engine]:
+                outcome[engine] |= _memory(engine, index, folder)
+    return outcomes
+
+
+def _memory(engine: str, index: int, folder: Path) -> dict[str, Any]:
+    with _contestants([engine], folder) as (fresh,):
+        return fresh.ask(point=index, memory=True)
 
 
 @contextlib.contextmanager
@@ -104,7 +122,7 @@ def _point(plan: Plan, contestants: Sequence[Contestant], index: int, folder: Pa
             if one.engine in times:
                 answer = one.ask(point=index, seconds=plan.seconds)
                 times[one.engine] += answer.pop("milliseconds", [])
-                outcomes[one.engine] = answer | outcomes[one.engine]
+                outcomes[one.engine] |= answer
     for engine, found in times.items():
         outcomes[engine] |= _spread(found) | {"difference": _difference(folder, engine, index)}
     return outcomes

@@ -30,16 +30,30 @@ def geometric_mean(rows: Sequence[Row]) -> float | None:
 def line(row: Row) -> str:
     """One row for the terminal."""
     cells = (f"{engine} {_cell(outcome)}" for engine, outcome in row["engines"].items())
-    return f"{row['label']:34} {_ratio(ratio(row))}  " + "  ".join(cells)
+    return f"{row['label']:34} {_ratio(ratio(row))}  {speed(row):32} " + "  ".join(cells)
+
+
+def speed(row: Row) -> str:
+    """What relaxd computes a second, of all products over the whole call, and where matrix products dominate of those in their kernels.
+
+    In GFLOP/s and as a share of the peak. Winograd's convolutions do less than is counted, so theirs may pass the peak.
+    """
+    ours, peak, work = row["engines"].get("relaxd", {}), row["peak_gflops"], row["work"]
+    if "milliseconds" not in ours:
+        return ""
+    found = [("", work["products"] / ours["milliseconds"] / 1e6)]
+    if 2 * work["matmuls"] > work["products"] and ours.get("matmul_milliseconds"):
+        found.append((" in matmuls", work["matmuls"] / ours["matmul_milliseconds"] / 1e6))
+    return ", ".join(f"{rate:.0f} GFLOP/s{where} ({rate / peak:.0%})" for where, rate in found)
 
 
 def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
     """The table: milliseconds with quartiles, activation memory in MB, and the ratio to the best peer."""
-    lines = ["| | " + " | ".join(engines) + " | ratio |", "|---|" + "---:|" * (len(engines) + 1)]
+    lines = ["| | " + " | ".join(engines) + " | ratio | relaxd, of the peak |", "|---|" + "---:|" * (len(engines) + 2)]
     for row in rows:
         cells = " | ".join(_cell(row["engines"].get(engine, {"error": "not run"})) for engine in engines)
-        lines.append(f"| {row['label']} | {cells} | {_ratio(ratio(row))} |")
-    lines.append(f"| geometric mean | {' | '.join('' for _ in engines)} | {_ratio(geometric_mean(rows))} |")
+        lines.append(f"| {row['label']} | {cells} | {_ratio(ratio(row))} | {speed(row)} |")
+    lines.append(f"| geometric mean | {' | '.join('' for _ in engines)} | {_ratio(geometric_mean(rows))} | |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,13 +1,18 @@
 """One engine holding one model: `python -m benchmarks.cpu.worker ENGINE FOLDER`, asked for timings one line at a time.
 
-A request is a JSON line `{"point": k, "seconds": s}`; the answer has the milliseconds of every call made in that time and
-the anonymous memory that the first call at that point added, in bytes. `{"point": k, "save": file}` stores the outputs.
+A request is a JSON line `{"point": k, "seconds": s}`; the answer has the milliseconds of every call made in that time.
+`{"point": k, "save": file}` stores the outputs. `{"point": k, "memory": true}`, asked of a process that has run nothing yet,
+gives the anonymous memory that two calls add at their peak, in bytes: activations, outputs, whatever the engine allocates.
+`{"point": k, "matmuls": true}`, asked of relaxd, gives the milliseconds that one call spends in products by constant matrices.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import re
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -21,7 +26,8 @@ from benchmarks.engines import ENGINES, Arrays, Runner, Subject
 def main(engine: str, folder: Path) -> None:
     """Compile, say how long that took, then answer until standard input ends."""
     document = json.loads((folder / "subject.json").read_text())
-    subject = Subject(**{**document, "path": Path(document["path"]), "names": tuple(document["names"])})
+    subject = Subject(**{**document, "path": Path(document["path"]), "names": tuple(document["names"]), "built": folder})
+    os.environ["RELAXD_NUM_THREADS"] = str(subject.threads)
     started = time.perf_counter()
     try:
         run = ENGINES[engine](subject)
@@ -34,23 +40,44 @@ def main(engine: str, folder: Path) -> None:
         with np.load(folder / f"feed_{request['point']}.npz") as stored:
             feed = dict(stored)
         try:
-            _say(_save(run, feed, request["save"]) if "save" in request else _timed(run, feed, request["seconds"]))
+            _say(_answer(run, feed, request, folder))
         except Exception as error:
             _say({"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
 
 
-def _timed(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:
-    bytes_before = _anonymous("RssAnon")
+def _answer(run: Runner, feed: Arrays, request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if "save" in request:
+        return _save(run, feed, request["save"])
+    if "matmuls" in request:
+        return _in_matmuls(feed, folder / "relaxd")
+    return _memory(run, feed) if "memory" in request else _timed(run, feed, request["seconds"])
+
+
+def _memory(run: Runner, feed: Arrays) -> dict[str, Any]:
+    ctypes.CDLL(None).malloc_trim(0)  # What compilation freed would hide what running takes.
+    before = _anonymous("RssAnon")
     Path("/proc/self/clear_refs").write_text("5")
-    run(feed)
-    grown = _anonymous("VmHWM") - _anonymous("RssFile") - _anonymous("RssShmem") - bytes_before
+    for _ in range(2):
+        run(feed)
+    return {"memory_bytes": _anonymous("VmHWM") - _anonymous("RssFile") - _anonymous("RssShmem") - before}
+
+
+def _in_matmuls(feed: Arrays, bundle: Path) -> dict[str, Any]:
+    """By the virtual machine's report of each kernel; the median of some calls."""
+    from compiler.profile import kernel_times
+
+    spent = [sum(sum(times) for name, times in run.items() if "matmul" in name) for run in kernel_times(bundle, feed, runs=9)]
+    return {"matmul_milliseconds": 1e3 * statistics.median(spent)}
+
+
+def _timed(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < end:
         started = time.perf_counter()
         run(feed)
         times.append(1e3 * (time.perf_counter() - started))
-    return {"milliseconds": times, "memory_bytes": grown}
+    return {"milliseconds": times}
 
 
 def _save(run: Runner, feed: Arrays, file: str) -> dict[str, Any]:
