@@ -123,23 +123,27 @@ def _prefix(library: Path, target: Target) -> bytes:
 
 
 def table(results: Sequence[Built]) -> Iterator[str]:
-    """A row for each target of each model."""
-    yield "| Model | Target | `file` says | Code | Library | Status | Shapes | Greatest difference |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for result in results:
-        yield f"| {' | '.join(_cells(result))} |"
+    """A row for each target, a column for each model."""
+    models = list(dict.fromkeys(result.model for result in results))
+    yield f"| Target | `file` says | Code | {' | '.join(models)} |"
+    yield "| --- " * (3 + len(models)) + "|"
+    for target in dict.fromkeys(result.target for result in results):
+        row = {result.model: result for result in results if result.target == target}
+        one = next((result for result in row.values() if result.file), next(iter(row.values())))
+        cells = (_outcome(row[model]) if model in row else "" for model in models)
+        yield f"| `{target}` | {_kind(one.file)} | {one.traits} | {' | '.join(cells)} |"
 
 
-def _cells(result: Built) -> tuple[str, ...]:
-    if result.wrong and not result.file:
-        return result.model, f"`{result.target}`", result.wrong, "", "", "", "", ""
-    kind = re.sub(
-        r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie linked|, \d sections", "", result.file
-    )
-    difference = "" if result.difference is None else f"{result.difference:.1e}"
-    status = f"wrong: {result.wrong}" if result.wrong else result.status
-    size = f"{result.bytes / 1e6:.1f} MB"
-    return result.model, f"`{result.target}`", kind, result.traits, size, status, str(result.shapes or ""), difference
+def _kind(said: str) -> str:
+    """What `file` says, without what is the same for every library."""
+    return re.sub(r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie linked|, \d sections", "", said)
+
+
+def _outcome(result: Built) -> str:
+    if result.wrong:
+        return f"wrong: {result.wrong}"
+    verified = f", {result.shapes} shapes, {result.difference:.1e}" if result.difference is not None else ""
+    return f"{result.bytes / 1e6:.1f} MB, {result.status}{verified}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -129,7 +129,7 @@ ENTRIES = (
         vector_bits=128,
         vector_registers=16,
         caches=_BOARD,
-        status=TargetStatus.COMPILED_ONLY,
+        status=TargetStatus.EMULATED,
         llvm=(("mfloat-abi", "hard"),),
         emulator=("-cpu", "cortex-a15"),
     ),
