@@ -14,8 +14,8 @@ from compiler.passes.pack_matmul import FUSABLE, is_weight
 
 MOVING = frozenset(f"relax.{name}" for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten"))
 """Operators that keep elements as they are."""
-CENTRED = "centred"
-"""Name of the importer's programs that take a zero point from 8-bit integers."""
+CENTRED, SLICE = "centred", "slice"
+"""Names of the importer's programs that take a zero point from 8-bit integers, and that cut out a part of the depth."""
 BYTES = ("int8", "uint8")
 
 
@@ -64,9 +64,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._small(bound if isinstance(bound, relax.Var) else bound.args[0])
         if op_name(bound) == "relax.astype":
             return str(bound.args[0].ty.dtype) in BYTES
-        if op_name(bound) != "relax.call_tir" or not bound.args[0].name_hint.startswith(CENTRED):
+        if op_name(bound) != "relax.call_tir":
             return False
-        return str(bound.args[1].fields[0].ty.dtype) in BYTES
+        name, given = bound.args[0].name_hint.rstrip("0123456789"), bound.args[1].fields[0]
+        return str(given.ty.dtype) in BYTES if name == CENTRED else name == SLICE and self._small(given)
 
 
 def pack_pairs(weight: np.ndarray, width: int) -> np.ndarray:
