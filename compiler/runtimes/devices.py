@@ -11,7 +11,14 @@ from compiler.targets import Target
 
 OPENCL = "libtvm_runtime_opencl.so"
 _SOURCE = Path(__file__).with_name("opencl.cc")
-_FLAGS = ("-std=c++20", "-O2", "-g0", "-fPIC", "-w", "-shared", "-DTVM_FFI_USE_LIBBACKTRACE=0", "-Wl,-S", "-Wl,--build-id=none")
+_OWN_SYMBOLS = ("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wl,-Bsymbolic")
+"""What TVM's libraries define too is taken from here: an error thrown by their C++ library is none to ours."""
+
+_FLAGS = (
+    *("-std=c++20", "-O2", "-g0", "-fPIC", "-w", "-shared", "-DTVM_FFI_USE_LIBBACKTRACE=0"),
+    *("-Wl,-S", "-Wl,--build-id=none"),
+    *_OWN_SYMBOLS,
+)
 
 
 def opencl(target: Target) -> Path:

@@ -1,8 +1,9 @@
 /* TVM's device interface and kernels on OpenCL, which TVM's wheels leave out: one device a process, one queue in order.
  *
  * The driver is opened when a device is first asked for, so this needs neither OpenCL's headers nor its library to be built.
- * What TVM calls through its device interface must not throw (its C++ library is another than ours): a failure there is kept
- * until the next kernel fails of it, or `relaxd.opencl.failure` tells it.
+ * What TVM calls as a C++ method must not throw (its C++ library is another than ours). So a device's failure is kept until the
+ * next kernel fails of it, or `relaxd.opencl.failure` tells it, and kernels are built when they are launched first: a launch is
+ * a function of TVM's interface, which carries errors over.
  */
 #include <dlfcn.h>
 #include <pack_args.h>
@@ -215,7 +216,7 @@ class OpenCL final : public DeviceAPI {
   std::string failure_;
 };
 
-/* A module's sources, built by the driver when the first kernel of them is asked for. */
+/* A module's sources, built by the driver when the first kernel of them is launched. */
 class Program : public ffi::ModuleObj {
  public:
   Program(std::string source, std::unordered_map<std::string, FunctionInfo> kernels)
@@ -231,7 +232,6 @@ class Program : public ffi::ModuleObj {
 
   ffi::String InspectSource(const ffi::String&) const final { return source_; }
 
- private:
   Handle Built() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (program_ != nullptr) return program_;
@@ -254,6 +254,7 @@ class Program : public ffi::ModuleObj {
     return program_ = program;
   }
 
+ private:
   std::string source_;
   std::unordered_map<std::string, FunctionInfo> kernels_;
   std::mutex mutex_;
@@ -263,16 +264,15 @@ class Program : public ffi::ModuleObj {
 /* One kernel; setting its arguments and launching it are one step for all threads. */
 class Kernel {
  public:
-  Kernel(ffi::Module owner, Handle program, const FunctionInfo& info) : owner_(std::move(owner)), name_(info->name) {
-    cl_int status = kSuccess;
-    kernel_ = OpenCL::Global()->driver().CreateKernel(program, name_.c_str(), &status);
-    Check(status, "clCreateKernel");
+  Kernel(ffi::ObjectPtr<Program> program, const FunctionInfo& info) : program_(std::move(program)), name_(info->name) {
     for (DLDataType type : info->arg_types) sizes_.push_back(type.code == kDLOpaqueHandle ? 0 : type.bits / 8);
     config_.Init(sizes_.size(), info->launch_param_tags);
   }
 
   Kernel(const Kernel&) = delete;
-  ~Kernel() { OpenCL::Global()->driver().ReleaseKernel(kernel_); }
+  ~Kernel() {
+    if (kernel_ != nullptr) OpenCL::Global()->driver().ReleaseKernel(kernel_);
+  }
 
   void Launch(ffi::PackedArgs args, void** addresses) {
     auto* opencl = OpenCL::Global();
@@ -281,6 +281,12 @@ class Kernel {
     ThreadWorkLoad load = config_.Extract(args);
     for (size_t i = 0; i < 3; ++i) load.work_size[i] *= load.work_size[i + 3];
     std::lock_guard<std::mutex> lock(mutex_);
+    if (kernel_ == nullptr) {
+      cl_int status = kSuccess;
+      Handle kernel = opencl->driver().CreateKernel(program_->Built(), name_.c_str(), &status);
+      Check(status, "clCreateKernel");
+      kernel_ = kernel;
+    }
     for (cl_uint i = 0; i < sizes_.size(); ++i) {
       if (sizes_[i] != 0) {
         Check(opencl->driver().SetKernelArg(kernel_, i, sizes_[i], addresses[i]), "clSetKernelArg");
@@ -299,7 +305,7 @@ class Kernel {
     if (status != kSuccess) TVM_FFI_THROW(RuntimeError) << what << " of " << name_ << " failed with OpenCL status " << status;
   }
 
-  ffi::Module owner_;
+  ffi::ObjectPtr<Program> program_;
   std::string name_;
   Handle kernel_ = nullptr;
   std::vector<size_t> sizes_;
@@ -310,7 +316,7 @@ class Kernel {
 ffi::Optional<ffi::Function> Program::GetFunction(const ffi::String& name) {
   auto found = kernels_.find(std::string(name));
   if (found == kernels_.end()) return std::nullopt;
-  auto kernel = std::make_shared<Kernel>(ffi::Module(ffi::GetObjectPtr<ffi::ModuleObj>(this)), Built(), found->second);
+  auto kernel = std::make_shared<Kernel>(ffi::GetObjectPtr<Program>(this), found->second);
   auto launch = [kernel](ffi::PackedArgs args, ffi::Any*, void** addresses) { kernel->Launch(args, addresses); };
   return PackFuncVoidAddr(launch, found->second->arg_types);
 }

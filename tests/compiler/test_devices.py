@@ -1,8 +1,10 @@
 """Bundles for devices: what they say of themselves, and where there is such a device, what they compute."""
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ from tvm import relax  # noqa: E402
 
 import relaxd  # noqa: E402
 from compiler import compile_model, targets  # noqa: E402
-from relaxd.errors import InputError  # noqa: E402
+from relaxd.errors import ExecutionError, InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
 from tests import models, wgsl  # noqa: E402
 
@@ -145,10 +147,19 @@ def test_opencl_runs_by_the_runtime_in_the_bundle(tmp_path):
     environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "none"), "OPENCL_VENDOR_PATH": str(tmp_path / "none")}
     printed = subprocess.check_output([sys.executable, "-c", WITHOUT_DRIVERS, tmp_path / "out"], text=True, env=environment)
     assert printed.strip() == "a driver for opencl | no opencl driver | False"
+    # What the driver refuses comes as an error, too.
+    shutil.copytree(tmp_path / "out", tmp_path / "refused")
+    library = tmp_path / "refused" / manifest.library
+    library.write_bytes(library.read_bytes().replace(b"__kernel void", b"__kernel vain"))
+    record = json.loads((tmp_path / "refused" / "manifest.json").read_text())
+    record["files"][manifest.library]["sha256"] = hashlib.sha256(library.read_bytes()).hexdigest()
+    (tmp_path / "refused" / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(ExecutionError, match="the OpenCL driver refused the kernels"):
+        relaxd.load(tmp_path / "refused").run({"x": x})
     # What fails on the device is told once, and the next call is a fresh start.
     failure = tvm.get_global_func("relaxd.opencl.failure")
     tvm.get_global_func("runtime.TVMTensorAllocWithScope")(tvm.runtime.ShapeTuple([1 << 60]), tvm.DataType("uint8"), tvm.opencl(), None)
-    with pytest.raises(relaxd.errors.ExecutionError, match="clCreateBuffer failed"):
+    with pytest.raises(ExecutionError, match="clCreateBuffer failed"):
         loaded.run({"x": x})
     assert failure() == ""
     np.testing.assert_allclose(loaded.run({"x": x})["y"], reference(model, {"x": x})[0], rtol=1e-3, atol=1e-4)

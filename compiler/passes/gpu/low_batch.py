@@ -1,5 +1,6 @@
 """Products of few rows by another kernel than products of many, chosen by the number of rows at each call."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,17 +34,17 @@ class SplitLowBatch:
         few = [applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func) for _, bucket in self.buckets]
         if any(kernel is None for kernel in few):
             return func
-        products = [applied(rule, stand_in, func) for rule, stand_in in dlight_rules(self.target) if isinstance(rule, dlight.gpu.Matmul)]
-        many = next(iter(products), None)
-        if many is None:
-            return func
+        products = (applied(rule, stand_in, func) for rule, stand_in in dlight_rules(self.target) if isinstance(rule, dlight.gpu.Matmul))
+        splits = (self._branch(func, rows, few, many) for many in products if many is not None)
+        return next((split for split in splits if refusal(split, self.target) is None), func)
+
+    def _branch(self, func: tirx.PrimFunc, rows: Any, few: Sequence[Any], many: tirx.PrimFunc) -> tirx.PrimFunc:
+        """`func` as `few`'s kernels up to the buckets' rows, and as `many` beyond them."""
         body = many.body
         for (limit, _), kernel in reversed(list(zip(self.buckets, few, strict=True))):
-            assert kernel is not None
             body = tirx.IfThenElse(tirx.op.tvm_thread_invariant(rows <= limit), kernel.body, body)
         root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
-        split = func.with_body(root).with_attr({"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"})
-        return func if refusal(split, self.target) else split
+        return func.with_body(root).with_attr({"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"})
 
 
 def _rows(func: tirx.PrimFunc) -> Any:

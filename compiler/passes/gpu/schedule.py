@@ -68,12 +68,14 @@ class ScheduleOnGrid:
 def dlight_rules(target: tvm.target.Target) -> tuple[tuple[dlight.ScheduleRule, tvm.target.Target], ...]:
     """TVM's rules for `target`, best first, each with the target it is to believe in.
 
-    On Metal the rule for matrix products takes a path that crashes the process; told of a plain device it does not.
+    On Metal the rule for matrix products takes a path that crashes the process; told of a plain device it does not. That is
+    its second chance elsewhere, too.
     """
     gpu = dlight.gpu
     plain = tvm.target.Target({"kind": "opencl", "max_num_threads": target.attrs["max_num_threads"]})
     others = (gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback())
-    return (gpu.Matmul(), plain if target.kind.name == "metal" else target), *((rule, target) for rule in others)
+    believed = (plain,) if target.kind.name == "metal" else (target, plain)
+    return *((gpu.Matmul(), device) for device in believed), *((rule, target) for rule in others)
 
 
 def threads_of(target: tvm.target.Target) -> int:

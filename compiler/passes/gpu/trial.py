@@ -14,6 +14,8 @@ from compiler.stages import summary
 _LOADER = "ffi.Module.create.cuda"
 _FOREIGN_TO_WGSL = re.compile(r"\b(?:[iu](?:8|16|64)|f64)\b")
 """Types that TVM writes into WGSL all the same."""
+_DECLARED_INSIDE = re.compile(r"\( {2,}\w+ (\w+) = ")
+"""TVM writes the variables that an index needs into the middle of a vector's store."""
 
 
 def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
@@ -27,12 +29,17 @@ def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
         raise
     except Exception as error:  # whatever TVM raises is the answer
         return summary(error)
-    return _foreign_type(built) if target.kind.name == "webgpu" else None
+    sources = "".join(module.inspect_source() for module in built.imports)
+    return _flaw(sources, target.kind.name)
 
 
-def _foreign_type(built: tvm.runtime.Module) -> str | None:
-    found = [match[0] for module in built.imports if (match := _FOREIGN_TO_WGSL.search(module.inspect_source()))]
-    return f"WGSL has no type {found[0]}" if found else None
+def _flaw(sources: str, kind: str) -> str | None:
+    """What makes `sources` no program that a driver takes, as far as TVM is known to write such."""
+    if kind == "webgpu" and (match := _FOREIGN_TO_WGSL.search(sources)):
+        return f"WGSL has no type {match[0]}"
+    if match := _DECLARED_INSIDE.search(sources):
+        return f"the variable {match[1]} is declared inside of an expression"
+    return None
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 import pytest
 import tvm
+from tvm import te, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
 from compiler.passes.gpu.bound import is_bound
-from compiler.passes.gpu.schedule import RULE, ScheduleOnGrid, dlight_rules
+from compiler.passes.gpu.schedule import RULE, ScheduleOnGrid, applied, dlight_rules
+from compiler.passes.gpu.trial import refusal
 from tests.compiler.passes.gpu.programs import CUDA, product, target_of, twice
 
 
@@ -50,3 +52,22 @@ def test_metal_is_spared_the_rule_that_crashes():
     rule, believed = dlight_rules(target_of("metal"))[0]
     assert type(rule).__name__ == "Matmul"
     assert believed.kind.name != "metal"
+
+
+def weighted() -> tirx.PrimFunc:
+    """[batch, 8, seq, seq] by [batch, 8, seq, 32], as attention weighs values."""
+    batch, seq = tirx.Var("batch", "int64"), tirx.Var("seq", "int64")
+    heads, width = tirx.IntImm("int64", 8), tirx.IntImm("int64", 32)
+    p, v = te.placeholder((batch, heads, seq, seq), "float32", name="p"), te.placeholder((batch, heads, seq, width), "float32", name="v")
+    k = te.reduce_axis((tirx.IntImm("int64", 0), seq), name="k")
+    product = te.compute((batch, heads, seq, width), lambda n, h, i, j: te.sum(p[n, h, i, k] * v[n, h, k, j], axis=k), name="y")
+    return te.create_prim_func([p, v, product])
+
+
+def test_sources_that_no_driver_would_take_give_way_to_the_rule_for_a_plain_device():
+    """TVM's stores of vectors on Adreno hold the declarations of the variables that their indices need."""
+    target = target_of("opencl-adreno")
+    (rule, adreno), (_, plain) = dlight_rules(target)[:2]
+    assert "is declared inside of an expression" in refusal(applied(rule, adreno, weighted()), target)
+    assert refusal(applied(rule, plain, weighted()), target) is None
+    assert scheduled(weighted(), target).attrs[RULE] == "Matmul"
