@@ -80,7 +80,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         layouts = LAYOUTS.get(op_name(call))
         constant = None if layouts is None else constant_of(self, call.args[1])
-        if layouts is None or constant is None or not _takes(call, *layouts):
+        if layouts is None or constant is None or not takes_conv(call, *layouts):
             return call
         data, weight = call.args[0], constant.value.numpy()
         if weight.ndim > 4:
@@ -164,7 +164,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
-def _takes(call: Any, image: str, kernel: str) -> bool:
+def takes_conv(call: Any, image: str, kernel: str) -> bool:
+    """Whether a convolution is of float32 in these layouts."""
     data, weight = call.args
     attrs = call.attrs
     return (

@@ -1,4 +1,4 @@
-"""Products of quantised matrices, which come as integers in float32, by instructions for pairs of 16-bit integers where there are any."""
+"""Quantised products and convolutions, which come as integers in float32, by instructions for pairs of 16-bit integers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from tvm import relax, te, tirx
 from compiler.passes.graph import constant_of, op_name, rewrite_functions, with_simple_shape
 from compiler.passes.kernels.pairs import STAGE
 from compiler.passes.machine import Machine
+from compiler.passes.pack_conv import LAYOUTS, Window, takes_conv
 from compiler.passes.pack_matmul import FUSABLE, is_weight
 
 MOVING = frozenset(f"relax.{name}" for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten"))
@@ -17,11 +18,17 @@ MOVING = frozenset(f"relax.{name}" for name in ("strided_slice", "reshape", "squ
 CENTRED, SLICE = "centred", "slice"
 """Names of the importer's programs that take a zero point from 8-bit integers, and that cut out a part of the depth."""
 BYTES = ("int8", "uint8")
+WIDEST = 255
+"""The greatest magnitude of an 8-bit integer less its zero point."""
+LEAST_CHANNELS = 8
 
 
 @dataclass(frozen=True)
 class PackInteger:
-    """Rewrites `matmul(x, constant [K, N])` of float32 into a product of pairs where both are known to hold integers of 9 bits."""
+    """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into products of pairs.
+
+    Both sides must be known to hold integers of 9 bits; a window of few channels is left to floats, which are as exact.
+    """
 
     machine: Machine
 
@@ -38,20 +45,42 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if op_name(call) != "relax.matmul":
+        name = op_name(call)
+        if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         left, right = call.args[0], constant_of(self, call.args[1])
-        if not is_weight(right) or left.ty.ndim < 2 or not self._small(left):
+        if right is None or not self._small(left):
             return call
         weight = right.value.numpy()
-        if np.abs(weight).max() > 255 or not np.array_equal(weight, np.rint(weight)):
+        if not weight.size or np.abs(weight).max() > WIDEST or not np.array_equal(weight, np.rint(weight)):
             return call
+        if name == "relax.matmul":
+            return self._matmul(left, weight) if is_weight(right) and left.ty.ndim >= 2 else call
+        takes = takes_conv(call, *LAYOUTS[name]) and call.attrs.groups == 1 and weight.shape[3] >= LEAST_CHANNELS
+        return self._conv(call.attrs, left, weight) if takes else call
+
+    def _matmul(self, left: Any, weight: np.ndarray) -> Any:
         return self.builder_.call_te(
             _pair_matmul,
             with_simple_shape(self, left),
             relax.const(pack_pairs(weight, self.width)),
             weight.shape[1],
             primfunc_name_hint="pair_matmul",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _conv(self, attrs: Any, data: Any, weight: np.ndarray) -> Any:
+        window = Window.of(attrs, weight.shape[1:3])
+        if any(window.pads):
+            top, left, bottom, right = window.pads
+            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])))
+        taps = [pack_pairs(weight[:, y, x].T, self.width) for y, x in np.ndindex(*window.kernel)]
+        inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        return self.builder_.call_te(
+            lambda x, pairs: _pair_conv(x, pairs, weight.shape[0], inner),
+            data,
+            relax.const(np.concatenate(taps, 1, dtype=np.result_type(*taps))),
+            primfunc_name_hint="pair_conv",
             primfunc_attrs=FUSABLE,
         )
 
@@ -88,3 +117,17 @@ def _pair_matmul(left: Any, pairs: Any, columns: int) -> Any:
         lambda *at: te.sum(left(*at[:-1], k) * pairs[at[-1] // width, k % half, at[-1] % width, k // half].astype("float32"), axis=k),
         name=STAGE,
     )
+
+
+def _pair_conv(data: Any, pairs: Any, columns: int, window: Window) -> Any:
+    channels, (height, width) = int(data.shape[3]), window.kernel
+    panel, half = int(pairs.shape[2]), -(-channels // 2)
+    kh, kw, c = (te.reduce_axis((0, extent), name=name) for extent, name in ((height, "kh"), (width, "kw"), (channels, "c")))
+
+    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+        place = (kh * width + kw) * half + c % half
+        return te.sum(
+            window.read(data, n, y, x, kh, kw, c) * pairs[o // panel, place, o % panel, c // half].astype("float32"), axis=[kh, kw, c]
+        )
+
+    return te.compute((data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)), at, name=STAGE)

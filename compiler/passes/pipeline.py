@@ -42,8 +42,8 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         LiftViews(transposes=True),
         fuse_attention,
         # constants laid out for the kernels
-        PackConv(machine),
         PackInteger(machine),
+        PackConv(machine),
         PackMatmul(machine),
         # tensor programs
         relax.backend.DispatchSampling(),

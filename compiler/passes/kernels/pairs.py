@@ -1,11 +1,12 @@
 """Products of small integers, exact: pairs of 16-bit integers multiplied and added to 32 bits by one instruction.
 
-The left side holds integers in float32; a task writes its rows as pairs (k, k + depth / 2) into scratch memory. The right side is
-stored in 8 or 16 bits, in panels of pairs.
+The left side holds integers in float32, with a window of a convolution or without; a task writes its rows as pairs (k, k + depth / 2)
+into scratch memory, for each place in the window. The right side is stored in 8 or 16 bits, in panels of pairs.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import tvm
@@ -17,6 +18,7 @@ from compiler.passes.kernels.gemm import PARALLEL_FLOPS
 from compiler.passes.kernels.nest import combine_of, vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
+from compiler.passes.tir.flat import stride
 from compiler.passes.tir.loops import (
     Stmt,
     allocate,
@@ -46,10 +48,15 @@ Table = dict[Any, Expr]
 
 @dataclass(frozen=True)
 class Pairs:
-    """left[place + k] times weights, a flat buffer [panels, half, width, 2], for `rows` x `column`, k below `depth`."""
+    """left[place + window + k] times weights, a flat buffer [panels, window * half, width, 2], for `rows` x `column`, k below `depth`.
+
+    steps: by how much each axis of the window moves the place.
+    """
 
     rows: tuple[Axis, ...]
     column: Axis
+    window: tuple[Axis, ...]
+    steps: tuple[Expr, ...]
     left: Any
     place: Expr
     weights: Any
@@ -64,8 +71,13 @@ class Pairs:
 
     @property
     def half(self) -> int:
-        """Pairs of a row."""
+        """Pairs at one place of the window."""
         return -(-self.depth // 2)
+
+    @property
+    def length(self) -> int:
+        """Pairs of a row."""
+        return self.half * prod(as_int(axis.extent) or 1 for axis in self.window)
 
     @property
     def panels(self) -> int:
@@ -82,6 +94,7 @@ def read_pairs(program: Program) -> Pairs | None:
     if anchored is None or combine is None or not isinstance(combine.term.a, tvm.ir.TensorLoad):
         return None
     *rows, column = anchored.anchor.spatial
+    *window, along = anchored.anchor.reduced
     outputs = [value for part in anchored.parts for value in (part.value, load(part.buffer, list(part.indices)))]
     if not all(vectorizable(value, column.var) for value in outputs):
         return None
@@ -89,21 +102,25 @@ def read_pairs(program: Program) -> Pairs | None:
     depth, width = as_int(left.source.shape[-1]), as_int(weights.shape[2])
     assert depth is not None
     assert width is not None
-    place = anchored.flat.offset(left.source, [*left.indices[:-1], const(0)], tvm.sym.Analyzer())
+    at = anchored.flat.offset(left.source, [substitute(index, {along.var: const(0)}) for index in left.indices], tvm.sym.Analyzer())
+    steps = tuple(stride(at, axis.var) for axis in window)
+    place = substitute(at, {axis.var: const(0) for axis in window})
     views = anchored.flat.views
-    return Pairs(tuple(rows), column, views[left.source], place, views[weights], depth, width, anchored)
+    return Pairs(tuple(rows), column, tuple(window), steps, views[left.source], place, views[weights], depth, width, anchored)
 
 
 def emit_pairs(pairs: Pairs, machine: Machine) -> Stmt:
     """The kernel, for a machine that has such an instruction."""
     extents = [axis.extent for axis in pairs.rows]
 
-    def named(known: list[Expr]) -> Stmt:
+    def named(known: list[Expr], steps: list[Expr]) -> Stmt:
         if len(known) < len(extents):
-            return bind_opaque("extent", extents[len(known)], lambda extent: named([*known, extent]))
-        return bind_opaque("m", product(known), lambda m: _Kernel(pairs, machine, known, m).emit())
+            return bind_opaque("extent", extents[len(known)], lambda extent: named([*known, extent], steps))
+        if len(steps) < len(pairs.steps):
+            return bind_opaque("step", pairs.steps[len(steps)], lambda step: named(known, [*steps, step]))
+        return bind_opaque("m", product(known), lambda m: _Kernel(pairs, machine, known, steps, m).emit())
 
-    return seq(*pairs.anchored.flat.prelude, named([]))
+    return seq(*pairs.anchored.flat.prelude, named([], []))
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,7 @@ class _Kernel:
     pairs: Pairs
     machine: Machine
     extents: list[Expr]
+    steps: list[Expr]
     m: Expr
 
     @property
@@ -126,7 +144,7 @@ class _Kernel:
         """Tasks of some rows by some panels."""
         groups = -(-self.pairs.panels // PANELS)
         total = tirx.ceildiv(self.m, const(self.rows)) * const(groups)
-        work = self.m * const(self.pairs.depth * self.pairs.columns)
+        work = self.m * const(2 * self.pairs.length * self.pairs.columns)
 
         def task(t: Expr) -> Stmt:
             return self._task(t // const(groups) * const(self.rows), t % const(groups) * const(PANELS))
@@ -134,8 +152,8 @@ class _Kernel:
         return when(tvm.sym.Analyzer().simplify(work >= const(PARALLEL_FLOPS)), parallel(total, task), serial(total, task))
 
     def _task(self, first: Expr, panel: Expr) -> Stmt:
-        half, width = self.pairs.half, self.pairs.width
-        left, made = allocate([self.rows * half], "int32", "left", "global")
+        length, width = self.pairs.length, self.pairs.width
+        left, made = allocate([self.rows * length], "int32", "left", "global")
         sums, more = allocate([self.rows * PANELS * width], "float32", "sums", "global")
         count = tirx.min(const(self.rows), self.m - first)
         panels = const(PANELS) if self.pairs.panels % PANELS == 0 else tirx.min(const(PANELS), const(self.pairs.panels) - panel)
@@ -144,15 +162,32 @@ class _Kernel:
             tallest = const(SIZES[-1])
             return serial(tirx.ceildiv(count, tallest), lambda t: self._sized(left, sums, t * tallest, count, panel + p, p), "tile")
 
-        gather = serial(count, lambda r: self._at(first + r, lambda at: self._pack(left, r, at)), "row")
+        def gathered(at: Table, r: Expr) -> Stmt:
+            place = substitute(self.pairs.place, at)
+            return self._window(
+                lambda position, moved: self._pack(left, place + moved, r * const(length) + position * const(self.pairs.half))
+            )
+
+        gather = serial(count, lambda r: self._at(first + r, lambda at: gathered(at, r)), "row")
         return seq(made, more, gather, serial(panels, tiles, "panel"), self._finish(sums, first, count, panel, panels))
 
     def _at(self, row: Expr, body: Callable[[Table], Stmt]) -> Stmt:
         return bind_all([axis.var for axis in self.pairs.rows], unfuse(row, self.extents), body)
 
-    def _pack(self, left: Any, row: Expr, at: Table) -> Stmt:
-        """A row as pairs: the first half in the low bits, the second in the high ones."""
-        half, place = const(self.pairs.half), substitute(self.pairs.place, at)
+    def _window(self, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
+        """body(position in the window, how far that is from its first element), for all of them."""
+
+        def along(index: int, position: Expr, moved: Expr) -> Stmt:
+            if index == len(self.pairs.window):
+                return body(position, moved)
+            axis = self.pairs.window[index]
+            return serial(axis.extent, lambda k: along(index + 1, position * axis.extent + k, moved + k * self.steps[index]), axis.var.name)
+
+        return along(0, const(0), const(0))
+
+    def _pack(self, left: Any, place: Expr, to: Expr) -> Stmt:
+        """The elements at `place` as pairs: the first half in the low bits, the second in the high ones."""
+        half = const(self.pairs.half)
 
         def part(index: Expr) -> Expr:
             return load(self.pairs.left, [place + index]).astype("int32")
@@ -162,10 +197,10 @@ class _Kernel:
 
         def both(k: Expr) -> Stmt:
             high = tirx.shift_left(part(half + k), tirx.const(16, "int32"))
-            return store(left, tirx.bitwise_or(low(k), high), row * half + k)
+            return store(left, tirx.bitwise_or(low(k), high), to + k)
 
         full = self.pairs.depth - self.pairs.half
-        last = store(left, low(const(full)), row * half + const(full)) if full < self.pairs.half else None
+        last = store(left, low(const(full)), to + const(full)) if full < self.pairs.half else None
         return seq(strips(const(full), self.lanes, both), last)
 
     def _sized(self, left: Any, sums: Any, row: Expr, count: Expr, panel: Expr, p: Expr) -> Stmt:
@@ -176,7 +211,7 @@ class _Kernel:
         return body
 
     def _tile(self, rows: int, left: Any, sums: Any, row: Expr, panel: Expr, p: Expr) -> Stmt:
-        half, width, lanes = self.pairs.half, self.pairs.width, self.lanes
+        length, width, lanes = self.pairs.length, self.pairs.width, self.lanes
         acc, allocation = allocate([rows * width], "int32", "acc")
         parts = [(i, start) for i in range(rows) for start in range(0, width, lanes)]
 
@@ -184,12 +219,12 @@ class _Kernel:
             return prim.Ramp(const(i * width + start), const(1), lanes)
 
         def step(k: Expr) -> Stmt:
-            base = ((panel * const(half) + k) * const(width)) * const(2)
+            base = ((panel * const(length) + k) * const(width)) * const(2)
             weights = [
                 load(self.pairs.weights, [prim.Ramp(base + const(2 * start), const(1), 2 * lanes)]).astype(f"int16x{2 * lanes}")
                 for start in range(0, width, lanes)
             ]
-            given = [prim.Broadcast(load(left, [(row + const(i)) * const(half) + k]), lanes) for i in range(rows)]
+            given = [prim.Broadcast(load(left, [(row + const(i)) * const(length) + k]), lanes) for i in range(rows)]
             return seq(
                 *(
                     tirx.BufferStore(
@@ -205,7 +240,7 @@ class _Kernel:
 
         zero = prim.Broadcast(tirx.const(0, "int32"), lanes)
         clear = [tirx.BufferStore(acc, zero, [place(*part)]) for part in parts]
-        return seq(allocation, *clear, serial(half, step, "k"), *(keep(*part) for part in parts))
+        return seq(allocation, *clear, serial(length, step, "k"), *(keep(*part) for part in parts))
 
     def _multiplied(self, total: Expr, given: Expr, weights: Expr) -> Expr:
         """The total and the products of the pairs."""

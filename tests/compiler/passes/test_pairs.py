@@ -5,6 +5,7 @@ from tvm import relax
 from compiler import targets
 from compiler.passes.machine import Machine
 from compiler.passes.pack_integer import pack_pairs
+from tests.compiler.passes.references import convolution
 
 op = relax.op
 INTEL = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni"]
@@ -26,6 +27,22 @@ def test_products_are_exact_for_every_number_of_rows(depth, columns, low, high, 
         x = draw.integers(0, 256, (n, m, depth)).astype("uint8")
         x[0, 0] = 255
         np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
+
+
+@pytest.mark.parametrize(
+    ("channels", "columns", "kernel", "stride", "pads"),
+    [(9, 20, 3, 1, (1, 1, 1, 1)), (16, 48, 1, 2, (0,) * 4), (24, 8, 2, 2, (1, 0, 0, 2))],
+)
+def test_convolutions_are_exact_for_every_extent(channels, columns, kernel, stride, pads, compile_graph, draw):
+    weight = draw.integers(-128, 128, (columns, channels, kernel, kernel))
+
+    def graph(builder, x):
+        return op.nn.conv2d(op.astype(x, "float32"), relax.const(weight.astype("float32")), (stride, stride), pads)
+
+    model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "uint8")})
+    for n, height, width in [(1, 3, 3), (2, 4, 7), (1, 13, 5)]:
+        x = draw.integers(0, 256, (n, channels, height, width)).astype("uint8")
+        np.testing.assert_array_equal(model(x), convolution(x.astype("float64"), weight, (stride, stride), pads))
 
 
 def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
