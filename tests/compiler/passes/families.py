@@ -67,7 +67,7 @@ class Family:
         arrays = []
         for shape, dtype in self.inputs.values():
             size = [extents.get(axis, axis) for axis in shape]
-            integer = dtype.startswith("int")
+            integer = dtype.startswith(("int", "uint"))
             arrays.append((random.integers(0, self.below, size) if integer else random.standard_normal(size)).astype(dtype))
         return arrays
 
@@ -115,6 +115,17 @@ def product(depth: int, columns: int) -> Family:
         {"b": Dim(3, _none, least=0), "s": Dim(257, lambda machine: _rows(machine, depth, columns), least=0)},
         lambda x, residual: np.tanh(x @ weight + bias) + residual,
     )
+
+
+def quantised(depth: int, columns: int) -> Family:
+    """8-bit integers by a constant matrix of such, as quantised operators come from the importers."""
+    weight = np.random.default_rng((depth, columns)).integers(-127, 128, (depth, columns))
+
+    def graph(builder: Any, x: Any) -> Any:
+        return op.astype(op.matmul(op.astype(x, "float32"), relax.const(weight.astype("float32"))), "int32")
+
+    dims = {"n": Dim(131, lambda machine: (4, register_tile(machine)[0], 64), least=0)}
+    return Family("emit_pairs", graph, {"x": (("n", depth), "uint8")}, dims, lambda x: x @ weight, below=256)
 
 
 def convolution(channels: int, out: int, kernel: int, stride: int, groups: int = 1, takes: str = "emit_contraction") -> Family:
@@ -291,6 +302,7 @@ FAMILIES: dict[str, Family] = {
     "product": product(64, 72),
     "product in passes": product(2100, 24),
     "product of one panel": product(30, 10),
+    "quantised product": quantised(37, 45),
     "convolution": convolution(16, 20, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of single points": convolution(24, 40, 1, 1),
