@@ -255,7 +255,7 @@ class _Kernel:
 
     def _dots(self, place: Table, scores: Any) -> Stmt:
         """The same for one query, straight from the keys: they are read once."""
-        lanes = self.lanes if self.depth % self.lanes == 0 else 1
+        lanes = min(_dividing(self.depth, self.lanes), self.lanes)
 
         def dot(j: Expr) -> Stmt:
             acc, allocation = allocate([lanes], "float32", "acc")
@@ -326,7 +326,7 @@ class _Kernel:
 
     def _combined(self, places: list[Table], scores: Any, padded: Expr, sums: Any) -> Stmt:
         """The values weighed by the powers, over their sum."""
-        width = next(width for width in (self.panel, self.lanes, 1) if self.width % width == 0)
+        width = _dividing(self.width, self.lanes)
         attention = self.attention
 
         def columns(c: Expr) -> Stmt:
@@ -345,6 +345,11 @@ class _Kernel:
             )
 
         return serial(self.width // width, columns, "columns")
+
+
+def _dividing(size: int, lanes: int) -> int:
+    """The widest of two vectors, one and half of one that divides `size`, else 1."""
+    return next(width for width in (2 * lanes, lanes, max(lanes // 2, 1), 1) if size % width == 0)
 
 
 def _pairwise(values: list[Expr], node: Callable[[Expr, Expr], Expr]) -> Expr:
