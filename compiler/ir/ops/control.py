@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from tvm import relax, tirx
@@ -109,12 +109,17 @@ def _joined(b: Builder, p: Tensor, q: Tensor) -> list[Extent | None]:
     if p.dtype != q.dtype:
         raise ImportFailed(f"the branches of an If give {p.dtype} and {q.dtype}", reason="branch_dtype")
     if len(p.shape) != len(q.shape):
-        raise ImportFailed(
-            f"the branches of an If give ranks {len(p.shape)} and {len(q.shape)}",
-            reason=RANKS,
-            hint="fix the input that decides it with --const, or narrow the dims that do with --dim",
-        )
+        refuse_ranks(len(p.shape), len(q.shape))
     return [one if b.facts.same(one, two) is True else None for one, two in zip(p.shape, q.shape, strict=True)]
+
+
+def refuse_ranks(one: int, other: int) -> NoReturn:
+    """Raise ImportFailed for branches that give tensors of these ranks."""
+    raise ImportFailed(
+        f"the branches of an If give ranks {one} and {other}",
+        reason=RANKS,
+        hint="fix the input that decides it with --const, or narrow the dims that do with --dim",
+    )
 
 
 def empty_stacks(b: Builder, make: Branch) -> list[Value]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
+from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
@@ -31,6 +33,12 @@ def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] 
     """
     if trace is None:
         support.check(program.graph)
+    return explore(lambda assumed: _read(program, request, trace, assumed))
+
+
+def _read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None, assumed: Mapping[str, bool]) -> Imported:
+    if trace is not None:
+        trace.clear()
     facts = Facts()
     inputs = declare_inputs(program, facts, request)
     table = request.dim_table
@@ -39,7 +47,7 @@ def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] 
         for name, axes in request.shapes
     }
     builder = Builder(facts)
-    scope = Scope(builder, Memory(builder), Model(program.graph, shapes, trace=trace))
+    scope = Scope(builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed))
     parameters = parameters_of(facts, inputs.specs, inputs.shapes)
     with builder.bb.function("main", parameters.variables):
         inputs.tensors.update({spec.name: tensor for spec, tensor in zip(inputs.specs, parameters.tensors(builder), strict=True)})

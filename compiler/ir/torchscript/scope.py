@@ -24,13 +24,17 @@ from compiler.ir.values import Known, Tensor, Value
 
 @dataclass
 class Model:
-    """What every scope of one model shares: graph, names for shapes, what indexes something, a trace of nodes, attributes by path."""
+    """What every scope of one model shares: graph, names for shapes, what indexes something, a trace of nodes, attributes by path.
+
+    assumed: which way a prim::If goes, by label, where its blocks cannot be joined (see `forks`).
+    """
 
     graph: Any
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     indexed: list[tuple[Any, int, int]] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
     slots: dict[str, Slot] = field(default_factory=dict)
+    assumed: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass

@@ -30,11 +30,14 @@ class Tried:
 
 @control("prim::If")
 def branch(b: Builder, node: Node) -> Any:
-    """The results of the block that the condition chooses."""
+    """The results of the block that the condition chooses; where only one of them fits the model, every run must choose it."""
     condition = truth(b, node.args[0])
     blocks = list(node.raw.blocks())
-    if isinstance(condition, bool):
-        return results(node.scope.inner().run(blocks[0 if condition else 1]))
+    taken = condition if isinstance(condition, bool) else node.scope.model.assumed.get(node.label)
+    if taken is not None:
+        if not isinstance(condition, bool):
+            ctl.demand(b, Known.of(condition, "bool"), taken, node.label)
+        return results(node.scope.inner().run(blocks[0 if taken else 1]))
     for index, block in enumerate(blocks):
         message = raised(block)
         if message is not None:
@@ -118,6 +121,7 @@ def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:
 def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> list[Any]:
     memory = node.memory
     then, other = (tried(node, lambda block=block: node.scope.inner().run(block)) for block in blocks)  # type: ignore[misc]
+    _refuse_ranks(then.forms, other.forms)
     forms = [st.join(b, p, q) for p, q in zip(then.forms, other.forms, strict=True)]
     cells = {}
     for cell in {**then.cells, **other.cells}:
@@ -140,6 +144,13 @@ def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
     for value, *shared in zip(values, then.shared, other.shared, strict=True):
         _relate(value, [cell for group in shared for cell in group])
     return values
+
+
+def _refuse_ranks(one: Sequence[st.Form], other: Sequence[st.Form]) -> None:
+    """Raise ImportFailed, in a way that makes `forks` try both ways, where a tensor has another rank in the other block."""
+    for p, q in zip(one, other, strict=True):
+        if isinstance(p, st.Array) and isinstance(q, st.Array) and p.rank != q.rank:
+            ctl.refuse_ranks(p.rank, q.rank)
 
 
 def _relate(value: Any, shared: Sequence[Cell]) -> None:

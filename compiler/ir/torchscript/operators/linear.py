@@ -12,12 +12,23 @@ from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
 
+_RANKS = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1), "addmm": (2, 2), "addmv": (2, 1), "baddbmm": (3, 3)}
+
+
+def _factors(node: Node, first: int) -> list[Value]:
+    """The two arguments from `first` on, of the ranks that the operator takes."""
+    factors = [node.memory.read(item) for item in node.args[first : first + 2]]
+    name = node.kind.removeprefix("aten::").removesuffix("_")
+    ranks = tuple(len(factor.shape) for factor in factors)
+    if ranks != _RANKS.get(name, ranks):
+        node.fail(f"{name} takes factors of ranks {_RANKS[name]}, these have {ranks}", reason="shape")
+    return factors
+
 
 @op("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
 def matmul(b: Builder, node: Node) -> Value:
     """numpy's matmul."""
-    one, other = (node.memory.read(item) for item in node.args[:2])
-    return linear.matmul(b, one, other)
+    return linear.matmul(b, *_factors(node, 0))
 
 
 @op("linear")
@@ -32,8 +43,7 @@ def fully_connected(b: Builder, node: Node) -> Value:
 @op("addmm", "addmv", "baddbmm")
 def addmm(b: Builder, node: Node) -> Value:
     """beta * self + alpha * (first @ second)."""
-    product = linear.matmul(b, *(node.memory.read(item) for item in node.args[1:3]))
-    return _sum(b, node, product)
+    return _sum(b, node, linear.matmul(b, *_factors(node, 1)))
 
 
 @op("addbmm")

@@ -194,7 +194,7 @@ def test_raising_becomes_a_check() -> None:
     ("module", "inputs", "code"),
     [
         (Raises(), {"x": "float32[n,5]"}, "import.raises"),
-        (DifferentRanks(), {"x": "float32[n,3]"}, "import.unsupported_control"),
+        (DifferentRanks(), {"x": "float32[n,3]"}, "import.branch_rank"),
         (CarriesAlias(), {"x": "float32[n,3]"}, "import.unsupported_mutation"),
     ],
     ids=["raises", "ranks", "alias"],
@@ -203,3 +203,38 @@ def test_refused(module: nn.Module, inputs: dict[str, Any], code: str) -> None:
     with pytest.raises(ImportFailed) as caught:
         imported(scripted(module), inputs)
     assert caught.value.code == code
+
+
+class PicksOne(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(-1) == 1:
+            y = x[:, :, 0]
+        else:
+            y = x
+        return torch.addmm(torch.ones(3), y, torch.ones(4, 3))
+
+
+class PicksAndGoesOn(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(-1) == 1:
+            y = x[:, :, 0]
+        else:
+            y = x
+        return y * 2
+
+
+def test_blocks_of_different_ranks_of_which_one_fits() -> None:
+    call = Compiled(scripted(PicksOne()), {"x": "float32[n,4,w]"})
+    for n in (1, 5):
+        x = torch.randn(n, 4, 1)
+        agree(list(call(x=x.numpy()).values()), PicksOne()(x))
+    with pytest.raises(RuntimeError, match="match_cast"):
+        call(x=torch.randn(2, 4, 3).numpy())
+
+
+def test_blocks_of_different_ranks_that_both_fit_are_refused() -> None:
+    with pytest.raises(ImportFailed, match="ranks 2 and 3") as caught:
+        imported(scripted(PicksAndGoesOn()), {"x": "float32[n,4,w]"})
+    assert caught.value.code == "import.branch_rank"
+    call = Compiled(scripted(PicksAndGoesOn()), {"x": "float32[n,4,w]"}, dims={"w": (2, 9)})
+    agree(list(call(x=torch.ones(2, 4, 3).numpy()).values()), torch.ones(2, 4, 3) * 2)
