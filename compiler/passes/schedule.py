@@ -13,6 +13,7 @@ from compiler.passes.kernels.direct import emit_direct, read_direct
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
 from compiler.passes.kernels.pairs import emit_pairs, read_pairs
+from compiler.passes.kernels.permute import emit_permute, read_permute
 from compiler.passes.kernels.window import emit_window, read_window
 from compiler.passes.kernels.winograd import emit_winograd, read_winograd
 from compiler.passes.machine import Machine
@@ -57,6 +58,8 @@ class ScheduleKernels:
         body = None if contraction is None else emit_contraction(contraction, self.machine) or emit_blocked(contraction, self.machine)
         if body is None and (window := read_window(program)) is not None:
             body = emit_window(window, self.machine)
+        if body is None and (permute := read_permute(program)) is not None:
+            body = emit_permute(permute, self.machine)
         return emit_program(program, self.machine) if body is None else body
 
 

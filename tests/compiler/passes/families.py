@@ -1,7 +1,7 @@
 """A small graph of every kernel family: its dims and where its tiles end, what it computes in float64, how close a kernel must come."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -283,7 +283,9 @@ GENERIC = {
     "column maxima": generic(lambda b, x: op.max(x, [0]), ROW, lambda x: x.max(0)),
     "middle means": generic(lambda b, x: op.mean(x, [1]), CUBE, lambda x: x.mean(1)),
     "sum of all": generic(lambda b, x: op.sum(x), ROW, lambda x: x.sum()),
-    "transpose": generic(lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0),
+    "transpose": replace(
+        generic(lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0), kernel="emit_permute"
+    ),
     "take": generic(lambda b, x, y: op.take(x, y, 0), {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")}, lambda x, y: x[y], 0),
     "concat": generic(
         lambda b, x, y: op.concat([x, y], 1),
