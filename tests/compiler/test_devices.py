@@ -184,8 +184,9 @@ def test_real_models_match_the_reference(name, tmp_path):
     manifest = compile_model(
         models.path_of(name), output=tmp_path / "out", target=target, dims=model.dims, options={"verify": False, "profile": False}
     )
+    loaded = relaxd.load(tmp_path / "out")
     for dims in model.shapes:
         feed = models.feed_of(name, dims)
-        got = run(tmp_path / "out", manifest, [feed[spec.name] for spec in manifest.inputs], tvm.cuda())
-        for value, want in zip(got, models.reference(name, feed).values(), strict=True):
-            np.testing.assert_allclose(value, want, rtol=1e-3, atol=1e-3)
+        got = loaded.run({spec.name: feed[spec.name] for spec in manifest.inputs})
+        for output, want in models.reference(name, feed).items():
+            np.testing.assert_allclose(got[output], want, rtol=1e-3, atol=1e-3)
