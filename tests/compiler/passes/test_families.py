@@ -14,7 +14,8 @@ from tests.compiler.passes.families import FAMILIES
 from tests.compiler.passes.processors import nearest
 
 EMITTERS = (
-    "emit_winograd", "emit_direct", "emit_pairs", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_program"
+    "emit_winograd", "emit_direct", "emit_pairs", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_permute",
+    "emit_program",
 )  # fmt: skip
 CASES = [
     *((name, "x86-64-v3") for name in FAMILIES),
