@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,20 @@ def test_submitting_by_digest(api: Live) -> None:
     job = api.http.get(answer.headers["Location"], params={"wait": 20}).json()
     assert (job["state"], job["name"]) == ("succeeded", "m")
     assert [build["target"] for build in job["builds"]] == ["native", "x86-64-v2"]
+
+
+def test_a_registry_client_finds_the_bundles_of_a_job_that_nobody_looked_at(api: Live) -> None:
+    job = api.http.post("/v1/jobs", json={"model": api.upload(b"indexed"), "targets": ["x86-64-v2", "aarch64"]}).json()
+    tag = f"/v2/relaxd/bundles/manifests/job-{job['id']}"
+
+    def listed() -> set[str]:
+        answer = api.http.get(tag)
+        return {entry["annotations"]["org.relaxd.target"] for entry in answer.json()["manifests"]} if answer.status_code == 200 else set()
+
+    until = time.monotonic() + 20
+    while listed() != {"x86-64-v2", "aarch64"} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert listed() == {"x86-64-v2", "aarch64"}
 
 
 def test_a_model_that_the_store_lacks(api: Live) -> None:
