@@ -19,6 +19,7 @@ from compiler.passes.share_buffers import share_buffers
 from compiler.stages import summary
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
+from relaxd.contract.manifest import RELEASE
 
 _PASSES = Path(__file__).parent / "passes"
 
@@ -42,7 +43,7 @@ def to_kernels(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> t
 def to_machine(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tuple[tvm.IRModule, dict[str, Any]]:
     """From there to calls of the virtual machine, and what its memory plan saves; raises PassError naming the pass."""
     with _passes(target):
-        unplanned = tvm.transform.Sequential(list(_allocation_passes()))(module)
+        unplanned = tvm.transform.Sequential(list(_allocation_passes()))(with_release(module))
         planned = relax.transform.StaticPlanBlockMemory()(unplanned)
         # What goes into CUDA graphs is found by its allocations.
         shared = share_buffers(planned) if target.device is None else planned
@@ -75,6 +76,14 @@ def _passes(target: Target) -> Iterator[None]:
 def tvm_target(target: Target) -> dict[str, Any]:
     """The registry's entry as TVM spells it."""
     return target.to_tvm()
+
+
+def with_release(module: tvm.IRModule) -> tvm.IRModule:
+    """The module and the function by which loaders make its virtual machine let go of a result."""
+    builder = relax.BlockBuilder(module)
+    with builder.function(RELEASE, []):
+        builder.emit_func_output(relax.Tuple([]))
+    return builder.get()
 
 
 def _allocation_passes() -> tuple[tvm.transform.Pass, ...]:

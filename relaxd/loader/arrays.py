@@ -11,7 +11,7 @@ from relaxd.loader.placement import Placement
 
 _CPU = tvm_ffi.device("cpu", 0)
 _OWNERS_OF_A_FRESH_RESULT = 2
-"""The Python wrapper, and the virtual machine, which keeps its last result until the next call."""
+"""The Python wrapper, and the array made of it."""
 
 
 class Transport:
@@ -54,7 +54,7 @@ class Transport:
         arrays = []
         for tensor in tensors:
             array = self._array(tensor)
-            if tensor.data_ptr() in shared or _owners(tensor) > _OWNERS_OF_A_FRESH_RESULT + 1:
+            if tensor.data_ptr() in shared or _owners(tensor) > _OWNERS_OF_A_FRESH_RESULT:
                 array = array.copy()
             shared.add(tensor.data_ptr())
             arrays.append(array)

@@ -4,10 +4,11 @@ import ctypes
 import importlib.util
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.manifest import RELEASE, Manifest
 from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.bundle import Bundle, sha256_of
 from relaxd.loader.devices import CUDA_RUNTIME, cuda_runtime
@@ -71,7 +72,10 @@ def open_model(bundle: Bundle) -> Any:
 
 
 def open_machine(bundle: Bundle) -> tuple[Any, Any]:
-    """A virtual machine of the bundle's library, its device set up, and its entry function, weights bound; raises BundleError."""
+    """A virtual machine of the bundle's library, its device set up, and its entry function; raises BundleError.
+
+    The function has its weights bound, and the machine keeps nothing of what it returns.
+    """
     import tvm_ffi
 
     from relaxd.loader.placement import Placement
@@ -82,7 +86,7 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
         machine = tvm_ffi.load_module(str(bundle.path(manifest.library).resolve()))["vm_load_executable"]()
         devices = [(device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR) for device in placement.devices]
         machine["vm_initialization"](*(number for device in devices for number in device))
-        return machine, _entry_of(machine, bundle, placement)
+        return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])
     except (RuntimeError, AttributeError, ValueError) as error:
         raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
 
@@ -94,6 +98,15 @@ def _entry_of(machine: Any, bundle: Bundle, placement: "Placement") -> Any:
     bound = f"{entry} with weights"
     machine["save_function"](entry, bound, 1, *map(placement.to_device, tensors_of(bundle)))
     return machine[bound]
+
+
+def _released(entry: Callable[..., Any], release: Callable[[], Any]) -> Callable[..., Any]:
+    def call(*tensors: Any) -> Any:
+        result = entry(*tensors)
+        release()
+        return result
+
+    return call
 
 
 def _open_cuda_runtime(manifest: Manifest) -> None:

@@ -17,6 +17,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler import weights
+from compiler.lower import with_release
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
 from relaxd.contract.tensors import TensorSpec
@@ -48,7 +49,7 @@ def write(directory, name, mod, inputs, outputs, dims, constants=()):
     bundle = Path(directory, name)
     bundle.mkdir()
     table = weights.write(constants, bundle / "weights.bin")
-    relax.build(mod, tvm.target.Target({"kind": "llvm"})).export_library(str(bundle / "model.so"), fcompile=link)
+    relax.build(with_release(mod), tvm.target.Target({"kind": "llvm"})).export_library(str(bundle / "model.so"), fcompile=link)
     for library in ("libtvm_runtime.so", "libtvm_runtime_extra.so"):
         shutil.copy(RUNTIME / library, bundle)
     files = {file.name: FileEntry(hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size) for file in bundle.iterdir()}
