@@ -13,7 +13,7 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
-from compiler.passes.kernels.micro import panel_widths, products, rows_for
+from compiler.passes.kernels.micro import across, panel_widths, products, rows_for
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
@@ -34,6 +34,9 @@ from compiler.passes.tir.loops import (
     when,
 )
 from compiler.passes.tir.stages import Axis
+
+FEW_TILES = 4
+"""Up to so many tiles of rows, weights are hardly used again and best read in one stream, all of their depth at once."""
 
 PARALLEL_FLOPS = 1 << 20
 """Work below which waking the other threads takes longer than they save."""
@@ -56,10 +59,13 @@ class Tiling:
 
 
 def tiling_for(machine: Machine, width: int, depth: int, run: int | None = None) -> Tiling:
-    """A tiling for panels of `width` whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it."""
+    """A tiling for panels of `width` whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it.
+
+    Where rows are read as they lie, a pass by one panel takes half of L1: a core may be shared by two hardware threads.
+    """
     mr, nr = rows_for(machine, width // machine.lanes(32)), width
     unit = run or 1
-    passes = max(-(-depth // 2048), 1)
+    passes = max(-(-depth // (2048 if run else machine.l1 // 2 // (4 * nr))), 1)
     kc = -(-depth // unit // passes) * unit
     tiles = min(max(machine.l2 // 2 // (4 * kc) // mr, 2), 8 if run else 16)
     return Tiling(mr, nr, tiles, 8 if run else 4, kc)
@@ -164,21 +170,32 @@ class _Kernel:
         panels: Expr = const(tiling.panels)
         if self.panel_count % tiling.panels:
             panels = tirx.min(panels, const(self.panel_count) - last)
-        passes = -(-self.depth // tiling.kc)
+        several = tiling.kc < self.depth
 
-        def one_pass(index: Expr) -> Stmt:
-            start = index * const(tiling.kc)
-            length: Expr = const(tiling.kc) if self.depth % tiling.kc == 0 else tirx.min(const(tiling.kc), const(self.depth) - start)
+        def one_pass(index: Expr, step: Expr) -> Stmt:
+            start = index * step
+            length: Expr = step if self.depth % tiling.kc == 0 else tirx.min(step, const(self.depth) - start)
             gather = None if left is None else gather_rows(self.contraction, self.machine, left, tiling.kc, first, count, start, length)
-            products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, passes > 1), "panel")
+            products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, several), "panel")
             return seq(gather, products)
 
-        clear = (
-            strips(panels * const(tiling.block_rows * tiling.nr), tiling.nr, lambda i: store(sums, tirx.const(0, "float32"), i))
-            if passes > 1
-            else None
-        )
-        return seq(allocation, more, clear, serial(passes, one_pass, "pass"), self._epilogue(sums, first, count, last, panels))
+        def all_passes(step: Expr) -> Stmt:
+            return serial(tirx.ceildiv(const(self.depth), step), lambda index: one_pass(index, step), "pass")
+
+        clear = serial(panels, lambda p: self._clear(sums, p * const(tiling.block_rows), count), "panel") if several else None
+        step: Expr = const(tiling.kc)
+        if several and self.direct:
+            step = tirx.Select(m <= const(FEW_TILES * tiling.mr), const(self.depth), step)
+        return seq(allocation, more, clear, bind("step", step, all_passes), self._epilogue(sums, first, count, last, panels))
+
+    def _clear(self, sums: Any, first: Expr, count: Expr) -> Stmt:
+        """`count` rows; what tiles compute past them is not read."""
+        nr, lanes = self.tiling.nr, self.machine.lanes(32)
+
+        def row(i: Expr) -> Stmt:
+            return across(nr, lanes, lambda lane: store(sums, tirx.const(0, "float32"), (first + i) * const(nr) + lane))
+
+        return serial(count, row, "row")
 
     def _worth_threads(self) -> bool | None:
         """Whether to share the tasks out, None where that is decided at run time, which costs the code of both ways.
