@@ -89,7 +89,7 @@ def _cell(outcome: Mapping[str, Any]) -> str:
     if "milliseconds" not in outcome:
         return "fails"
     spread = f"{outcome['milliseconds']:.2f} ms ({outcome['low']:.2f}-{outcome['high']:.2f})"
-    memory = f", {outcome['memory_bytes'] / 1e6:.0f} MB" if "memory_bytes" in outcome else ""
+    memory = f", {outcome['memory_bytes'] / 1e6:.3g} MB" if "memory_bytes" in outcome else ""
     return spread + memory + ("" if _right(outcome) else ", WRONG")
 
 
