@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
+PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help env demo test check fmt lock clean
 
@@ -16,7 +17,7 @@ demo: env ## compile a real model through the service, run it at several shapes,
 	@$(BIN)/python -m tools.demo
 
 test: env ## run every test; those that need Redis or PostgreSQL skip when the servers are not installed
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 check: env ## lint, types, layers, images
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
