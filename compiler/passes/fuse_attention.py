@@ -32,22 +32,37 @@ _CHANGES: dict[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True)
+class Part:
+    """`count` places along an axis from `first` on."""
+
+    axis: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Access:
-    """`tensor`, its axes in the order of `axes`."""
+    """`tensor`, or a part of it, its axes in the order of `axes`."""
 
     tensor: Any
     axes: tuple[int, ...]
+    part: Part | None = None
 
     def read(self, data: Any, indices: Sequence[Any]) -> Any:
-        """The element at `indices` of the permuted tensor."""
+        """The element at `indices` of the permuted part."""
         place: list[Any] = [None] * len(indices)
         for axis, index in zip(self.axes, indices, strict=True):
             place[axis] = index
+        if self.part is not None:
+            place[self.part.axis] += self.part.first
         return data(*place)
 
     def extents(self, shape: Sequence[Any]) -> list[Any]:
-        """The extents of the permuted tensor, given those of the tensor: TE has its own dims."""
-        return [shape[axis] for axis in self.axes]
+        """The extents of the permuted part, given those of the tensor: TE has its own dims."""
+        whole = list(shape)
+        if self.part is not None:
+            whole[self.part.axis] = tirx.IntImm("int64", self.part.count)
+        return [whole[axis] for axis in self.axes]
 
 
 @dataclass
@@ -139,7 +154,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _access(self, expr: Any) -> Access:
         permuted = self._bound(expr, "relax.permute_dims")
-        return Access(expr, tuple(range(expr.ty.ndim))) if permuted is None else Access(permuted.args[0], axes_of(permuted))
+        tensor, axes = (expr, tuple(range(expr.ty.ndim))) if permuted is None else (permuted.args[0], axes_of(permuted))
+        whole = self._bound(tensor, "relax.strided_slice")
+        part = None if whole is None else _part(whole)
+        return Access(tensor, axes) if whole is None or part is None else Access(whole.args[0], axes, part)
 
     def _call(self, found: Attention) -> Any:
         others = [operand for change in found.changes for operand in change.operands if operand is not None]
@@ -147,6 +165,24 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             lambda *tensors: attention(found, *tensors), *given, primfunc_name_hint="attention", primfunc_attrs=OPAQUE
         )
+
+
+def _part(call: Any) -> Part | None:
+    """What a slice takes, None if it is not a known part of one axis, every place of it."""
+    source, result = call.args[0].ty.shape, call.ty.shape
+    if len(call.args) != 4 or not isinstance(source, relax.ShapeExpr) or not isinstance(result, relax.ShapeExpr):
+        return None
+    axes, starts = (_known(argument) for argument in call.args[1:3])
+    if len(axes) != 1 or len(starts) != 1:
+        return None
+    (axis,), (first,) = axes, starts
+    extents = _known([source.values[axis], result.values[axis]])
+    return Part(axis, first, extents[1]) if len(extents) == 2 and 0 <= first <= extents[0] - extents[1] else None
+
+
+def _known(values: Any) -> list[int]:
+    """Those of the integers that are known."""
+    return [int(value.value) for value in values if hasattr(value, "value")]
 
 
 def _same_shape(one: Any, other: Any) -> bool:

@@ -6,6 +6,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.channels_last import channels_last
+from compiler.passes.combine_projections import combine_projections
 from compiler.passes.define_first import define_first
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.fuse_attention import fuse_attention
@@ -40,6 +41,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         rows_as_images,
         channels_last,
         LiftViews(transposes=True),
+        combine_projections,
         fuse_attention,
         # constants laid out for the kernels
         PackInteger(machine),
