@@ -13,7 +13,21 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from compiler.ir.ops.cells import Cell
-from compiler.passes.tir.loops import Stmt, allocate, bind, bind_opaque, parallel, seq, serial, store, strips, vectorized, when
+from compiler.passes.tir.exprs import const
+from compiler.passes.tir.loops import (
+    PARALLEL_FLOPS,
+    Stmt,
+    allocate,
+    bind,
+    bind_opaque,
+    seq,
+    serial,
+    share_out,
+    store,
+    strips,
+    vectorized,
+    when,
+)
 
 LANES = 8
 SUMS = 12
@@ -24,15 +38,9 @@ SHARED_TILES = 6
 """Tiles of a task where the weights do not stay in the cache: every task reads all of them at every step."""
 CACHED = 256 << 10
 """Bytes of weights that are taken to stay in the cache."""
-PARALLEL_FLOPS = 1 << 20
 
 Element = Callable[[Any], Any]
 """Of the place in a block: a number there."""
-
-
-def const(value: int) -> Any:
-    """An int64 constant."""
-    return tirx.IntImm("int64", value)
 
 
 @dataclass(frozen=True)
@@ -137,10 +145,8 @@ class _Loops:
 
         def shared(each: Any) -> Stmt:
             tasks = tirx.ceildiv(program.batch, each)
-            run = lambda t: self._task(t * each, each)  # noqa: E731
-            if not program.fixed:
-                return serial(tasks, run)
-            return when(tirx.all(flops >= const(PARALLEL_FLOPS), tasks > 1), parallel(tasks, run), serial(tasks, run))
+            worth = program.fixed and tirx.all(flops >= const(PARALLEL_FLOPS), tasks > 1)
+            return share_out(tasks, worth, lambda t: self._task(t * each, each))
 
         return bind_opaque("each", self._share, shared)
 

@@ -6,18 +6,47 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.passes.tir.exprs import Expr, as_int, const, dtype_of, load, loads, rewrite, substitute
+from compiler.passes.kernels.nest import Combine, combine_of, vectorizable
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, dtype_of, load, loads, replace_loads, substitute
 from compiler.passes.tir.flat import Flattener, flatten_stage
+from compiler.passes.tir.loops import Stmt, seq, store
 from compiler.passes.tir.stages import Program, Stage
 
 
 @dataclass(frozen=True)
+class Output:
+    """`value` goes to `target`, a flat load of the place."""
+
+    target: Any
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to each result of a reduction, for which the values of `outputs` read the one-element buffer `total`."""
+
+    total: Any
+    outputs: tuple[Output, ...]
+
+    def in_vectors(self, var: Any) -> bool:
+        """Whether neighbouring values of `var` can be done in one vector."""
+        return all(vectorizable(side, var) for out in self.outputs for side in (out.value, out.target))
+
+    def write(self, result: Expr, at: Table) -> Stmt:
+        """Every output of `result`, the axes being `at`."""
+        return seq(*(self._write(out, result, at) for out in self.outputs))
+
+    def _write(self, out: Output, result: Expr, at: Table) -> Stmt:
+        return store(out.target.source, replace_loads(out.value, self.total, result, at), substitute(out.target.indices[0], at))
+
+
+@dataclass(frozen=True)
 class Anchored:
-    """`parts` are the later stages over the anchor's axes, accesses flat, its result read from the one-element buffer `total`."""
+    """The reduction as it stands in the program, how it combines, and the later stages over its axes, flat."""
 
     anchor: Stage
-    total: Any
-    parts: tuple[Stage, ...]
+    combine: Combine
+    epilogue: Epilogue
     flat: Flattener
 
 
@@ -33,7 +62,7 @@ def _anchor(program: Program) -> Stage | None:
 def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
     """The later stage over the anchor's axes, the anchor's result replaced by `total`."""
     reads = [one for one in loads(stage.value) if one.source.same_as(anchor.buffer)]
-    table: dict[Any, Expr] = {}
+    table: Table = {}
     for one in reads:
         for index, axis in zip(one.indices, anchor.axes, strict=False):
             if isinstance(index, tvm.ir.Var) and any(index.same_as(own.var) for own in stage.axes):
@@ -47,19 +76,15 @@ def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
     if len({var.__hash__() for var in table.values()}) != len(table):
         return None
     table = {**{own.var: const(0) for own in stage.axes}, **table}
-
-    def visit(node: Expr) -> Expr | None:
-        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(anchor.buffer):
-            return load(total, [const(0)])
-        return table.get(node) if isinstance(node, tvm.ir.Var) else None
-
-    return Stage(stage.name, stage.buffer, anchor.spatial, tuple(substitute(i, table) for i in stage.indices), rewrite(stage.value, visit))
+    value = replace_loads(stage.value, anchor.buffer, load(total, [const(0)]), table)
+    return Stage(stage.name, stage.buffer, anchor.spatial, tuple(substitute(i, table) for i in stage.indices), value)
 
 
 def read_anchored(program: Program) -> Anchored | None:
     """The program as a reduction followed by elementwise stages at the same place, None if it is none."""
     anchor = _anchor(program)
-    if anchor is None:
+    combine = None if anchor is None else combine_of(anchor)
+    if anchor is None or combine is None:
         return None
     total = tirx.decl_buffer([const(1)], dtype_of(anchor.value), name="total", scope="local")
     later = [_at_anchor(stage, anchor, total) for stage in program.stages[1:]]
@@ -70,8 +95,8 @@ def read_anchored(program: Program) -> Anchored | None:
     written = [stage.buffer for stage in later if stage is not None]
     if any(one.source.same_as(buffer) for stage in later if stage is not None for one in loads(stage.value) for buffer in written):
         return None
-    flat = Flattener()
-    for buffer in program.params:
-        flat.parameter(buffer)
+    flat = Flattener.of(program)
     flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
-    return Anchored(anchor, total, tuple(flatten_stage(stage, flat) for stage in later if stage is not None), flat)
+    parts = [flatten_stage(stage, flat) for stage in later if stage is not None]
+    outputs = tuple(Output(load(part.buffer, list(part.indices)), part.value) for part in parts)
+    return Anchored(anchor, combine, Epilogue(total, outputs), flat)

@@ -1,34 +1,19 @@
 """The attention kernel: for every head, keys laid out in panels, then scores, softmax and the second product a few rows at a time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.kernels.gemm import PARALLEL_FLOPS
-from compiler.passes.kernels.micro import products
+from compiler.passes.kernels.micro import along, products
 from compiler.passes.kernels.nest import combine_of, vectorizable
+from compiler.passes.kernels.tasks import extents_of, share_parts, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, replace_loads, substitute
 from compiler.passes.tir.flat import Flattener, analyzer_for
-from compiler.passes.tir.loops import (
-    Stmt,
-    allocate,
-    bind,
-    bind_all,
-    bind_opaque,
-    parallel,
-    product,
-    seq,
-    serial,
-    store,
-    unfuse,
-    vectorized,
-    when,
-)
+from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, bind, bind_all, product, seq, serial, store, vectorized, when
 from compiler.passes.tir.stages import Axis, Program, Stage
 
 STAGES = tuple(f"attention_{name}" for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output"))
@@ -39,8 +24,6 @@ ROWS = 4
 
 TASK_ROWS = 64
 """Queries of one task where there are few heads to share out."""
-
-Table = dict[Any, Expr]
 
 
 @dataclass(frozen=True)
@@ -71,22 +54,17 @@ def read_attention(program: Program) -> Attention | None:
         return None
     stages = dict(zip(names, program.stages, strict=True))
     scores, summed, output = stages[STAGES[0]], stages[STAGES[5]], stages[STAGES[6]]
-    flat = Flattener()
-    for buffer in program.params:
-        flat.parameter(buffer)
+    flat = Flattener.of(program)
     *batch, row, column = scores.spatial
     total = tirx.decl_buffer([const(1)], "float32", name="score", scope="local")
-    query, key = _factors(scores)
-    powers, value = _factors(summed)
+    query, key = _term(scores).a, _term(scores).b
+    powers, value = _term(summed).a, _term(summed).b
     if not powers.source.same_as(stages[STAGES[3]].buffer):
         powers, value = value, powers
-    axes = (*batch, row, column)
+    axes, width = (*batch, row, column), summed.spatial[-1]
     analyzer = analyzer_for((*axes, *scores.reduced))
-    at_scores = dict(zip([axis.var for axis in summed.spatial[:-2]], [axis.var for axis in batch], strict=True))
-    at_scores |= {summed.spatial[-2].var: row.var, summed.reduced[0].var: column.var}
-    width = summed.spatial[-1]
-    at_output = dict(zip([axis.var for axis in output.spatial], [*(axis.var for axis in batch), row.var, width.var], strict=True))
-    changed = _changed(stages, axes, total)
+    at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
+    at_output = _onto(output.spatial, (*batch, row, width))
     return Attention(
         tuple(batch),
         row,
@@ -96,56 +74,54 @@ def read_attention(program: Program) -> Attention | None:
         flat.value(query, analyzer),
         flat.value(key, analyzer),
         flat.value(substitute(value, at_scores), analyzer),
-        flat.value(changed, analyzer),
+        flat.value(_changed(stages, axes, total), analyzer),
         total,
         flat.value(load(output.buffer, [substitute(index, at_output) for index in output.indices]), analyzer),
         tuple(flat.prelude),
     )
 
 
-def _factors(stage: Stage) -> tuple[Any, Any]:
+def _onto(axes: tuple[Axis, ...], others: tuple[Axis, ...]) -> Table:
+    """The variables of the others for those of the axes."""
+    return {axis.var: other.var for axis, other in zip(axes, others, strict=True)}
+
+
+def _term(stage: Stage) -> Any:
     combine = combine_of(stage)
     assert combine is not None
-    return combine.term.a, combine.term.b
+    return combine.term
 
 
 def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:
     """The value of the second stage over the axes of the first; it may have been moved into its readers."""
     scores, greatest = stages[STAGES[0]], stages[STAGES[2]]
-    if STAGES[1] in stages:
-        stage = stages[STAGES[1]]
-        value, own = stage.value, [axis.var for axis in stage.spatial]
-    else:
-        combine = combine_of(greatest)
-        assert combine is not None
-        value, own = combine.term, [axis.var for axis in greatest.axes]
-    value = substitute(value, dict(zip(own, [axis.var for axis in axes], strict=True)))
-
-    def visit(node: Expr) -> Expr | None:
-        return load(total, [const(0)]) if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(scores.buffer) else None
-
-    return rewrite(value, visit)
+    changed = stages.get(STAGES[1])
+    value, own = (_term(greatest), greatest.axes) if changed is None else (changed.value, changed.axes)
+    return replace_loads(value, scores.buffer, load(total, [const(0)]), _onto(own, axes))
 
 
 def emit_attention(attention: Attention, machine: Machine) -> Stmt:
     """The kernel."""
-    extents = [*(axis.extent for axis in attention.batch), attention.row.extent, attention.column.extent]
 
-    def step(known: list[Expr]) -> Stmt:
-        if len(known) == len(extents):
-            return _Kernel(attention, machine, known[:-2], known[-2], known[-1]).tasks()
-        return bind_opaque(f"extent{len(known)}", extents[len(known)], lambda extent: step([*known, extent]))
+    def tasks(axes: tuple[Axis, ...]) -> Stmt:
+        *batch, row, column = axes
+        return _Kernel(replace(attention, batch=tuple(batch), row=row, column=column), machine).tasks()
 
-    return seq(*attention.prelude, step([]))
+    return seq(*attention.prelude, with_extents((*attention.batch, attention.row, attention.column), tasks))
 
 
 @dataclass(frozen=True)
 class _Kernel:
     attention: Attention
     machine: Machine
-    batch: list[Expr]
-    m: Expr
-    n: Expr
+
+    @property
+    def m(self) -> Expr:
+        return self.attention.row.extent
+
+    @property
+    def n(self) -> Expr:
+        return self.attention.column.extent
 
     @property
     def lanes(self) -> int:
@@ -157,28 +133,23 @@ class _Kernel:
 
     @property
     def depth(self) -> int:
-        return as_int(self.attention.depth.extent) or 0
+        return fixed(self.attention.depth.extent)
 
     @property
     def width(self) -> int:
-        return as_int(self.attention.width.extent) or 0
+        return fixed(self.attention.width.extent)
 
     def tasks(self) -> Stmt:
         """A task is all rows of a head, or some of them where heads are few."""
-        heads = product(self.batch)
+        heads = product(extents_of(self.attention.batch))
         each = tirx.Select(heads >= const(8), tirx.max(self.m, const(1)), const(TASK_ROWS))
         work = heads * self.m * self.n * const(2 * (self.depth + self.width))
 
         def share(each: Expr) -> Stmt:
-            parts = tirx.ceildiv(self.m, each)
+            def rows(at: Table, part: Expr) -> Stmt:
+                return bind("first", part * each, lambda first: self._head(at, first, each))
 
-            def task(index: Expr) -> Stmt:
-                *place, part = unfuse(index, [*self.batch, parts])
-                variables = [axis.var for axis in self.attention.batch]
-                return bind_all(variables, place, lambda at: bind("first", part * each, lambda first: self._head(at, first, each)))
-
-            total = product([*self.batch, parts])
-            return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
+            return share_parts(self.attention.batch, tirx.ceildiv(self.m, each), work >= const(PARALLEL_FLOPS), rows)
 
         return bind("each", each, share)
 
@@ -233,7 +204,7 @@ class _Kernel:
                 self._combined(places, scores, padded, sums),
             )
 
-        return bind_all(variables, rows, run)
+        return bind_all(dict(zip(variables, rows, strict=True)), run)
 
     def _scores(self, places: list[Table], keys: Any, scores: Any, padded: Expr) -> Stmt:
         """Plain products of the queries with all keys."""
@@ -244,7 +215,7 @@ class _Kernel:
                 len(places),
                 self.panel,
                 self.lanes,
-                depth,
+                along(depth),
                 lambda i, k: substitute(self.attention.query, {**places[i], self.attention.depth.var: k}),
                 lambda k, lane: load(keys, [(p * depth + k) * panel + lane]),
                 None,
@@ -274,17 +245,10 @@ class _Kernel:
 
     def _softmax(self, place: Table, scores: Any, base: Expr, sums: Any, i: int) -> Stmt:
         """Scores become powers in place, their sum goes to sums[i]."""
-        score = self.attention.total
 
         def changed(j: Expr) -> Expr:
-            table = {**place, self.attention.column.var: j}
-
-            def visit(node: Expr) -> Expr | None:
-                if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(score):
-                    return load(scores, [base + j])
-                return table.get(node) if isinstance(node, tvm.ir.Var) else None
-
-            return rewrite(self.attention.changed, visit)
+            at = {**place, self.attention.column.var: j}
+            return replace_loads(self.attention.changed, self.attention.total, load(scores, [base + j]), at)
 
         low, zero = tirx.const(float("-inf"), "float32"), tirx.const(0, "float32")
         lanes = self.lanes if vectorizable(self.attention.changed, self.attention.column.var) else 1
@@ -341,7 +305,14 @@ class _Kernel:
                 return store(target.source, total / load(sums, [const(i)]), substitute(target.indices[0], place(i, lane)))
 
             return products(
-                len(places), width, min(width, self.lanes), self.n, lambda i, k: load(scores, [const(i) * padded + k]), value, None, finish
+                len(places),
+                width,
+                min(width, self.lanes),
+                along(self.n),
+                lambda i, k: load(scores, [const(i) * padded + k]),
+                value,
+                None,
+                finish,
             )
 
         return serial(self.width // width, columns, "columns")

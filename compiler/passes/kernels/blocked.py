@@ -4,71 +4,55 @@ Rows and columns past the end are clamped into the last whole block, which compu
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import tvm
 from tvm import tirx
 
-from compiler.passes.kernels.contract import Contraction, Output
-from compiler.passes.kernels.gemm import PARALLEL_FLOPS
-from compiler.passes.kernels.generic import guarded
-from compiler.passes.kernels.micro import register_tile
+from compiler.passes.kernels.contract import Contraction
+from compiler.passes.kernels.micro import products, register_tile
 from compiler.passes.kernels.nest import nest, vectorizable
+from compiler.passes.kernels.tasks import extents_of, place_of, share_parts
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, substitute
 from compiler.passes.tir.flat import stride
-from compiler.passes.tir.loops import Stmt, allocate, bind_all, bind_opaque, product, seq, serial, store, unfuse, vectorized, when
-
-Table = dict[Any, Expr]
+from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, bind_opaque, product, seq, serial, when
 
 
 def emit_blocked(contraction: Contraction, machine: Machine) -> Stmt | None:
     """The kernel, None where columns are not contiguous or there are no rows to share them."""
     column = contraction.column.var
-    step = stride(contraction.right.indices[0], column)
-    vectors = all(vectorizable(out.value, column) for out in contraction.outputs)
-    if step is None or as_int(step) != 1 or not vectors or not contraction.rows or not contraction.reduce:
+    vectors = all(vectorizable(out.value, column) for out in contraction.epilogue.outputs)
+    if as_int(stride(contraction.right.indices[0], column)) != 1 or not vectors or not contraction.rows or not contraction.reduce:
         return None
     if float(getattr(contraction.init, "value", 1)) != 0.0:
         return None
-    return seq(
-        *contraction.prelude,
-        bind_opaque("m", product([axis.extent for axis in contraction.rows]), lambda m: _tasks(contraction, machine, m)),
-    )
+    return seq(*contraction.prelude, bind_opaque("m", product(extents_of(contraction.rows)), lambda m: _tasks(contraction, machine, m)))
 
 
 def _tasks(contraction: Contraction, machine: Machine, m: Expr) -> Stmt:
     height, width = register_tile(machine)
     height = min(height, 4)
-    strips = tirx.ceildiv(m, const(height))
-    batch = [axis.extent for axis in contraction.batch]
+    depth = product(extents_of(contraction.reduce))
+    work = product(extents_of(contraction.batch)) * m * contraction.column.extent * depth * const(2)
+    worth = tvm.sym.Analyzer().simplify(work) >= const(PARALLEL_FLOPS)
 
-    def task(index: Expr) -> Stmt:
-        *outer, strip = unfuse(index, [*batch, strips])
-        variables = [axis.var for axis in contraction.batch]
-        return bind_all(variables, outer, lambda at: _strip(contraction, machine, height, width, m, strip, at))
+    def strip(at: Table, index: Expr) -> Stmt:
+        return _strip(contraction, machine, height, width, m, index, at)
 
-    depth = product([axis.extent for axis in contraction.reduce])
-    work = product(batch) * m * contraction.column.extent * depth * const(2)
-    return guarded(product([*batch, strips]), tvm.sym.Analyzer().simplify(work), task, PARALLEL_FLOPS)
+    return share_parts(contraction.batch, tirx.ceildiv(m, const(height)), worth, strip)
 
 
 def _strip(contraction: Contraction, machine: Machine, height: int, width: int, m: Expr, strip: Expr, at: Table) -> Stmt:
     """`height` rows by all columns, in blocks as wide as the columns allow."""
-    axes = contraction.rows
-    extent = contraction.column.extent
-    variables, values = [], []
+    rows, binds = [], []
     for i in range(height):
-        row = tirx.min(strip * const(height) + const(i), m - const(1))
-        variables += [tirx.Var(f"{axis.var.name}_{i}", "int64") for axis in axes]
-        values += unfuse(row, [axis.extent for axis in axes])
-
-    def run(bound: Table) -> Stmt:
-        fresh = [bound[var] for var in variables]
-        rows = [{**at, **dict(zip([axis.var for axis in axes], fresh[i * len(axes) :], strict=False))} for i in range(height)]
-        return _columns(extent, (width, machine.lanes(32), 1), lambda base, size: _block(contraction, rows, base, size))
-
-    return bind_all(variables, values, run)
+        place = place_of(contraction.rows, tirx.min(strip * const(height) + const(i), m - const(1)))
+        own = {var: tirx.Var(f"{var.name}_{i}", "int64") for var in place}
+        binds += [tirx.Bind(own[var], value) for var, value in place.items()]
+        rows.append({**at, **own})
+    widths = (width, machine.lanes(32), 1)
+    return seq(*binds, _columns(contraction.column.extent, widths, lambda base, size: _block(contraction, rows, base, size)))
 
 
 def _columns(extent: Expr, widths: tuple[int, ...], block: Callable[[Expr, int], Stmt]) -> Stmt:
@@ -80,27 +64,16 @@ def _columns(extent: Expr, widths: tuple[int, ...], block: Callable[[Expr, int],
 
 
 def _block(contraction: Contraction, rows: list[Table], base: Expr, size: int) -> Stmt:
-    acc, allocation = allocate([len(rows), size], "float32", "acc")
-    column = contraction.column.var
+    def at(i: int, lane: Expr) -> Table:
+        return {**rows[i], contraction.column.var: base + lane}
 
-    def each(make: Callable[[int, Expr, Table], Stmt], at: Table) -> Stmt:
-        return seq(*(vectorized(size, lambda lane, i=i: make(i, lane, {**at, **rows[i], column: base + lane})) for i in range(len(rows))))  # type: ignore[misc]
-
-    def step(i: int, lane: Expr, at: Table) -> Stmt:
-        term = substitute(contraction.left, at) * substitute(contraction.right, at)
-        return store(acc, load(acc, [const(i), lane]) + term, const(i), lane)
-
-    def write(i: int, lane: Expr, at: Table) -> Stmt:
-        return seq(*(_write(contraction, out, load(acc, [const(i), lane]), at) for out in contraction.outputs))
-
-    clear = each(lambda i, lane, at: store(acc, tirx.const(0, "float32"), const(i), lane), {})
-    return seq(allocation, clear, nest(contraction.reduce, lambda at: each(step, at)), each(write, {}))
-
-
-def _write(contraction: Contraction, out: Output, total: Expr, at: Table) -> Stmt:
-    def visit(node: Expr) -> Expr | None:
-        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(contraction.total):
-            return total
-        return at.get(node) if isinstance(node, tvm.ir.Var) else None
-
-    return store(out.target.source, rewrite(out.value, visit), substitute(out.target.indices[0], at))
+    return products(
+        len(rows),
+        size,
+        size,
+        partial(nest, contraction.reduce),
+        lambda i, k: substitute(contraction.left, {**rows[i], **k}),
+        lambda k, lane: substitute(contraction.right, {**at(0, lane), **k}),
+        None,
+        lambda i, lane, total: contraction.epilogue.write(total, at(i, lane)),
+    )

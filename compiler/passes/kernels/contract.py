@@ -1,33 +1,23 @@
 """Reading a program as one contraction: rows x columns, summed products, and what is done to each result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.kernels.anchor import Anchored, read_anchored
-from compiler.passes.kernels.nest import combine_of
-from compiler.passes.tir.exprs import Expr, as_int, const, dtype_of, load, nodes, substitute, uses
+from compiler.passes.kernels.anchor import Anchored, Epilogue, Output, read_anchored
+from compiler.passes.tir.exprs import Expr, as_int, const, dtype_of, nodes, substitute, uses
 from compiler.passes.tir.flat import analyzer_for, merge, stride
 from compiler.passes.tir.loops import Stmt
 from compiler.passes.tir.stages import Axis, Program
 
 
 @dataclass(frozen=True)
-class Output:
-    """`value`, in terms of the sum, goes to `target`, a flat load of the place."""
-
-    target: Any
-    value: Expr
-
-
-@dataclass(frozen=True)
 class Contraction:
-    """outputs(sum over `reduce` of left * right) for `batch` x `rows` x `column`.
+    """epilogue(sum over `reduce` of left * right) for `batch` x `rows` x `column`.
 
-    left does not depend on `column`, right not on `rows`; `total` is a one-element buffer that stands for the sum;
-    `bulk` says that many rows are the rule, as in the planes of an image.
+    left does not depend on `column`, right not on `rows`; `bulk` says that many rows are the rule, as in the planes of an image.
     """
 
     batch: tuple[Axis, ...]
@@ -37,8 +27,7 @@ class Contraction:
     left: Expr
     right: Any
     init: Expr
-    total: Any
-    outputs: tuple[Output, ...]
+    epilogue: Epilogue
     prelude: tuple[Stmt, ...]
     bulk: bool = False
 
@@ -63,10 +52,9 @@ def _factors(term: Expr) -> list[tuple[Expr, Expr]]:
 def read_contraction(program: Program) -> Contraction | None:
     """The program as a contraction, None if it is none."""
     anchored = read_anchored(program)
-    combine = None if anchored is None else combine_of(anchored.anchor)
-    if anchored is None or combine is None or combine.node is not prim.Add or dtype_of(anchored.anchor.value) != "float32":
+    if anchored is None or anchored.combine.node is not prim.Add or dtype_of(anchored.anchor.value) != "float32":
         return None
-    for left, right in _factors(combine.term):
+    for left, right in _factors(anchored.combine.term):
         found = _classify(anchored, left, right)
         if found is not None:
             return found
@@ -81,12 +69,10 @@ def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | None
     left, right = (flat.value(substitute(side, ones), analyzer) for side in (left, right))
     if not isinstance(right, tvm.ir.TensorLoad):
         return None
-    exprs = [left, right, anchor.init]
-    for part in anchored.parts:
-        exprs += [load(part.buffer, list(part.indices)), part.value]
-    axes, merged = merge(axes, exprs)
+    sides = [side for out in anchored.epilogue.outputs for side in (out.target, out.value)]
+    axes, merged = merge(axes, [left, right, anchor.init, *sides])
     left, right, init, *rest = merged
-    outputs = tuple(Output(rest[i], rest[i + 1]) for i in range(0, len(rest), 2))
+    outputs = tuple(map(Output, rest[::2], rest[1::2]))
     spatial = [axis for axis in axes if not axis.reduce]
     if not spatial:
         return None
@@ -96,9 +82,8 @@ def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | None
     if len(columns) != 1 or any(as_int(stride(out.target.indices[0], columns[0].var)) != 1 for out in outputs):
         return None
     reduce = tuple(axis for axis in axes if axis.reduce)
-    return Contraction(
-        batch, rows, columns[0], reduce, left, right, init, anchored.total, outputs, tuple(flat.prelude), len(anchor.spatial) >= 4
-    )
+    epilogue = replace(anchored.epilogue, outputs=outputs)
+    return Contraction(batch, rows, columns[0], reduce, left, right, init, epilogue, tuple(flat.prelude), len(anchor.spatial) >= 4)
 
 
 def packed_width(contraction: Contraction) -> int | None:
@@ -109,8 +94,8 @@ def packed_width(contraction: Contraction) -> int | None:
     width = widths.pop() if len(widths) == 1 else _one_panel(contraction, first)
     expected = width
     for axis in reversed(contraction.reduce):
-        step, extent = stride(first, axis.var), as_int(axis.extent)
-        if step is None or extent is None or expected is None or as_int(step) != expected:
+        extent = as_int(axis.extent)
+        if extent is None or expected is None or as_int(stride(first, axis.var)) != expected:
             return None
         expected *= extent
     return width
@@ -118,9 +103,8 @@ def packed_width(contraction: Contraction) -> int | None:
 
 def _one_panel(contraction: Contraction, first: Expr) -> int | None:
     """The width of a panel that holds every column, and so is read without a remainder."""
-    step = stride(contraction.right.indices[0], contraction.column.var)
-    if step is None or as_int(step) != 1 or not contraction.reduce or contraction.depth is None:
+    depth, step = contraction.depth, as_int(stride(contraction.right.indices[0], contraction.column.var))
+    if step != 1 or not contraction.reduce or depth is None:
         return None
-    width = stride(first, contraction.reduce[-1].var)
-    size = as_int(contraction.right.source.shape[0])
-    return None if width is None or size is None or size != (as_int(width) or 0) * contraction.depth else as_int(width)
+    width = as_int(stride(first, contraction.reduce[-1].var))
+    return None if width is None or as_int(contraction.right.source.shape[0]) != width * depth else width

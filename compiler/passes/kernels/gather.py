@@ -6,9 +6,10 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction
 from compiler.passes.kernels.nest import vectorizable
+from compiler.passes.kernels.tasks import place_of
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, is_choice, substitute, uses
-from compiler.passes.tir.loops import Stmt, bind_all, serial, store, strips, unfuse, when
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, is_choice, substitute, uses
+from compiler.passes.tir.loops import Stmt, bind_all, hidden, serial, store, strips, when
 from compiler.passes.tir.stages import Axis
 
 
@@ -24,24 +25,18 @@ def gather_rows(
     rows, run = contraction.rows, inner_run(contraction)
     outer, inner = contraction.reduce[:-1], contraction.reduce[-1]
 
-    def position(index: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
-        where = dict(
-            zip(
-                [axis.var for axis in outer], unfuse(tirx.floordiv(start, const(run)) + index, [axis.extent for axis in outer]), strict=True
-            )
-        )
+    def position(index: Expr, row: Expr, at: Table) -> Stmt:
+        where = place_of(outer, tirx.floordiv(start, const(run)) + index)
         return _copy(contraction.left, inner, machine, left, row * const(kc) + index * const(run), {**at, **where})
 
     def one_row(row: Expr) -> Stmt:
-        values = unfuse(first + row, [axis.extent for axis in rows])
-        # A count that LLVM cannot see keeps it from unrolling the window, which takes it seconds.
-        positions = tirx.min(tirx.floordiv(length, const(run)), count * const(1 << 20))
-        return bind_all([axis.var for axis in rows], values, lambda at: serial(positions, lambda q: position(q, row, at), "position"))
+        positions = hidden(tirx.floordiv(length, const(run)), count)
+        return bind_all(place_of(rows, first + row), lambda at: serial(positions, lambda q: position(q, row, at), "position"))
 
     return serial(count, one_row, "row")
 
 
-def _copy(value: Expr, inner: Axis, machine: Machine, left: Any, base: Expr, at: dict[Any, Expr]) -> Stmt:
+def _copy(value: Expr, inner: Axis, machine: Machine, left: Any, base: Expr, at: Table) -> Stmt:
     lanes = machine.lanes(32) if vectorizable(value, inner.var) or _guarded(value, inner) else 1
 
     def run(source: Expr) -> Stmt:

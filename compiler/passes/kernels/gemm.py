@@ -13,33 +13,31 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
-from compiler.passes.kernels.micro import across, panel_widths, products, rows_for
+from compiler.passes.kernels.micro import across, along, in_panel, least, panel_widths, products, rows_for
 from compiler.passes.kernels.nest import vectorizable
+from compiler.passes.kernels.tasks import extents_of, place_of, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, load, substitute
 from compiler.passes.tir.flat import stride
 from compiler.passes.tir.loops import (
+    PARALLEL_FLOPS,
     Stmt,
     allocate,
     bind,
     bind_all,
     bind_opaque,
-    parallel,
     product,
     seq,
     serial,
+    share_out,
+    some_of,
     store,
-    strips,
-    unfuse,
     when,
 )
 from compiler.passes.tir.stages import Axis
 
 FEW_TILES = 4
 """Up to so many tiles of rows, weights are hardly used again and best read in one stream, all of their depth at once."""
-
-PARALLEL_FLOPS = 1 << 20
-"""Work below which waking the other threads takes longer than they save."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,8 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     direct = _is_direct(contraction)
     if columns <= width and _better_in_place(contraction, columns, machine.lanes(32), direct):
         return None
-    return _Kernel(
-        contraction, tiling_for(machine, width, depth, None if direct else inner_run(contraction)), machine, direct, depth, columns
-    ).emit()
+    tiling = tiling_for(machine, width, depth, None if direct else inner_run(contraction))
+    return _Kernel(contraction, tiling, machine, direct, depth, columns).emit()
 
 
 def _better_in_place(contraction: Contraction, columns: int, lanes: int, direct: bool) -> bool:
@@ -95,8 +92,7 @@ def _better_in_place(contraction: Contraction, columns: int, lanes: int, direct:
 def _is_direct(contraction: Contraction) -> bool:
     if not isinstance(contraction.left, tvm.ir.TensorLoad) or len(contraction.reduce) != 1:
         return False
-    step = stride(contraction.left.indices[0], contraction.reduce[0].var)
-    return step is not None and as_int(step) == 1
+    return as_int(stride(contraction.left.indices[0], contraction.reduce[0].var)) == 1
 
 
 @dataclass(frozen=True)
@@ -109,27 +105,17 @@ class _Kernel:
     columns: int
 
     @property
-    def row_count(self) -> Expr:
-        return product([axis.extent for axis in self.contraction.rows])
-
-    @property
     def panel_count(self) -> int:
         return -(-self.columns // self.tiling.nr)
 
     def emit(self) -> Stmt:
         """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
-        return seq(*self.contraction.prelude, self._with_extents(()))
 
-    def _with_extents(self, known: tuple[Axis, ...]) -> Stmt:
-        """The kernel with the extents of the rows computed once: LLVM takes long over the divisions in them."""
-        rows = self.contraction.rows
-        if len(known) < len(rows):
-            axis = rows[len(known)]
-            return bind_opaque(
-                f"{axis.var.name}_extent", axis.extent, lambda extent: self._with_extents((*known, replace(axis, extent=extent)))
-            )
-        kernel = replace(self, contraction=replace(self.contraction, rows=known))
-        return bind_opaque("m", kernel.row_count, kernel._tasks)
+        def tasks(rows: tuple[Axis, ...]) -> Stmt:
+            kernel = replace(self, contraction=replace(self.contraction, rows=rows))
+            return bind_opaque("m", product(extents_of(rows)), kernel._tasks)
+
+        return seq(*self.contraction.prelude, with_extents(self.contraction.rows, tasks))
 
     def _tasks(self, m: Expr) -> Stmt:
         tiling = self.tiling
@@ -141,12 +127,7 @@ class _Kernel:
             def task(t: Expr) -> Stmt:
                 return self._task(m, t // const(groups), t % const(groups), each)
 
-            total = blocks * const(groups)
-            worth = self._worth_threads()
-            if worth is not None:
-                return parallel(total, task) if worth else serial(total, task)
-            work = m * const(2 * self.depth * self.columns)
-            return when(work >= const(PARALLEL_FLOPS), parallel(total, task), serial(total, task))
+            return share_out(blocks * const(groups), self._worth_threads(m), task)
 
         def with_count(blocks: Expr) -> Stmt:
             # In a loop over blocks TVM knows that there is one, drops the maximum, and computes that quotient ahead of the loop.
@@ -167,9 +148,7 @@ class _Kernel:
         sums, allocation = allocate([tiling.panels * tiling.block_rows * tiling.nr], "float32", "sums", "global")
         left, more = (None, None) if self.direct else allocate([tiling.block_rows * tiling.kc], "float32", "left", "global")
         last = group * const(tiling.panels)
-        panels: Expr = const(tiling.panels)
-        if self.panel_count % tiling.panels:
-            panels = tirx.min(panels, const(self.panel_count) - last)
+        panels = some_of(self.panel_count, tiling.panels, last)
         several = tiling.kc < self.depth
 
         def one_pass(index: Expr, step: Expr) -> Stmt:
@@ -197,21 +176,17 @@ class _Kernel:
 
         return serial(count, row, "row")
 
-    def _worth_threads(self) -> bool | None:
-        """Whether to share the tasks out, None where that is decided at run time, which costs the code of both ways.
+    def _worth_threads(self, m: Expr) -> Expr | bool:
+        """Whether to share the tasks out; deciding at run time costs the code of both ways.
 
         Where several extents are open the rows are those of images, of which there are many.
         """
-        extents = [as_int(axis.extent) for axis in self.contraction.rows]
+        extents = [as_int(extent) for extent in extents_of(self.contraction.rows)]
         least = 2 * self.depth * self.columns * prod(extent for extent in extents if extent is not None)
         if least >= PARALLEL_FLOPS or None not in extents:
             return least >= PARALLEL_FLOPS
         many = extents.count(None) > 1 if self.contraction.bulk else self.depth * self.columns >= 1 << 17
-        return True if many else None
-
-    def _at_row(self, row: Expr) -> dict[Any, Expr]:
-        axes = self.contraction.rows
-        return dict(zip([axis.var for axis in axes], unfuse(row, [axis.extent for axis in axes]), strict=True))
+        return many or m * const(2 * self.depth * self.columns) >= const(PARALLEL_FLOPS)
 
     def _panel(
         self, sums: Any, left: Any, m: Expr, first: Expr, count: Expr, base: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
@@ -224,13 +199,9 @@ class _Kernel:
             def sized(rows: int) -> Stmt:
                 return self._tile(rows, sums, left, m, first, row, base + p, p, start, length, accumulate)
 
-            rest = count - row
             # Each size is code to compile: where rows are many the tiles that are not full do not matter.
-            sizes = [] if self.contraction.bulk else [size for size in (1, 2, 4, 8) if size < tiling.mr]
-            body = sized(tiling.mr)
-            for size in reversed(sizes):
-                body = when(rest <= const(size), sized(size), body)
-            return body if sizes else sized(tiling.mr)
+            smaller = [] if self.contraction.bulk else [size for size in (1, 2, 4, 8) if size < tiling.mr]
+            return least([*smaller, tiling.mr], count - row, sized)
 
         return serial(tirx.ceildiv(count, const(tiling.mr)), tile, "tile")
 
@@ -255,7 +226,8 @@ class _Kernel:
         for i in range(rows):
             var = tirx.Var(f"a{i}", "int64")
             if left is None:
-                at = {**self._at_row(tirx.min(first + row + const(i), m - const(1))), self.contraction.reduce[0].var: const(0)}
+                at = place_of(self.contraction.rows, tirx.min(first + row + const(i), m - const(1)))
+                at[self.contraction.reduce[0].var] = const(0)
                 value = substitute(self.contraction.left.indices[0], at) + start
             else:
                 value = (row + const(i)) * const(tiling.kc)
@@ -269,7 +241,7 @@ class _Kernel:
                 rows,
                 nr,
                 self.machine.lanes(32),
-                length,
+                along(length),
                 lambda i, k: load(source, [bases[i] + k]),
                 lambda k, lane: load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
                 (lambda i, lane: load(sums, [place + const(i * nr) + lane])) if accumulate else None,
@@ -279,39 +251,19 @@ class _Kernel:
 
     def _epilogue(self, sums: Any, first: Expr, count: Expr, base: Expr, panels: Expr) -> Stmt:
         """Every output from the sums, row by row."""
-        tiling, nr = self.tiling, self.tiling.nr
-        lanes = (
-            self.machine.lanes(32) if all(vectorizable(out.value, self.contraction.column.var) for out in self.contraction.outputs) else 1
-        )
+        tiling, epilogue, column = self.tiling, self.contraction.epilogue, self.contraction.column.var
+        lanes = self.machine.lanes(32) if all(vectorizable(out.value, column) for out in epilogue.outputs) else 1
 
-        def panel(p: Expr, row: Expr, at: dict[Any, Expr]) -> Stmt:
-            place = (p * const(tiling.block_rows) + row) * const(nr)
+        def panel(p: Expr, row: Expr, at: Table) -> Stmt:
+            place = (p * const(tiling.block_rows) + row) * const(tiling.nr)
 
             def point(lane: Expr) -> Stmt:
-                return seq(
-                    *(
-                        self._write(out, load(sums, [place + lane]), {**at, self.contraction.column.var: (base + p) * const(nr) + lane})
-                        for out in self.contraction.outputs
-                    )
-                )
+                return epilogue.write(load(sums, [place + lane]), {**at, column: (base + p) * const(tiling.nr) + lane})
 
-            full = strips(const(nr), lanes, point, "lane")
-            rest = self.columns % nr
-            if not rest:
-                return full
-            return when(base + p < const(self.panel_count - 1), full, strips(const(rest), lanes, point, "lane"))
+            return in_panel(base + p, self.columns, tiling.nr, lanes, point)
 
         def one_row(row: Expr) -> Stmt:
-            axes = self.contraction.rows
-            values = unfuse(first + row, [axis.extent for axis in axes])
-            return bind_all([axis.var for axis in axes], values, lambda at: serial(panels, lambda p: panel(p, row, at), "panel"))
+            place = place_of(self.contraction.rows, first + row)
+            return bind_all(place, lambda at: serial(panels, lambda p: panel(p, row, at), "panel"))
 
         return serial(count, one_row, "row")
-
-    def _write(self, out: Any, total: Expr, at: dict[Any, Expr]) -> Stmt:
-        def visit(node: Expr) -> Expr | None:
-            if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(self.contraction.total):
-                return total
-            return at.get(node) if isinstance(node, tvm.ir.Var) else None
-
-        return store(out.target.source, rewrite(out.value, visit), substitute(out.target.indices[0], at))

@@ -9,13 +9,14 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.kernels.nest import emit_stage, spatial_vector_axis
+from compiler.passes.kernels.tasks import extents_of, place_of
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, children, const, is_choice, load, loads, rewrite, substitute, uses
+from compiler.passes.tir.exprs import Expr, Table, as_int, children, const, is_choice, load, loads, rewrite, substitute, uses
 from compiler.passes.tir.flat import Flattener, analyzer_for, flatten_stage, merge_axes, substitute_accesses
-from compiler.passes.tir.loops import Stmt, bind, parallel, product, seq, serial, unfuse, when
+from compiler.passes.tir.loops import Stmt, bind, product, seq, share_out, unfuse
 from compiler.passes.tir.stages import Axis, Program, Stage
 
-PARALLEL_WORK = 1 << 15
+PARALLEL_WORK = 1 << 17
 """Operations below which starting the other threads costs more than it saves."""
 
 STRIP = 2048
@@ -25,9 +26,7 @@ STRIP = 2048
 def emit_program(program: Program, machine: Machine) -> Stmt:
     """The body of a function that runs the program; its parameters stay as they are."""
     rows = shared_rows(program)
-    flat = Flattener()
-    for buffer in program.params:
-        flat.parameter(buffer)
+    flat = Flattener.of(program)
     if rows and program.locals:
         return seq(*flat.prelude, _emit_rows(program, rows, flat, machine))
     for buffer in program.locals:
@@ -64,7 +63,7 @@ def _row_local(program: Program, stage: Stage, depth: int) -> bool:
 
 def _emit_rows(program: Program, rows: int, flat: Flattener, machine: Machine) -> Stmt:
     axes = program.stages[0].axes[:rows]
-    extents = [axis.extent for axis in axes]
+    extents = extents_of(axes)
     local = {buffer: tirx.decl_buffer(list(buffer.shape)[rows:] or [const(1)], buffer.dtype, name=buffer.name) for buffer in program.locals}
 
     def row(index: Expr) -> Stmt:
@@ -76,8 +75,7 @@ def _emit_rows(program: Program, rows: int, flat: Flattener, machine: Machine) -
         done = [emit_stage(merge_axes(flatten_stage(stage, inner)), machine) for stage in stages]
         return seq(*inner.allocations, *done)
 
-    work = cost_of(program.stages)
-    return guarded(product(extents), work, row)
+    return share_out(product(extents), worth_sharing(*program.stages), row)
 
 
 def _scope(buffer: Any) -> str:
@@ -86,7 +84,7 @@ def _scope(buffer: Any) -> str:
 
 
 def _at_row(stage: Stage, rows: int, here: list[Expr], local: dict[Any, Any]) -> Stage:
-    table = dict(zip([axis.var for axis in stage.axes[:rows]], here, strict=True))
+    table: Table = dict(zip([axis.var for axis in stage.axes[:rows]], here, strict=True))
     own = local.get(stage.buffer)
 
     def visit(node: Expr) -> Expr | None:
@@ -112,44 +110,29 @@ def operations(expr: Expr) -> int:
     return own + sum(operations(child) for child in children(expr) if not isinstance(expr, tvm.ir.TensorLoad))
 
 
-def cost_of(stages: tuple[Stage, ...]) -> Expr:
-    """Operations of all the stages, over their extents."""
+def worth_sharing(*stages: Stage) -> Expr:
+    """Whether the operations of all the stages, over their extents, are worth other threads."""
     total: Expr = const(0)
     for stage in stages:
-        total = total + product([axis.extent for axis in stage.axes]) * const(min(operations(stage.value), 200))
-    return tvm.sym.Analyzer().simplify(total)
-
-
-def guarded(extent: Expr, work: Expr, body: Any, threshold: int = PARALLEL_WORK * 4) -> Stmt:
-    """body(i) for every i below `extent`, over the threads where the work is worth it."""
-    known = as_int(work)
-    if as_int(extent) == 1 or (known is not None and known < threshold):
-        return serial(extent, body)
-    if known is not None:
-        return parallel(extent, body)
-    return when(work >= const(threshold), parallel(extent, body), serial(extent, body))
+        total = total + product(extents_of(stage.axes)) * const(min(operations(stage.value), 200))
+    return tvm.sym.Analyzer().simplify(total) >= const(PARALLEL_WORK)
 
 
 def emit_parallel(stage: Stage, machine: Machine) -> Stmt:
     """The stage with its outer axes shared out over the threads."""
-    work = cost_of((stage,))
+    worth = worth_sharing(stage)
     pieces, split = pieces_of(stage)
     if split is not None:
-        return _emit_pieces(stage, pieces, split, work, machine)
+        return _emit_pieces(stage, pieces, split, worth, machine)
     inner = spatial_vector_axis(stage)
     outer = tuple(axis for axis in stage.spatial if axis is not inner)
     if not outer and inner is not None and not stage.reduced:
-        return _emit_line(stage, inner, work, machine)
+        return _emit_line(stage, inner, worth, machine)
     if len(outer) >= 2 and _small(stage, outer[-1]):
         outer = outer[:-1]
     if not outer:
-        return emit_stage(stage, machine) if inner is None or stage.init is None else _emit_column_blocks(stage, inner, work, machine)
-    extents = [axis.extent for axis in outer]
-
-    def task(index: Expr) -> Stmt:
-        return emit_stage(stage, machine, dict(zip([axis.var for axis in outer], unfuse(index, extents), strict=True)))
-
-    return guarded(product(extents), work, task)
+        return emit_stage(stage, machine) if inner is None or stage.init is None else _emit_column_blocks(stage, inner, worth, machine)
+    return share_out(product(extents_of(outer)), worth, lambda index: emit_stage(stage, machine, place_of(outer, index)))
 
 
 def pieces_of(stage: Stage) -> tuple[list[Stage], Axis | None]:
@@ -193,29 +176,28 @@ def _piece(stage: Stage, axis: Axis, start: Expr, extent: Expr, value: Expr) -> 
     )
 
 
-def _emit_pieces(stage: Stage, pieces: list[Stage], split: Axis, work: Expr, machine: Machine) -> Stmt:
+def _emit_pieces(stage: Stage, pieces: list[Stage], split: Axis, worth: Expr, machine: Machine) -> Stmt:
     """Every piece one after the other for each place along the axes before the one that is split."""
     place = stage.axes.index(split)
     outer = stage.axes[:place]
     if not outer:
         return seq(*(emit_parallel(piece, machine) for piece in pieces))
-    extents = [axis.extent for axis in outer]
 
     def task(index: Expr) -> Stmt:
-        at = dict(zip([axis.var for axis in outer], unfuse(index, extents), strict=True))
+        at = place_of(outer, index)
         return seq(*(emit_stage(piece, machine, at) for piece in pieces))
 
-    return guarded(product(extents), work, task)
+    return share_out(product(extents_of(outer)), worth, task)
 
 
 def _small(stage: Stage, last: Axis) -> bool:
-    rest = product([axis.extent for axis in stage.axes[stage.axes.index(last) + 1 :]])
+    rest = product(extents_of(stage.axes[stage.axes.index(last) + 1 :]))
     size = as_int(rest)
     return size is not None and size < 256
 
 
-def _emit_line(stage: Stage, axis: Axis, work: Expr, machine: Machine) -> Stmt:
-    return guarded(tirx.ceildiv(axis.extent, const(STRIP)), work, lambda t: _part(stage, axis, t, STRIP, machine))
+def _emit_line(stage: Stage, axis: Axis, worth: Expr, machine: Machine) -> Stmt:
+    return share_out(tirx.ceildiv(axis.extent, const(STRIP)), worth, lambda t: _part(stage, axis, t, STRIP, machine))
 
 
 def _part(stage: Stage, axis: Axis, index: Expr, size: int, machine: Machine) -> Stmt:
@@ -240,6 +222,6 @@ def _part(stage: Stage, axis: Axis, index: Expr, size: int, machine: Machine) ->
     return bind("count", inner.extent, run)
 
 
-def _emit_column_blocks(stage: Stage, axis: Axis, work: Expr, machine: Machine) -> Stmt:
+def _emit_column_blocks(stage: Stage, axis: Axis, worth: Expr, machine: Machine) -> Stmt:
     size = machine.lanes(32) * 4
-    return guarded(tirx.ceildiv(axis.extent, const(size)), work, lambda t: _part(stage, axis, t, size, machine))
+    return share_out(tirx.ceildiv(axis.extent, const(size)), worth, lambda t: _part(stage, axis, t, size, machine))

@@ -1,12 +1,17 @@
 """The innermost loop of products: rows by vectors of sums in registers, one pass over the depth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from tvm import tirx
 
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, const, load
-from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, vectorized
+from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, vectorized, when
+
+K = TypeVar("K")
+"""How a place of a sum is named."""
 
 
 def rows_for(machine: Machine, vectors: int) -> int:
@@ -36,28 +41,53 @@ def across(width: int, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
     return seq(*(vectorized(lanes, lambda lane, start=start: body(const(start) + lane)) for start in range(0, width, lanes)))  # type: ignore[misc]
 
 
+def tile(rows: int, width: int, lanes: int, body: Callable[[int, Expr], Stmt]) -> Stmt:
+    """body(i, lane) for every one of the rows and lane of `width`."""
+    return seq(*(across(width, lanes, lambda lane, i=i: body(i, lane)) for i in range(rows)))  # type: ignore[misc]
+
+
+def in_panel(panel: Expr, columns: int, width: int, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
+    """body(lane) for every column that the panel has of `columns`: `width`, fewer in the last."""
+    full, rest = columns // width, columns % width
+    whole = strips(const(width), lanes, body, "lane")
+    return when(panel < const(full), whole, strips(const(rest), lanes, body, "lane")) if rest else whole
+
+
+def least(sizes: Sequence[int], needed: Expr, body: Callable[[int], Stmt]) -> Stmt:
+    """body(size) for the first of the rising sizes that is not below `needed`, else for the last."""
+    *smaller, most = sizes
+    code = body(most)
+    for size in reversed(smaller):
+        code = when(needed <= const(size), body(size), code)
+    return code
+
+
+def along(length: Expr) -> Callable[[Callable[[Expr], Stmt]], Stmt]:
+    """The loop body(k) for k < length."""
+    return lambda body: serial(length, body, "k")
+
+
 def products(
     rows: int,
     width: int,
     lanes: int,
-    length: Expr,
-    left: Callable[[int, Expr], Expr],
-    right: Callable[[Expr, Expr], Expr],
+    loop: Callable[[Callable[[K], Stmt]], Stmt],
+    left: Callable[[int, K], Expr],
+    right: Callable[[K, Expr], Expr],
     begin: Callable[[int, Expr], Expr] | None,
     finish: Callable[[int, Expr, Expr], Stmt],
 ) -> Stmt:
-    """sums[i, lane] = begin(i, lane) + the sum over k < length of left(i, k) * right(k, lane), each given to `finish`.
+    """sums[i, lane] = begin(i, lane) + the sum over every k of the loop of left(i, k) * right(k, lane), each given to `finish`.
 
     `lane` counts up to `width`, in vectors of `lanes`.
     """
     sums, allocation = allocate([rows, width], "float32", "acc")
 
-    def each(body: Callable[[int, Expr], Stmt]) -> Stmt:
-        return seq(*(across(width, lanes, lambda lane, i=i: body(i, lane)) for i in range(rows)))  # type: ignore[misc]
+    each = partial(tile, rows, width, lanes)
 
-    def step(k: Expr) -> Stmt:
+    def step(k: K) -> Stmt:
         return each(lambda i, lane: store(sums, load(sums, [const(i), lane]) + left(i, k) * right(k, lane), const(i), lane))
 
     zero = tirx.const(0, "float32")
     clear = each(lambda i, lane: store(sums, zero if begin is None else begin(i, lane), const(i), lane))
-    return seq(allocation, clear, serial(length, step, "k"), each(lambda i, lane: finish(i, lane, load(sums, [const(i), lane]))))
+    return seq(allocation, clear, loop(step), each(lambda i, lane: finish(i, lane, load(sums, [const(i), lane]))))

@@ -9,9 +9,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, bits_of, const, dtype_of, is_choice, load, loads, nodes, substitute, uses
+from compiler.passes.tir.exprs import Expr, Table, as_int, bits_of, const, dtype_of, is_choice, load, loads, nodes, substitute, uses
 from compiler.passes.tir.flat import stride
-from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, vectorized
+from compiler.passes.tir.loops import Stmt, allocate, blocks, seq, serial, store, strips, vectorized
 from compiler.passes.tir.stages import Axis, Stage
 
 _IDEMPOTENT = (prim.Max, prim.Min)
@@ -71,23 +71,17 @@ def _scalar_call(node: Any, var: Any) -> bool:
 def vectorizable(value: Expr, var: Any) -> bool:
     """Whether `value` can be computed for neighbouring values of `var` in one vector, every access a whole or a single element."""
     for node in nodes(value):
-        if isinstance(node, tvm.ir.TensorLoad):
-            step = stride(node.indices[0], var)
-            if step is None or as_int(step) not in (0, 1) or dtype_of(node) == "bool":
-                return False
+        if isinstance(node, tvm.ir.TensorLoad) and (as_int(stride(node.indices[0], var)) not in (0, 1) or dtype_of(node) == "bool"):
+            return False
         if isinstance(node, tvm.ir.Call) and uses(node, var) and _scalar_call(node, var):
             return False
         if (
             isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))
             and not dtype_of(node).startswith(("float", "bfloat"))
-            and _varies(node, var)
+            and uses(node, var)
         ):
             return False
     return True
-
-
-def _varies(node: Expr, var: Any) -> bool:
-    return uses(node, var)
 
 
 def lanes_for(stage: Stage, machine: Machine) -> int:
@@ -97,11 +91,11 @@ def lanes_for(stage: Stage, machine: Machine) -> int:
 
 
 def _writes_whole_vectors(stage: Stage, axis: Axis) -> bool:
-    step = stride(stage.indices[0], axis.var)
-    return step is not None and as_int(step) == 1 and dtype_of(stage.value) != "bool"
+    return as_int(stride(stage.indices[0], axis.var)) == 1 and dtype_of(stage.value) != "bool"
 
 
-def _short(axis: Axis) -> bool:
+def is_short(axis: Axis) -> bool:
+    """Whether the axis is known to fill no vector."""
     extent = as_int(axis.extent)
     return extent is not None and extent < 4
 
@@ -109,7 +103,7 @@ def _short(axis: Axis) -> bool:
 def spatial_vector_axis(stage: Stage) -> Axis | None:
     """The result's axis to vectorise: stores are contiguous along it and every load is contiguous or constant."""
     for axis in reversed(stage.spatial):
-        if _short(axis):
+        if is_short(axis):
             continue
         if _writes_whole_vectors(stage, axis) and vectorizable(stage.value, axis.var):
             return axis
@@ -118,12 +112,12 @@ def spatial_vector_axis(stage: Stage) -> Axis | None:
 
 def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
     for axis in reversed(stage.reduced):
-        if vectorizable(term, axis.var) and not _short(axis):
+        if vectorizable(term, axis.var) and not is_short(axis):
             return axis
     return None
 
 
-def nest(axes: tuple[Axis, ...], body: Callable[[dict[Any, Expr]], Stmt], bound: dict[Any, Expr] | None = None) -> Stmt:
+def nest(axes: tuple[Axis, ...], body: Callable[[Table], Stmt], bound: Table | None = None) -> Stmt:
     """Serial loops over `axes`; `body` gets the value of each axis' variable."""
     values = bound or {}
     if not axes:
@@ -132,7 +126,7 @@ def nest(axes: tuple[Axis, ...], body: Callable[[dict[Any, Expr]], Stmt], bound:
     return serial(first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name)
 
 
-def emit_stage(stage: Stage, machine: Machine, bound: dict[Any, Expr] | None = None) -> Stmt:
+def emit_stage(stage: Stage, machine: Machine, bound: Table | None = None) -> Stmt:
     """Serial code for the stage over the axes that `bound` leaves; offsets are flat."""
     values = bound or {}
     free = tuple(axis for axis in stage.axes if axis.var not in values)
@@ -141,7 +135,7 @@ def emit_stage(stage: Stage, machine: Machine, bound: dict[Any, Expr] | None = N
     axis = next((a for a in [spatial_vector_axis(stage)] if a is not None and a in free), None)
     outer = tuple(a for a in free if a is not axis)
 
-    def point(at: dict[Any, Expr]) -> Stmt:
+    def point(at: Table) -> Stmt:
         return store(stage.buffer, substitute(stage.value, at), substitute(stage.indices[0], at))
 
     if axis is None:
@@ -150,7 +144,7 @@ def emit_stage(stage: Stage, machine: Machine, bound: dict[Any, Expr] | None = N
     return nest(outer, lambda at: strips(axis.extent, lanes, lambda j: point({**at, axis.var: j}), axis.var.name), values)
 
 
-def _emit_reduction(stage: Stage, free: tuple[Axis, ...], machine: Machine, values: dict[Any, Expr]) -> Stmt:
+def _emit_reduction(stage: Stage, free: tuple[Axis, ...], machine: Machine, values: Table) -> Stmt:
     combine = combine_of(stage)
     spatial = tuple(axis for axis in free if not axis.reduce)
     reduced = tuple(axis for axis in free if axis.reduce)
@@ -163,8 +157,8 @@ def _emit_reduction(stage: Stage, free: tuple[Axis, ...], machine: Machine, valu
     return nest(spatial, lambda at: reduce_point(stage, combine, along, reduced, machine, at), values)
 
 
-def _emit_in_place(stage: Stage, spatial: tuple[Axis, ...], reduced: tuple[Axis, ...], values: dict[Any, Expr]) -> Stmt:
-    def point(at: dict[Any, Expr]) -> Stmt:
+def _emit_in_place(stage: Stage, spatial: tuple[Axis, ...], reduced: tuple[Axis, ...], values: Table) -> Stmt:
+    def point(at: Table) -> Stmt:
         offset = substitute(stage.indices[0], at)
         start = store(stage.buffer, substitute(stage.init, at), offset)
         return seq(
@@ -181,15 +175,15 @@ def _reduce_columns(
     outer: tuple[Axis, ...],
     reduced: tuple[Axis, ...],
     machine: Machine,
-    values: dict[Any, Expr],
+    values: Table,
 ) -> Stmt:
     dtype = dtype_of(stage.value)
     lanes = lanes_for(stage, machine)
 
-    def strip(at: dict[Any, Expr], base: Expr, width: int) -> Stmt:
+    def strip(at: Table, base: Expr, width: int) -> Stmt:
         acc, allocation = allocate([width], dtype, "acc")
 
-        def lane_loop(make: Callable[[Expr, dict[Any, Expr]], Stmt], table: dict[Any, Expr]) -> Stmt:
+        def lane_loop(make: Callable[[Expr, Table], Stmt], table: Table) -> Stmt:
             return vectorized(width, lambda lane: make(lane, {**table, axis.var: base + lane}))
 
         start = lane_loop(lambda lane, table: store(acc, substitute(stage.init, table), lane), at)
@@ -206,35 +200,14 @@ def _reduce_columns(
     return nest(outer, lambda at: blocks(axis.extent, lanes, lambda base, width: strip(at, base, width)), values)
 
 
-def blocks(extent: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
-    """body(start, width) over the extent in blocks of `lanes`, then smaller ones for the rest."""
-    count = as_int(extent)
-    if count is None:
-        full = extent // const(lanes)
-        main = serial(full, lambda c: body(c * const(lanes), lanes), "block")
-        return seq(main, serial(extent - full * const(lanes), lambda t: body(full * const(lanes) + t, 1), "rest"))
-    parts, start, width = [], 0, lanes
-    while width >= 1:
-        full = (count - start) // width
-        if full:
-            parts.append(_block_run(full, width, start, body))
-            start += full * width
-        width //= 2
-    return seq(*parts)
-
-
-def _block_run(count: int, width: int, start: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
-    return serial(count, lambda c: body(const(start) + c * const(width), width), "block")
-
-
 def reduce_point(
     stage: Stage,
     combine: Combine,
     along: Axis | None,
     reduced: tuple[Axis, ...],
     machine: Machine,
-    at: dict[Any, Expr],
-    also: Callable[[dict[Any, Expr]], Stmt] | None = None,
+    at: Table,
+    also: Callable[[Table], Stmt] | None = None,
 ) -> Stmt:
     """One element of the result: partial results in a vector along `along`, combined at the end; `also` runs before each step."""
     dtype = dtype_of(stage.value)
@@ -243,7 +216,7 @@ def reduce_point(
     start = store(total, substitute(stage.init, at), zero)
     finish = store(stage.buffer, load(total, [zero]), substitute(stage.indices[0], at))
 
-    def step(buffer: Any, where: Expr, table: dict[Any, Expr]) -> Stmt:
+    def step(buffer: Any, where: Expr, table: Table) -> Stmt:
         return store(buffer, combine.node(load(buffer, [where]), substitute(combine.term, table)), where)
 
     if along is None:

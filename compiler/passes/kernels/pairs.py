@@ -4,36 +4,18 @@ The left side holds integers in float32, with a window of a convolution or witho
 into scratch memory, for each place in the window. The right side is stored in 8 or 16 bits, in panels of pairs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.kernels.anchor import Anchored, read_anchored
-from compiler.passes.kernels.gemm import PARALLEL_FLOPS
-from compiler.passes.kernels.nest import combine_of, vectorizable
+from compiler.passes.kernels.micro import in_panel, least
+from compiler.passes.kernels.panels import PanelSums, emit_panel_sums, read_panel_sums
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, load, rewrite, substitute
-from compiler.passes.tir.flat import stride
-from compiler.passes.tir.loops import (
-    Stmt,
-    allocate,
-    bind_all,
-    bind_opaque,
-    parallel,
-    product,
-    seq,
-    serial,
-    store,
-    strips,
-    unfuse,
-    when,
-)
-from compiler.passes.tir.stages import Axis, Program
+from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, substitute
+from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, seq, serial, share_out, some_of, store, strips
+from compiler.passes.tir.stages import Program
 
 STAGE = "pair_product"
 """Name of the program's stage, by which the kernel is found."""
@@ -43,31 +25,34 @@ TILES = 4
 PANELS = 16
 """Tiles and panels of a task."""
 
-Table = dict[Any, Expr]
+
+def read_pairs(program: Program) -> PanelSums | None:
+    """The program as `compiler.passes.pack_integer` writes it; None for another.
+
+    Its weights are [panels, pairs of a row, width, 2].
+    """
+    return read_panel_sums(program, STAGE)
+
+
+def emit_pairs(pairs: PanelSums, machine: Machine) -> Stmt:
+    """The kernel, for a machine that has such an instruction."""
+    return emit_panel_sums(pairs, lambda known, m: _Kernel(known, machine, m).emit())
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """left[place + window + k] times weights, a flat buffer [panels, window * half, width, 2], for `rows` x `column`, k below `depth`.
-
-    steps: by how much each axis of the window moves the place.
-    """
-
-    rows: tuple[Axis, ...]
-    column: Axis
-    window: tuple[Axis, ...]
-    steps: tuple[Expr, ...]
-    left: Any
-    place: Expr
-    weights: Any
-    depth: int
-    width: int
-    anchored: Anchored
+class _Kernel:
+    pairs: PanelSums
+    machine: Machine
+    m: Expr
 
     @property
     def columns(self) -> int:
-        """Columns of the result."""
-        return as_int(self.column.extent) or 0
+        return fixed(self.pairs.column.extent)
+
+    @property
+    def depth(self) -> int:
+        """Elements at one place of the window."""
+        return fixed(self.pairs.along.extent)
 
     @property
     def half(self) -> int:
@@ -75,61 +60,17 @@ class Pairs:
         return -(-self.depth // 2)
 
     @property
-    def length(self) -> int:
-        """Pairs of a row."""
-        return self.half * prod(as_int(axis.extent) or 1 for axis in self.window)
+    def panels(self) -> int:
+        return self.pairs.packed[0]
 
     @property
-    def panels(self) -> int:
-        """Panels of the right side."""
-        return -(-self.columns // self.width)
+    def length(self) -> int:
+        """Pairs of a row."""
+        return self.pairs.packed[1]
 
-
-def read_pairs(program: Program) -> Pairs | None:
-    """The program as `compiler.passes.pack_integer` writes it, with whatever was fused behind it; None for another."""
-    if program.stages[0].name != STAGE:
-        return None
-    anchored = read_anchored(program)
-    combine = None if anchored is None else combine_of(anchored.anchor)
-    if anchored is None or combine is None or not isinstance(combine.term.a, tvm.ir.TensorLoad):
-        return None
-    *rows, column = anchored.anchor.spatial
-    *window, along = anchored.anchor.reduced
-    outputs = [value for part in anchored.parts for value in (part.value, load(part.buffer, list(part.indices)))]
-    if not all(vectorizable(value, column.var) for value in outputs):
-        return None
-    left, weights = combine.term.a, combine.term.b.value.source
-    depth, width = as_int(left.source.shape[-1]), as_int(weights.shape[2])
-    assert depth is not None
-    assert width is not None
-    at = anchored.flat.offset(left.source, [substitute(index, {along.var: const(0)}) for index in left.indices], tvm.sym.Analyzer())
-    steps = tuple(stride(at, axis.var) for axis in window)
-    place = substitute(at, {axis.var: const(0) for axis in window})
-    views = anchored.flat.views
-    return Pairs(tuple(rows), column, tuple(window), steps, views[left.source], place, views[weights], depth, width, anchored)
-
-
-def emit_pairs(pairs: Pairs, machine: Machine) -> Stmt:
-    """The kernel, for a machine that has such an instruction."""
-    extents = [axis.extent for axis in pairs.rows]
-
-    def named(known: list[Expr], steps: list[Expr]) -> Stmt:
-        if len(known) < len(extents):
-            return bind_opaque("extent", extents[len(known)], lambda extent: named([*known, extent], steps))
-        if len(steps) < len(pairs.steps):
-            return bind_opaque("step", pairs.steps[len(steps)], lambda step: named(known, [*steps, step]))
-        return bind_opaque("m", product(known), lambda m: _Kernel(pairs, machine, known, steps, m).emit())
-
-    return seq(*pairs.anchored.flat.prelude, named([], []))
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    pairs: Pairs
-    machine: Machine
-    extents: list[Expr]
-    steps: list[Expr]
-    m: Expr
+    @property
+    def width(self) -> int:
+        return self.pairs.packed[2]
 
     @property
     def lanes(self) -> int:
@@ -142,55 +83,42 @@ class _Kernel:
 
     def emit(self) -> Stmt:
         """Tasks of some rows by some panels."""
-        groups = -(-self.pairs.panels // PANELS)
+        groups = -(-self.panels // PANELS)
         total = tirx.ceildiv(self.m, const(self.rows)) * const(groups)
-        work = self.m * const(2 * self.pairs.length * self.pairs.columns)
+        work = self.m * const(2 * self.length * self.columns)
 
         def task(t: Expr) -> Stmt:
             return self._task(t // const(groups) * const(self.rows), t % const(groups) * const(PANELS))
 
-        return when(tvm.sym.Analyzer().simplify(work >= const(PARALLEL_FLOPS)), parallel(total, task), serial(total, task))
+        return share_out(total, work >= const(PARALLEL_FLOPS), task)
 
     def _task(self, first: Expr, panel: Expr) -> Stmt:
-        length, width = self.pairs.length, self.pairs.width
+        length, width = self.length, self.width
         left, made = allocate([self.rows * length], "int32", "left", "global")
         sums, more = allocate([self.rows * PANELS * width], "float32", "sums", "global")
         count = tirx.min(const(self.rows), self.m - first)
-        panels = const(PANELS) if self.pairs.panels % PANELS == 0 else tirx.min(const(PANELS), const(self.pairs.panels) - panel)
+        panels = some_of(self.panels, PANELS, panel)
 
         def tiles(p: Expr) -> Stmt:
             tallest = const(SIZES[-1])
-            return serial(tirx.ceildiv(count, tallest), lambda t: self._sized(left, sums, t * tallest, count, panel + p, p), "tile")
+            return serial(tirx.ceildiv(count, tallest), lambda t: tile(t * tallest, p), "tile")
 
-        def gathered(at: Table, r: Expr) -> Stmt:
-            place = substitute(self.pairs.place, at)
-            return self._window(
-                lambda position, moved: self._pack(left, place + moved, r * const(length) + position * const(self.pairs.half))
-            )
+        def tile(row: Expr, p: Expr) -> Stmt:
+            return least(SIZES, count - row, lambda size: self._tile(size, left, sums, row, panel + p, p))
 
-        gather = serial(count, lambda r: self._at(first + r, lambda at: gathered(at, r)), "row")
+        def packed(at: Table, r: Expr) -> Stmt:
+            place, to = substitute(self.pairs.place, at), r * const(length)
+            return self.pairs.over_window(lambda position, moved: self._pack(left, place + moved, to + position * const(self.half)))
+
+        gather = serial(count, lambda r: self.pairs.at(first + r, lambda at: packed(at, r)), "row")
         return seq(made, more, gather, serial(panels, tiles, "panel"), self._finish(sums, first, count, panel, panels))
-
-    def _at(self, row: Expr, body: Callable[[Table], Stmt]) -> Stmt:
-        return bind_all([axis.var for axis in self.pairs.rows], unfuse(row, self.extents), body)
-
-    def _window(self, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
-        """body(position in the window, how far that is from its first element), for all of them."""
-
-        def along(index: int, position: Expr, moved: Expr) -> Stmt:
-            if index == len(self.pairs.window):
-                return body(position, moved)
-            axis = self.pairs.window[index]
-            return serial(axis.extent, lambda k: along(index + 1, position * axis.extent + k, moved + k * self.steps[index]), axis.var.name)
-
-        return along(0, const(0), const(0))
 
     def _pack(self, left: Any, place: Expr, to: Expr) -> Stmt:
         """The elements at `place` as pairs: the first half in the low bits, the second in the high ones."""
-        half = const(self.pairs.half)
+        half = const(self.half)
 
         def part(index: Expr) -> Expr:
-            return load(self.pairs.left, [place + index]).astype("int32")
+            return load(self.pairs.source, [place + index]).astype("int32")
 
         def low(k: Expr) -> Expr:
             return tirx.bitwise_and(part(k), tirx.const(0xFFFF, "int32"))
@@ -199,19 +127,12 @@ class _Kernel:
             high = tirx.shift_left(part(half + k), tirx.const(16, "int32"))
             return store(left, tirx.bitwise_or(low(k), high), to + k)
 
-        full = self.pairs.depth - self.pairs.half
-        last = store(left, low(const(full)), to + const(full)) if full < self.pairs.half else None
+        full = self.depth - self.half
+        last = store(left, low(const(full)), to + const(full)) if full < self.half else None
         return seq(strips(const(full), self.lanes, both), last)
 
-    def _sized(self, left: Any, sums: Any, row: Expr, count: Expr, panel: Expr, p: Expr) -> Stmt:
-        """A tile of the least height that holds the rows left."""
-        body = self._tile(SIZES[-1], left, sums, row, panel, p)
-        for size in SIZES[-2::-1]:
-            body = when(count - row <= const(size), self._tile(size, left, sums, row, panel, p), body)
-        return body
-
     def _tile(self, rows: int, left: Any, sums: Any, row: Expr, panel: Expr, p: Expr) -> Stmt:
-        length, width, lanes = self.pairs.length, self.pairs.width, self.lanes
+        length, width, lanes = self.length, self.width, self.lanes
         acc, allocation = allocate([rows * width], "int32", "acc")
         parts = [(i, start) for i in range(rows) for start in range(0, width, lanes)]
 
@@ -251,27 +172,14 @@ class _Kernel:
 
     def _finish(self, sums: Any, first: Expr, count: Expr, panel: Expr, panels: Expr) -> Stmt:
         """What was fused behind the product, row by row."""
-        width = self.pairs.width
+        width, pairs = self.width, self.pairs
 
-        def line(at: Table, row: Expr, p: Expr, columns: int) -> Stmt:
-            start = (row * const(PANELS) + p) * const(width)
-            column = (panel + p) * const(width)
-            return strips(
-                const(columns), self.lanes, lambda j: self._write(load(sums, [start + j]), {**at, self.pairs.column.var: column + j})
-            )
+        def line(at: Table, row: Expr, p: Expr) -> Stmt:
+            start, column = (row * const(PANELS) + p) * const(width), (panel + p) * const(width)
 
-        def one(at: Table, row: Expr, p: Expr) -> Stmt:
-            rest = self.pairs.columns % width
-            full = line(at, row, p, width)
-            return when(panel + p < const(self.pairs.panels - 1), full, line(at, row, p, rest)) if rest else full
+            def point(lane: Expr) -> Stmt:
+                return pairs.epilogue.write(load(sums, [start + lane]), {**at, pairs.column.var: column + lane})
 
-        return serial(count, lambda r: self._at(first + r, lambda at: serial(panels, lambda p: one(at, r, p), "panel")), "row")
+            return in_panel(panel + p, self.columns, width, self.lanes, point)
 
-    def _write(self, total: Expr, at: Table) -> Stmt:
-        def visit(node: Expr) -> Expr | None:
-            if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(self.pairs.anchored.total):
-                return total
-            return at.get(node) if isinstance(node, tvm.ir.Var) else None
-
-        parts = self.pairs.anchored.parts
-        return seq(*(store(part.buffer, rewrite(part.value, visit), substitute(part.indices[0], at)) for part in parts))
+        return serial(count, lambda r: pairs.at(first + r, lambda at: serial(panels, lambda p: line(at, r, p), "panel")), "row")

@@ -7,33 +7,31 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.kernels.generic import cost_of, guarded
-from compiler.passes.kernels.nest import vectorizable
+from compiler.passes.kernels.generic import worth_sharing
+from compiler.passes.kernels.nest import is_short, vectorizable
+from compiler.passes.kernels.tasks import share_parts, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, bits_of, const, dtype_of, is_choice, load, loads, nodes, rewrite, substitute, uses
-from compiler.passes.tir.flat import Flattener, flatten_stage, merge_axes, stride
-from compiler.passes.tir.loops import (
-    Stmt,
-    allocate,
-    bind,
-    bind_all,
-    bind_opaque,
-    product,
-    seq,
-    serial,
-    store,
-    strips,
-    unfuse,
-    unrolled,
-    vectorized,
-    when,
+from compiler.passes.tir.exprs import (
+    Expr,
+    Table,
+    as_int,
+    bits_of,
+    const,
+    dtype_of,
+    is_choice,
+    load,
+    loads,
+    nodes,
+    rewrite,
+    substitute,
+    uses,
 )
+from compiler.passes.tir.flat import Flattener, flatten_stage, merge_axes, stride
+from compiler.passes.tir.loops import Stmt, allocate, bind, seq, serial, store, strips, unrolled, vectorized, when
 from compiler.passes.tir.stages import Axis, Program, Stage
 
 READ, WRITTEN = 16, 64
 """Elements of a block along the axis that is read, and along the one that is written."""
-
-Table = dict[Any, Expr]
 
 
 @dataclass(frozen=True)
@@ -51,28 +49,20 @@ def read_permute(program: Program) -> Permute | None:
     """The program as such, None if it is none."""
     if len(program.stages) != 1 or program.stages[0].init is not None:
         return None
-    flat = Flattener()
-    for buffer in program.params:
-        flat.parameter(buffer)
+    flat = Flattener.of(program)
     stage = merge_axes(flatten_stage(program.stages[0], flat))
     written = [axis for axis in stage.axes if _step(stage.indices[0], axis) == 1]
     if len(written) != 1 or vectorizable(stage.value, written[0].var) or not _gathers(stage.value, written[0]):
         return None
     far = [one for one in loads(stage.value) if _step(one.indices[0], written[0]) not in (0, 1)]
     read = [axis for axis in stage.axes if axis is not written[0] and all(_step(one.indices[0], axis) == 1 for one in far)]
-    if len(far) != 1 or len(read) != 1 or any(_short(axis) for axis in (*read, *written)):
+    if len(far) != 1 or len(read) != 1 or any(is_short(axis) for axis in (*read, *written)):
         return None
     return Permute(stage, far[0], read[0], written[0], tuple(flat.prelude))
 
 
 def _step(offset: Expr, axis: Axis) -> int | None:
-    step = stride(offset, axis.var)
-    return None if step is None else as_int(step)
-
-
-def _short(axis: Axis) -> bool:
-    extent = as_int(axis.extent)
-    return extent is not None and extent < 4
+    return as_int(stride(offset, axis.var))
 
 
 def _gathers(value: Expr, axis: Axis) -> bool:
@@ -90,19 +80,12 @@ def emit_permute(permute: Permute, machine: Machine) -> Stmt:
     """The kernel: a task is a strip of blocks along the axis that is written."""
     stage, inner = permute.stage, (permute.read, permute.written)
     outer = tuple(axis for axis in stage.axes if all(axis is not one for one in inner))
+    blocks, worth = tirx.ceildiv(permute.written.extent, const(WRITTEN)), worth_sharing(stage)
 
-    def named(known: list[Expr]) -> Stmt:
-        if len(known) < len(outer):
-            return bind_opaque("extent", outer[len(known)].extent, lambda extent: named([*known, extent]))
-        blocks = tirx.ceildiv(permute.written.extent, const(WRITTEN))
+    def tasks(axes: tuple[Axis, ...]) -> Stmt:
+        return share_parts(axes, blocks, worth, lambda at, block: _strip(permute, machine, at, block))
 
-        def task(index: Expr) -> Stmt:
-            *at, block = unfuse(index, [*known, blocks])
-            return bind_all([axis.var for axis in outer], at, lambda table: _strip(permute, machine, table, block))
-
-        return guarded(product([*known, blocks]), cost_of((stage,)), task)
-
-    return seq(*permute.prelude, named([]))
+    return seq(*permute.prelude, with_extents(outer, tasks))
 
 
 def _strip(permute: Permute, machine: Machine, at: Table, block: Expr) -> Stmt:

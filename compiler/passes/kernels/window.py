@@ -5,8 +5,9 @@ in vectors, with no condition; those at the borders one by one, each tap behind 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import compress
+from operator import not_
 
 import tvm
 import tvm_ffi
@@ -14,27 +15,27 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.kernels.anchor import Anchored, read_anchored
-from compiler.passes.kernels.generic import cost_of, guarded
-from compiler.passes.kernels.nest import Combine, blocks, combine_of, lanes_for, nest, vectorizable
+from compiler.passes.kernels.generic import worth_sharing
+from compiler.passes.kernels.micro import tile
+from compiler.passes.kernels.nest import Combine, is_short, lanes_for, nest, vectorizable
+from compiler.passes.kernels.tasks import share_parts
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, dtype_of, is_choice, load, nodes, rewrite, substitute, uses
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, dtype_of, is_choice, load, nodes, rewrite, substitute, uses
 from compiler.passes.tir.flat import flatten_stage
-from compiler.passes.tir.loops import Stmt, allocate, bind, bind_all, product, seq, serial, store, unfuse, vectorized, when
-from compiler.passes.tir.stages import Axis, Program, Stage
+from compiler.passes.tir.loops import Stmt, allocate, bind, blocks, seq, serial, store, when
+from compiler.passes.tir.stages import Axis, Program
 
 COLUMNS = 4
 """Columns computed together: each weight that is loaded serves so many sums."""
 MANY_TAPS = 8
 """Taps along a row from which on twice as many columns are."""
 
-Table = dict[Any, Expr]
-
 
 @dataclass(frozen=True)
 class Window:
     """A reduction over a window of `outer` and `taps` at (`rows`, `column`) for each of `channels`.
 
-    term: what a tap adds where it is inside; row_inside: conditions on rows and `outer`; column_inside: on column and `taps`;
+    row_inside: conditions on rows and `outer`; column_inside: on column and `taps`; combine: of a tap that is inside;
     first, last: the columns from `first` up to but not including `last` have all their taps inside.
     """
 
@@ -43,7 +44,6 @@ class Window:
     channels: Axis
     outer: tuple[Axis, ...]
     taps: Axis
-    term: Expr
     row_inside: tuple[Expr, ...]
     column_inside: tuple[Expr, ...]
     first: Expr
@@ -56,11 +56,10 @@ class Window:
 def read_window(program: Program) -> Window | None:
     """The program as a sliding window, None if it is none."""
     anchored = read_anchored(program)
-    combine = None if anchored is None else combine_of(anchored.anchor)
-    if anchored is None or combine is None:
+    if anchored is None:
         return None
-    stage = flatten_stage(anchored.anchor.map_value(combine.term), anchored.flat)
-    anchor = anchored.anchor
+    anchor, combine = anchored.anchor, anchored.combine
+    stage = flatten_stage(anchor.map_value(combine.term), anchored.flat)
     if len(anchor.spatial) < 3 or len(anchor.reduced) < 2 or len(stage.spatial) < 2 or not stage.reduced or stage.init is None:
         return None
     *rows, column, channels = stage.spatial
@@ -69,35 +68,16 @@ def read_window(program: Program) -> Window | None:
     if term is None or as_int(channels.extent) is None or as_int(taps.extent) is None or not _in_vectors(anchored, term, channels):
         return None
     along = [uses(condition, column.var) or uses(condition, taps.var) for condition in inside]
-    column_inside = tuple(condition for condition, of_column in zip(inside, along, strict=True) if of_column)
+    column_inside = tuple(compress(inside, along))
+    row_inside = tuple(compress(inside, map(not_, along)))
     others = {axis.var for axis in (*rows, *outer, channels)}
     if any(uses(condition, var) for condition in column_inside for var in others):
         return None
-    limits = [_limit(condition, column, taps) for condition in column_inside]
-    if any(limit is None for limit in limits):
+    bounds = _bounds(column_inside, column, taps)
+    if bounds is None:
         return None
-    first: Expr = const(0)
-    last: Expr = column.extent
-    for limit in limits:
-        assert limit is not None
-        is_low, value = limit
-        first, last = (tirx.max(first, value), last) if is_low else (first, tirx.min(last, value + const(1)))
-    last = tirx.max(last, const(0))
-    return Window(
-        tuple(rows),
-        column,
-        channels,
-        tuple(outer),
-        taps,
-        term,
-        tuple(condition for condition, of_column in zip(inside, along, strict=True) if not of_column),
-        column_inside,
-        tirx.min(first, column.extent),
-        last,
-        Combine(combine.node, term),
-        stage.init,
-        anchored,
-    )
+    plain = replace(combine, term=term)
+    return Window(tuple(rows), column, channels, tuple(outer), taps, row_inside, column_inside, *bounds, plain, stage.init, anchored)
 
 
 def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Expr], Expr | None]:
@@ -129,12 +109,21 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
     """Whether a tap and everything after it works on neighbouring channels at once."""
-    values = [term, *(part.value for part in anchored.parts)]
-    places = [load(part.buffer, list(part.indices)) for part in anchored.parts]
-    axis = anchored.anchor.spatial[-1]
-    if not axis.var.same_as(channels.var) or (as_int(channels.extent) or 0) < 4:
-        return False
-    return all(vectorizable(value, channels.var) for value in (*values, *places)) and all(dtype_of(value) != "bool" for value in values)
+    last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)
+    return last and vectorizable(term, channels.var) and anchored.epilogue.in_vectors(channels.var)
+
+
+def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Expr, Expr] | None:
+    """The first of the columns for which the conditions hold at every tap, and where they end."""
+    first: Expr = const(0)
+    last: Expr = column.extent
+    for condition in conditions:
+        limit = _limit(condition, column, taps)
+        if limit is None:
+            return None
+        is_low, value = limit
+        first, last = (tirx.max(first, value), last) if is_low else (first, tirx.min(last, value + const(1)))
+    return tirx.min(first, column.extent), tirx.max(last, const(0))
 
 
 def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | None:
@@ -171,17 +160,13 @@ def _slack(condition: Expr) -> Expr | None:
 
 def emit_window(window: Window, machine: Machine) -> Stmt:
     """The kernel."""
-    anchor = window.anchored.anchor
-
     first, last = tirx.Var("first", "int64"), tirx.Var("last", "int64")
-    extents = [axis.extent for axis in window.rows]
     parts = _parts(window, machine)
 
-    def task(index: Expr) -> Stmt:
-        *row, part = unfuse(index, [*extents, const(parts)])
-        return bind_all([axis.var for axis in window.rows], row, lambda at: _row(window, machine, first, last, at, part, parts))
+    def row(at: Table, part: Expr) -> Stmt:
+        return _row(window, machine, first, last, at, part, parts)
 
-    whole = guarded(product([*extents, const(parts)]), cost_of((anchor,)), task)
+    whole = share_parts(window.rows, const(parts), worth_sharing(window.anchored.anchor), row)
     bounds = [tirx.Bind(first, window.first), tirx.Bind(last, tirx.max(window.last, window.first))]
     return seq(*window.anchored.flat.prelude, *bounds, whole)
 
@@ -230,15 +215,14 @@ def _block(window: Window, at: Table, count: int, guard: bool, base: Expr, width
     sums, allocation = allocate([count, width], dtype, "sums")
 
     def each(make: Callable[[int, Expr, Table], Stmt], table: Table) -> Stmt:
-        places = [{**table, window.column.var: at[window.column.var] + const(i)} for i in range(count)]
+        def one(i: int, lane: Expr) -> Stmt:
+            column = at[window.column.var] + const(i)
+            return make(i, lane, {**table, window.column.var: column, window.channels.var: base + lane})
 
-        def lane_of(i: int) -> Stmt:
-            return vectorized(width, lambda lane: make(i, lane, {**places[i], window.channels.var: base + lane}))
-
-        return seq(*(lane_of(i) for i in range(count)))
+        return tile(count, width, width, one)
 
     def step(i: int, lane: Expr, table: Table) -> Stmt:
-        return store(sums, window.combine.node(load(sums, [const(i), lane]), substitute(window.term, table)), const(i), lane)
+        return store(sums, window.combine.node(load(sums, [const(i), lane]), substitute(window.combine.term, table)), const(i), lane)
 
     def tap(table: Table) -> Stmt:
         body = each(step, table)
@@ -248,7 +232,7 @@ def _block(window: Window, at: Table, count: int, guard: bool, base: Expr, width
         return when(_all(window.row_inside, table), nest((window.taps,), tap, table))
 
     def write(i: int, lane: Expr, table: Table) -> Stmt:
-        return seq(*(_write(window, part, load(sums, [const(i), lane]), table) for part in window.anchored.parts))
+        return window.anchored.epilogue.write(load(sums, [const(i), lane]), table)
 
     clear = each(lambda i, lane, table: store(sums, substitute(window.init, table), const(i), lane), at)
     return seq(allocation, clear, nest(window.outer, line, at), each(write, at))
@@ -256,12 +240,3 @@ def _block(window: Window, at: Table, count: int, guard: bool, base: Expr, width
 
 def _all(conditions: tuple[Expr, ...], table: Table) -> Expr:
     return tirx.all(*(substitute(condition, table) for condition in conditions)) if conditions else tirx.IntImm("bool", 1)
-
-
-def _write(window: Window, part: Stage, total: Expr, table: Table) -> Stmt:
-    def visit(node: Expr) -> Expr | None:
-        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(window.anchored.total):
-            return total
-        return table.get(node) if isinstance(node, tvm.ir.Var) else None
-
-    return store(part.buffer, rewrite(part.value, visit), substitute(part.indices[0], table))

@@ -1,43 +1,40 @@
 """The Winograd kernel: blocks of tiles go through both transforms and the products between them while they stay in the cache."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import tirx
 
 from compiler.passes.kernels.anchor import Anchored, read_anchored
-from compiler.passes.kernels.gemm import PARALLEL_FLOPS
-from compiler.passes.kernels.micro import products
-from compiler.passes.kernels.nest import combine_of, vectorizable
+from compiler.passes.kernels.micro import along, products
+from compiler.passes.kernels.nest import combine_of
+from compiler.passes.kernels.tasks import extents_of, place_of, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const, is_choice, load, loads, nodes, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, Table, const, fixed, is_choice, load, loads, nodes, substitute
 from compiler.passes.tir.flat import analyzer_for
 from compiler.passes.tir.loops import (
+    PARALLEL_FLOPS,
     Stmt,
     allocate,
     bind,
     bind_all,
     bind_opaque,
-    parallel,
     product,
     seq,
     serial,
+    share_out,
     store,
-    unfuse,
     vectorized,
     when,
 )
-from compiler.passes.tir.stages import Program, Stage
+from compiler.passes.tir.stages import Axis, Program, Stage
 from compiler.passes.winograd import INPUT, OUTPUT, REACH, STAGES, TILE
 
 POINTS = REACH * REACH
 ROWS = 4
 """Tiles whose products are summed together."""
-
-Table = dict[Any, Expr]
 
 
 @dataclass(frozen=True)
@@ -69,24 +66,15 @@ def read_winograd(program: Program) -> Winograd | None:
     source, summed = program.stages[:2]
     anchored = read_anchored(replace(program, stages=program.stages[2:]))
     terms = [combine_of(stage) for stage in (source, summed)]
-    if anchored is None or None in terms or not _in_vectors(anchored):
+    if anchored is None or None in terms or not anchored.epilogue.in_vectors(anchored.anchor.spatial[-1].var):
         return None
     choice = next(node for node in nodes(terms[0].term) if is_choice(node))  # type: ignore[union-attr]
     analyzer = analyzer_for(source.axes)
     weights = next(one.source for one in loads(terms[1].term) if not one.source.same_as(source.buffer))  # type: ignore[union-attr]
-    _points, _panels, depth, width = (as_int(extent) for extent in weights.shape)
-    columns = as_int(summed.spatial[-1].extent)
-    assert depth is not None
-    assert width is not None
-    assert columns is not None
+    _points, _panels, depth, width = map(fixed, weights.shape)
+    columns = fixed(summed.spatial[-1].extent)
     value = anchored.flat.value(choice.args[1], analyzer)
     return Winograd(source, choice.args[0], value, anchored.flat.views[weights], depth, columns, width, anchored)
-
-
-def _in_vectors(anchored: Anchored) -> bool:
-    column = anchored.anchor.spatial[-1].var
-    places = [load(part.buffer, list(part.indices)) for part in anchored.parts]
-    return all(vectorizable(value, column) for value in (*(part.value for part in anchored.parts), *places))
 
 
 def tiles_of(machine: Machine, depth: int, columns: int) -> int:
@@ -97,32 +85,24 @@ def tiles_of(machine: Machine, depth: int, columns: int) -> int:
 
 def emit_winograd(winograd: Winograd, machine: Machine) -> Stmt:
     """The kernel: a task is a block of tiles."""
-    extents = [axis.extent for axis in (*winograd.source.spatial[:3], *winograd.anchored.anchor.spatial[1:3])]
+    axes = (*winograd.source.spatial[:3], *winograd.anchored.anchor.spatial[1:3])
 
-    def tasks(known: list[Expr]) -> Stmt:
-        return bind_opaque("tiles", product(known[:3]), lambda tiles: _tasks(winograd, machine, known, tiles))
+    def tasks(axes: tuple[Axis, ...]) -> Stmt:
+        return bind_opaque("tiles", product(extents_of(axes[:3])), lambda tiles: _tasks(winograd, machine, axes, tiles))
 
-    return seq(*winograd.anchored.flat.prelude, _with_extents(extents, tasks))
-
-
-def _with_extents(extents: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
-    def step(known: list[Expr]) -> Stmt:
-        if len(known) == len(extents):
-            return body(known)
-        return bind_opaque(f"extent{len(known)}", extents[len(known)], lambda extent: step([*known, extent]))
-
-    return step([])
+    return seq(*winograd.anchored.flat.prelude, with_extents(axes, tasks))
 
 
-def _tasks(winograd: Winograd, machine: Machine, extents: list[Expr], tiles: Expr) -> Stmt:
+def _tasks(winograd: Winograd, machine: Machine, axes: tuple[Axis, ...], tiles: Expr) -> Stmt:
+    """`axes`: those of the tiles, and the rows and columns of the result."""
     most = tiles_of(machine, winograd.depth, winograd.padded)
     work = tiles * const(2 * POINTS * winograd.depth * winograd.columns)
 
     def with_blocks(blocks: Expr, each: Expr) -> Stmt:
         def task(t: Expr) -> Stmt:
-            return bind("count", tirx.min(each, tiles - t * each), lambda count: _block(winograd, machine, extents, t * each, count, most))
+            return bind("count", tirx.min(each, tiles - t * each), lambda count: _block(winograd, machine, axes, t * each, count, most))
 
-        return when(work >= const(PARALLEL_FLOPS), parallel(blocks, task), serial(blocks, task))
+        return share_out(blocks, work >= const(PARALLEL_FLOPS), task)
 
     # At least two blocks where there are tiles for them, so that small images keep two threads busy.
     wanted = tirx.max(tirx.ceildiv(tiles, const(most)), tirx.min(const(2), tirx.ceildiv(tiles, const(ROWS))))
@@ -130,21 +110,20 @@ def _tasks(winograd: Winograd, machine: Machine, extents: list[Expr], tiles: Exp
     return bind("each", tirx.max(each, const(ROWS)), lambda e: bind("blocks", tirx.ceildiv(tiles, e), lambda n: with_blocks(n, e)))
 
 
-def _block(winograd: Winograd, machine: Machine, extents: list[Expr], first: Expr, count: Expr, most: int) -> Stmt:
+def _block(winograd: Winograd, machine: Machine, axes: tuple[Axis, ...], first: Expr, count: Expr, most: int) -> Stmt:
     spread, one = allocate([POINTS * most * winograd.depth], "float32", "spread", "global")
     summed, two = allocate([POINTS * most * winograd.padded], "float32", "summed", "global")
     lanes = machine.lanes(32)
 
     def tile(body: Callable[[Expr, Table], Stmt]) -> Stmt:
-        axes = [axis.var for axis in winograd.source.spatial[:3]]
-        return serial(count, lambda t: bind_all(axes, unfuse(first + t, extents[:3]), lambda at: body(t, at)), "tile")
+        return serial(count, lambda t: bind_all(place_of(axes[:3], first + t), lambda at: body(t, at)), "tile")
 
     return seq(
         one,
         two,
         tile(lambda t, at: _inward(winograd, lanes, spread, most, t, at)),
         serial(POINTS, lambda point: _products(winograd, lanes, spread, summed, most, point, count), "point"),
-        tile(lambda t, at: _outward(winograd, lanes, summed, most, t, at, extents[3:])),
+        tile(lambda t, at: _outward(winograd, lanes, summed, most, t, at, extents_of(axes[3:]))),
     )
 
 
@@ -188,23 +167,18 @@ def _both_ways(matrix: np.ndarray, lanes: int, given: Any, put: Callable[[int, i
     """matrix @ given [6, 6] @ matrix.T, vector by vector."""
     rows = matrix.shape[0]
     half, allocation = allocate([rows * REACH, lanes], "float32", "half")
-    along = []
-    for u in range(rows):
-        for j in range(REACH):
-            along.append(
-                vectorized(
-                    lanes,
-                    lambda lane, u=u, j=j: store(  # type: ignore[misc]
-                        half, _combined(matrix[u], lambda i: load(given, [const(i * REACH + j), lane])), const(u * REACH + j), lane
-                    ),
-                )
-            )
-    across = [
-        put(u, v, lambda lane, u=u, v=v: _combined(matrix[v], lambda j: load(half, [const(u * REACH + j), lane])))  # type: ignore[misc]
-        for u in range(rows)
-        for v in range(rows)
-    ]
-    return seq(allocation, *along, *across)
+
+    def one(u: int, j: int) -> Stmt:
+        def value(lane: Expr) -> Expr:
+            return _combined(matrix[u], lambda i: load(given, [const(i * REACH + j), lane]))
+
+        return vectorized(lanes, lambda lane: store(half, value(lane), const(u * REACH + j), lane))
+
+    def other(u: int, v: int) -> Stmt:
+        return put(u, v, lambda lane: _combined(matrix[v], lambda j: load(half, [const(u * REACH + j), lane])))
+
+    ways = [one(u, j) for u in range(rows) for j in range(REACH)], [other(u, v) for u in range(rows) for v in range(rows)]
+    return seq(allocation, *ways[0], *ways[1])
 
 
 def _combined(row: np.ndarray, value: Callable[[int], Expr]) -> Expr:
@@ -235,7 +209,7 @@ def _products(winograd: Winograd, lanes: int, spread: Any, summed: Any, most: in
                 ROWS,
                 width,
                 lanes,
-                const(depth),
+                along(const(depth)),
                 lambda i, k: load(spread, [(row + const(i)) * const(depth) + k]),
                 lambda k, lane: load(winograd.weights, [(weights + k) * const(width) + lane]),
                 None,
@@ -250,8 +224,8 @@ def _products(winograd: Winograd, lanes: int, spread: Any, summed: Any, most: in
 def _outward(winograd: Winograd, lanes: int, summed: Any, most: int, t: Expr, at: Table, size: list[Expr]) -> Stmt:
     """The 4x4 results of a tile, those inside the image through the epilogue."""
     n, y, x = (at[axis.var] for axis in winograd.source.spatial[:3])
-    axes = winograd.anchored.anchor.spatial
-    outer, column = axes[:-1], axes[-1].var
+    *outer, column = (axis.var for axis in winograd.anchored.anchor.spatial)
+    epilogue = winograd.anchored.epilogue
 
     def strip(s: Expr) -> Stmt:
         given, one = allocate([POINTS, lanes], "float32", "given")
@@ -268,24 +242,12 @@ def _outward(winograd: Winograd, lanes: int, summed: Any, most: int, t: Expr, at
             row, across = y * const(TILE) + p // const(TILE), x * const(TILE) + p % const(TILE)
 
             def write(bound: Table) -> Stmt:
-                return vectorized(
-                    lanes, lambda lane: _write(winograd, load(results, [p, lane]), {**bound, column: s * const(lanes) + lane})
-                )
+                return vectorized(lanes, lambda lane: epilogue.write(load(results, [p, lane]), {**bound, column: s * const(lanes) + lane}))
 
             inside = tirx.all(row < size[0], across < size[1])
-            return when(inside, bind_all([axis.var for axis in outer], [n, row, across], write))
+            return when(inside, bind_all(dict(zip(outer, [n, row, across], strict=True)), write))
 
         reads = [read(point) for point in range(POINTS)]
         return seq(one, two, *reads, _both_ways(OUTPUT, lanes, given, put), serial(TILE * TILE, place, "place"))
 
     return serial(winograd.columns // lanes, strip, "strip")
-
-
-def _write(winograd: Winograd, total: Expr, at: Table) -> Stmt:
-    def visit(node: Expr) -> Expr | None:
-        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(winograd.anchored.total):
-            return total
-        return at.get(node) if isinstance(node, tvm.ir.Var) else None
-
-    parts = winograd.anchored.parts
-    return seq(*(store(part.buffer, rewrite(part.value, visit), substitute(part.indices[0], at)) for part in parts))

@@ -1,6 +1,7 @@
 """Walking and rewriting scalar expressions of tensor programs."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tvm
@@ -9,6 +10,9 @@ from tvm.ir.prim import expr as prim
 
 Expr = Any
 """A TVM scalar expression (`tvm.ir.Expr`)."""
+
+Table = dict[Any, Expr]
+"""What stands for variables."""
 
 _LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
 
@@ -76,6 +80,17 @@ def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
     return rewrite(expr, lambda node: values.get(node) if isinstance(node, ir.Var) else None) if values else expr
 
 
+def replace_loads(expr: Expr, buffer: Any, value: Expr, table: Mapping[Any, Expr] = MappingProxyType({})) -> Expr:
+    """`expr` with `value`, as it is, for what is read of the buffer, and variables replaced elsewhere."""
+
+    def visit(node: Expr) -> Expr | None:
+        if isinstance(node, ir.TensorLoad) and node.source.same_as(buffer):
+            return value
+        return table.get(node) if isinstance(node, ir.Var) else None
+
+    return rewrite(expr, visit)
+
+
 def nodes(expr: Expr, into_loads: bool = True) -> Iterator[Expr]:
     """Every distinct node of `expr`, outermost first; the indices of loads only if asked."""
     seen: set[int] = set()
@@ -120,6 +135,13 @@ def as_int(expr: Expr) -> int | None:
     if isinstance(expr, int):
         return expr
     return int(expr.value) if isinstance(expr, prim.IntImm) else None
+
+
+def fixed(expr: Expr) -> int:
+    """The value of an integer that is known to be constant."""
+    value = as_int(expr)
+    assert value is not None
+    return value
 
 
 def dtype_of(expr: Expr) -> str:

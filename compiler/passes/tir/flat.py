@@ -20,6 +20,14 @@ class Flattener:
     prelude: list[Stmt] = field(default_factory=list)
     allocations: list[Stmt] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, program: Program) -> "Flattener":
+        """One that knows the program's parameters."""
+        flat = cls()
+        for buffer in program.params:
+            flat.parameter(buffer)
+        return flat
+
     def parameter(self, buffer: Any) -> Any:
         """The flat view of a parameter."""
         view = tirx.decl_buffer([product(list(buffer.shape))], buffer.dtype, name=f"{buffer.name}_flat", data=buffer.data)
@@ -70,14 +78,6 @@ def flatten_stage(stage: Stage, flat: Flattener) -> Stage:
     offset = flat.offset(stage.buffer, indices, analyzer)
     value = flat.value(substitute(stage.value, ones), analyzer)
     return replace(stage, axes=axes, buffer=flat.views[stage.buffer], indices=(offset,), value=value)
-
-
-def flatten(program: Program) -> tuple[Program, Flattener]:
-    """The program over flat buffers, its local buffers allocated whole."""
-    flat = Flattener()
-    params = tuple(flat.parameter(buffer) for buffer in program.params)
-    inner = tuple(flat.scratch(buffer) for buffer in program.locals)
-    return replace(program, params=params, locals=inner, stages=tuple(flatten_stage(stage, flat) for stage in program.stages)), flat
 
 
 def stride(offset: Expr, var: Any) -> Expr | None:

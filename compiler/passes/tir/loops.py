@@ -7,11 +7,14 @@ import tvm
 from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.passes.tir.exprs import Expr, as_int, const
+from compiler.passes.tir.exprs import Expr, Table, as_int, const
 from compiler.passes.tir.vecmath import vectorize_calls
 
 Stmt = Any
 Body = Callable[[Any], Stmt]
+
+PARALLEL_FLOPS = 1 << 20
+"""Work below which waking the other threads takes longer than they save."""
 
 _MOST_THREADS = 256
 _TAKE = "relaxd_take"
@@ -77,6 +80,24 @@ def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
     return seq(allocate_taken, store(taken, const(0), const(0)), tirx.AttrStmt(const(0), "pragma_import_llvm", _TAKE_CODE, launch))
 
 
+def share_out(extent: Expr | int, worth: Expr | bool, body: Body) -> Stmt:
+    """body(i) for every i below `extent`, over the threads where `worth` holds; where that is open the code is there twice."""
+    known = False if as_int(extent) == 1 else as_int(worth)
+    if known is not None:
+        return parallel(extent, body) if known else serial(extent, body)
+    return when(worth, parallel(extent, body), serial(extent, body))
+
+
+def hidden(count: Expr, positive: Expr) -> Expr:
+    """The count in a form that LLVM cannot see through, which keeps it from unrolling the loop: that takes it seconds."""
+    return count if as_int(count) == 1 else tirx.min(count, positive * const(1 << 20))
+
+
+def some_of(total: int, most: int, start: Expr) -> Expr:
+    """How many of `total` there are from `start`, a multiple of `most`, up to so many."""
+    return const(most) if total % most == 0 else tirx.min(const(most), const(total) - start)
+
+
 def unrolled(extent: int, body: Body, name: str = "u") -> Stmt:
     """The body repeated at compile time."""
     return seq(*(body(const(i)) for i in range(extent)))
@@ -89,26 +110,30 @@ def vectorized(lanes: int, body: Body, name: str = "lane") -> Stmt:
 
 def strips(extent: Expr, lanes: int, body: Callable[[Expr], Stmt], name: str = "j") -> Stmt:
     """body(j) for every j below extent, in vectors of `lanes` and what is left over in smaller ones."""
+    return blocks(extent, lanes, lambda base, width: vectorized(width, lambda lane: body(base + lane)), name)
+
+
+def blocks(extent: Expr, lanes: int, body: Callable[[Expr, int], Stmt], name: str = "block") -> Stmt:
+    """body(start, width) over the extent in blocks of `lanes`, then smaller ones for the rest."""
     count = as_int(extent)
     if lanes == 1:
-        return serial(extent, body, name)
+        return serial(extent, lambda c: body(c, 1), name)
     if count is None:
         full = extent // const(lanes)
-        main = serial(full, lambda c: vectorized(lanes, lambda lane: body(c * const(lanes) + lane)), name)
-        return seq(main, serial(extent - full * const(lanes), lambda t: body(full * const(lanes) + t), name + "_rest"))
-    parts, start = [], 0
-    width = lanes
+        main = serial(full, lambda c: body(c * const(lanes), lanes), name)
+        return seq(main, serial(extent - full * const(lanes), lambda t: body(full * const(lanes) + t, 1), name + "_rest"))
+    parts, start, width = [], 0, lanes
     while width >= 1:
         full = (count - start) // width
         if full:
-            parts.append(_strip(full, width, start, body, name))
+            parts.append(_block_run(full, width, start, body, name))
             start += full * width
         width //= 2
     return seq(*parts)
 
 
-def _strip(count: int, width: int, start: int, body: Callable[[Expr], Stmt], name: str) -> Stmt:
-    return serial(count, lambda c: vectorized(width, lambda lane: body(const(start) + c * const(width) + lane)), name)
+def _block_run(count: int, width: int, start: int, body: Callable[[Expr, int], Stmt], name: str) -> Stmt:
+    return serial(count, lambda c: body(const(start) + c * const(width), width), name)
 
 
 def when(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
@@ -152,10 +177,21 @@ def bind_opaque(name: str, value: Expr, body: Body) -> Stmt:
     return seq(allocation, store(cell, value, const(0)), bind(name, cell[const(0)], body))
 
 
-def bind_all(variables: Sequence[Any], values: Sequence[Expr], body: Callable[[dict[Any, Expr]], Stmt]) -> Stmt:
-    """`body` with a table from each of `variables` to a fresh variable that holds its value."""
-    table = {var: tirx.Var(var.name, "int64") for var in variables}
-    return seq(*(tirx.Bind(table[var], value) for var, value in zip(variables, values, strict=True)), body(table))
+def bind_opaque_all(name: str, values: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
+    """As `bind_opaque`, for several values in turn."""
+
+    def step(known: list[Expr]) -> Stmt:
+        if len(known) == len(values):
+            return body(known)
+        return bind_opaque(name, values[len(known)], lambda value: step([*known, value]))
+
+    return step([])
+
+
+def bind_all(values: Table, body: Callable[[Table], Stmt]) -> Stmt:
+    """`body` with a fresh variable for each of those in `values`, computed once."""
+    table = {var: tirx.Var(var.name, "int64") for var in values}
+    return seq(*(tirx.Bind(table[var], value) for var, value in values.items()), body(table))
 
 
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:

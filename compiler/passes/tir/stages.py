@@ -7,7 +7,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.tir.exprs import Expr, as_int, children, const, dtype_of, is_choice, loads, rewrite, substitute
+from compiler.passes.tir.exprs import Expr, as_int, children, const, dtype_of, is_choice, loads, replace_loads, rewrite, substitute
 
 _DATA_PARALLEL, _REDUCE = 0, 2
 
@@ -108,10 +108,7 @@ def _combined_once(stage: Stage) -> Stage:
     if stage.init is None or any(as_int(axis.extent) != 1 for axis in stage.reduced):
         return stage
 
-    def visit(node: Expr) -> Expr | None:
-        return stage.init if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(stage.buffer) else None
-
-    value = substitute(rewrite(stage.value, visit), {axis.var: const(0) for axis in stage.reduced})
+    value = replace_loads(stage.value, stage.buffer, stage.init, {axis.var: const(0) for axis in stage.reduced})
     return replace(stage, axes=stage.spatial, value=value, init=None)
 
 
