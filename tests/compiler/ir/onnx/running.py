@@ -18,6 +18,8 @@ from relaxd.contract.request import CompileRequest
 onnxruntime.disable_telemetry_events()
 
 Arrays = Mapping[str, np.ndarray]
+PLAIN = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+"""What is built to be run once takes longer to optimise than to run."""
 
 
 def model_of(
@@ -63,10 +65,10 @@ def build(model: onnx.ModelProto, dims: Mapping[str, Any] | None = None, inputs:
     names = () if inputs else (name for info in model.graph.input for name in _names(info))
     imported = import_model(model, CompileRequest.of(dims={**dict.fromkeys(names, (0, None)), **(dims or {})}, inputs=inputs))
     steps = relax.transform
-    with tvm.target.Target("llvm"), tvm.transform.PassContext(opt_level=1):
+    with PLAIN, tvm.transform.PassContext(opt_level=1):
         order = [steps.LegalizeOps(), steps.AnnotateTIROpPattern(), steps.FoldConstant(), steps.FuseOps(), steps.FuseTIR()]
         lowered = tvm.transform.Sequential(order)(imported.module)
-        executable = relax.build(lowered, tvm.target.Target("llvm"))
+        executable = relax.build(lowered, PLAIN)
     return Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
 
 
