@@ -13,7 +13,7 @@ from compiler.passes.kernels.tasks import extents_of, share_parts, with_extents
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, replace_loads, substitute
 from compiler.passes.tir.flat import Flattener, analyzer_for
-from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, bind, bind_all, product, seq, serial, store, vectorized, when
+from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, bind, bind_each, product, seq, serial, store, vectorized, when
 from compiler.passes.tir.stages import Axis, Program, Stage
 
 STAGES = tuple(f"attention_{name}" for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output"))
@@ -190,12 +190,10 @@ class _Kernel:
         return serial(tirx.ceildiv(self.n, panel), lambda p: serial(panel, lambda lane: one(p, lane), "lane"), "panel")
 
     def _block(self, size: int, at: Table, row: Expr, keys: Any, scores: Any, padded: Expr) -> Stmt:
-        rows = [tirx.min(row + const(i), self.m - const(1)) for i in range(size)]
-        variables = [tirx.Var(f"row{i}", "int64") for i in range(size)]
         sums, allocation = allocate([size], "float32", "totals")
 
-        def run(bound: Table) -> Stmt:
-            places = [{**at, self.attention.row.var: bound[variable]} for variable in variables]
+        def run(rows: list[Any]) -> Stmt:
+            places = [{**at, self.attention.row.var: row} for row in rows]
             raw = self._scores(places, keys, scores, padded) if keys is not None else self._dots(places[0], scores)
             return seq(
                 allocation,
@@ -204,7 +202,7 @@ class _Kernel:
                 self._combined(places, scores, padded, sums),
             )
 
-        return bind_all(dict(zip(variables, rows, strict=True)), run)
+        return bind_each("row", [tirx.min(row + const(i), self.m - const(1)) for i in range(size)], run)
 
     def _scores(self, places: list[Table], keys: Any, scores: Any, padded: Expr) -> Stmt:
         """Plain products of the queries with all keys."""

@@ -131,7 +131,6 @@ class _Kernel:
         places = [tirx.Var(f"a{i}", "int64") for i in range(height)]
         channel = panel // const(self.panels) * const(channels)
         binds = [tirx.Bind(var, load(bases, [row + const(i)]) + channel) for i, var in enumerate(places)]
-
         each = partial(tile, height, width, self.machine.lanes(32))
 
         def step(position: Expr, moved: Expr, c: Expr) -> Stmt:

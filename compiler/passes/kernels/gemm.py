@@ -25,6 +25,7 @@ from compiler.passes.tir.loops import (
     allocate,
     bind,
     bind_all,
+    bind_each,
     bind_opaque,
     product,
     seq,
@@ -81,7 +82,12 @@ def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
     if columns <= width and _better_in_place(contraction, columns, machine.lanes(32), direct):
         return None
     tiling = tiling_for(machine, width, depth, None if direct else inner_run(contraction))
-    return _Kernel(contraction, tiling, machine, direct, depth, columns).emit()
+
+    def kernel(rows: tuple[Axis, ...]) -> Stmt:
+        known = replace(contraction, rows=rows)
+        return bind_opaque("m", product(extents_of(rows)), lambda m: _Kernel(known, tiling, machine, direct, depth, columns, m).emit())
+
+    return seq(*contraction.prelude, with_extents(contraction.rows, kernel))
 
 
 def _better_in_place(contraction: Contraction, columns: int, lanes: int, direct: bool) -> bool:
@@ -96,6 +102,17 @@ def _is_direct(contraction: Contraction) -> bool:
 
 
 @dataclass(frozen=True)
+class _Block:
+    """`count` rows from `first` on by the panels from `base` on; scratch memory for their sums and, if it is gathered, the left side."""
+
+    first: Expr
+    count: Expr
+    base: Expr
+    sums: Any
+    left: Any
+
+
+@dataclass(frozen=True)
 class _Kernel:
     contraction: Contraction
     tiling: Tiling
@@ -103,31 +120,29 @@ class _Kernel:
     direct: bool
     depth: int
     columns: int
+    m: Expr
 
     @property
     def panel_count(self) -> int:
         return -(-self.columns // self.tiling.nr)
 
+    @property
+    def several(self) -> bool:
+        """Whether there are several passes over the depth."""
+        return self.tiling.kc < self.depth
+
     def emit(self) -> Stmt:
         """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
-
-        def tasks(rows: tuple[Axis, ...]) -> Stmt:
-            kernel = replace(self, contraction=replace(self.contraction, rows=rows))
-            return bind_opaque("m", product(extents_of(rows)), kernel._tasks)
-
-        return seq(*self.contraction.prelude, with_extents(self.contraction.rows, tasks))
-
-    def _tasks(self, m: Expr) -> Stmt:
         tiling = self.tiling
-        tiles = tirx.ceildiv(m, const(tiling.mr))
+        tiles = tirx.ceildiv(self.m, const(tiling.mr))
         blocks = tirx.ceildiv(tiles, const(tiling.tiles))
         groups = -(-self.panel_count // tiling.panels)
 
         def with_blocks(blocks: Expr, each: Expr) -> Stmt:
             def task(t: Expr) -> Stmt:
-                return self._task(m, t // const(groups), t % const(groups), each)
+                return self._task(t // const(groups), t % const(groups), each)
 
-            return share_out(blocks * const(groups), self._worth_threads(m), task)
+            return share_out(blocks * const(groups), self._worth_threads(), task)
 
         def with_count(blocks: Expr) -> Stmt:
             # In a loop over blocks TVM knows that there is one, drops the maximum, and computes that quotient ahead of the loop.
@@ -137,35 +152,33 @@ class _Kernel:
 
         return bind("blocks", blocks, with_count)
 
-    def _task(self, m: Expr, block: Expr, group: Expr, each: Expr) -> Stmt:
+    def _task(self, block: Expr, group: Expr, each: Expr) -> Stmt:
         def rows(first: Expr) -> Stmt:
-            return bind("rows", tirx.min(each, m - first), lambda count: when(count > 0, self._block(m, first, count, group)))
+            return bind("rows", tirx.min(each, self.m - first), lambda count: when(count > 0, self._block(first, count, group)))
 
         return bind("first", block * each, rows)
 
-    def _block(self, m: Expr, first: Expr, count: Expr, group: Expr) -> Stmt:
+    def _block(self, first: Expr, count: Expr, group: Expr) -> Stmt:
         tiling = self.tiling
         sums, allocation = allocate([tiling.panels * tiling.block_rows * tiling.nr], "float32", "sums", "global")
         left, more = (None, None) if self.direct else allocate([tiling.block_rows * tiling.kc], "float32", "left", "global")
-        last = group * const(tiling.panels)
-        panels = some_of(self.panel_count, tiling.panels, last)
-        several = tiling.kc < self.depth
+        block = _Block(first, count, group * const(tiling.panels), sums, left)
+        panels = some_of(self.panel_count, tiling.panels, block.base)
 
         def one_pass(index: Expr, step: Expr) -> Stmt:
             start = index * step
             length: Expr = step if self.depth % tiling.kc == 0 else tirx.min(step, const(self.depth) - start)
             gather = None if left is None else gather_rows(self.contraction, self.machine, left, tiling.kc, first, count, start, length)
-            products = serial(panels, lambda p: self._panel(sums, left, m, first, count, last, p, start, length, several), "panel")
-            return seq(gather, products)
+            return seq(gather, serial(panels, lambda p: self._panel(block, p, start, length), "panel"))
 
         def all_passes(step: Expr) -> Stmt:
             return serial(tirx.ceildiv(const(self.depth), step), lambda index: one_pass(index, step), "pass")
 
-        clear = serial(panels, lambda p: self._clear(sums, p * const(tiling.block_rows), count), "panel") if several else None
+        clear = serial(panels, lambda p: self._clear(sums, p * const(tiling.block_rows), count), "panel") if self.several else None
         step: Expr = const(tiling.kc)
-        if several and self.direct:
-            step = tirx.Select(m <= const(FEW_TILES * tiling.mr), const(self.depth), step)
-        return seq(allocation, more, clear, bind("step", step, all_passes), self._epilogue(sums, first, count, last, panels))
+        if self.several and self.direct:
+            step = tirx.Select(self.m <= const(FEW_TILES * tiling.mr), const(self.depth), step)
+        return seq(allocation, more, clear, bind("step", step, all_passes), self._epilogue(block, panels))
 
     def _clear(self, sums: Any, first: Expr, count: Expr) -> Stmt:
         """`count` rows; what tiles compute past them is not read."""
@@ -176,80 +189,60 @@ class _Kernel:
 
         return serial(count, row, "row")
 
-    def _worth_threads(self, m: Expr) -> Expr | bool:
+    def _worth_threads(self) -> Expr | bool:
         """Whether to share the tasks out; deciding at run time costs the code of both ways.
 
         Where several extents are open the rows are those of images, of which there are many.
         """
         extents = [as_int(extent) for extent in extents_of(self.contraction.rows)]
-        least = 2 * self.depth * self.columns * prod(extent for extent in extents if extent is not None)
-        if least >= PARALLEL_FLOPS or None not in extents:
-            return least >= PARALLEL_FLOPS
+        known = 2 * self.depth * self.columns * prod(extent for extent in extents if extent is not None)
+        if known >= PARALLEL_FLOPS or None not in extents:
+            return known >= PARALLEL_FLOPS
         many = extents.count(None) > 1 if self.contraction.bulk else self.depth * self.columns >= 1 << 17
-        return many or m * const(2 * self.depth * self.columns) >= const(PARALLEL_FLOPS)
+        return many or self.m * const(2 * self.depth * self.columns) >= const(PARALLEL_FLOPS)
 
-    def _panel(
-        self, sums: Any, left: Any, m: Expr, first: Expr, count: Expr, base: Expr, p: Expr, start: Expr, length: Expr, accumulate: bool
-    ) -> Stmt:
+    def _panel(self, block: _Block, p: Expr, start: Expr, length: Expr) -> Stmt:
+        """All rows of the block by panel `p` of it, over `length` of the depth from `start` on."""
         tiling = self.tiling
 
         def tile(index: Expr) -> Stmt:
             row = index * const(tiling.mr)
-
-            def sized(rows: int) -> Stmt:
-                return self._tile(rows, sums, left, m, first, row, base + p, p, start, length, accumulate)
-
             # Each size is code to compile: where rows are many the tiles that are not full do not matter.
             smaller = [] if self.contraction.bulk else [size for size in (1, 2, 4, 8) if size < tiling.mr]
-            return least([*smaller, tiling.mr], count - row, sized)
+            return least([*smaller, tiling.mr], block.count - row, lambda rows: self._tile(rows, block, row, p, start, length))
 
-        return serial(tirx.ceildiv(count, const(tiling.mr)), tile, "tile")
+        return serial(tirx.ceildiv(block.count, const(tiling.mr)), tile, "tile")
 
-    def _tile(
-        self,
-        rows: int,
-        sums: Any,
-        left: Any,
-        m: Expr,
-        first: Expr,
-        row: Expr,
-        panel: Expr,
-        p: Expr,
-        start: Expr,
-        length: Expr,
-        accumulate: bool,
-    ) -> Stmt:
+    def _tile(self, rows: int, block: _Block, row: Expr, p: Expr, start: Expr, length: Expr) -> Stmt:
         """The innermost loops: `rows` x NR sums over one pass of the depth."""
-        tiling, nr = self.tiling, self.tiling.nr
+        tiling, nr, sums = self.tiling, self.tiling.nr, block.sums
         place = (p * const(tiling.block_rows) + row) * const(nr)
-        bases, binds = [], []
-        for i in range(rows):
-            var = tirx.Var(f"a{i}", "int64")
-            if left is None:
-                at = place_of(self.contraction.rows, tirx.min(first + row + const(i), m - const(1)))
-                at[self.contraction.reduce[0].var] = const(0)
-                value = substitute(self.contraction.left.indices[0], at) + start
-            else:
-                value = (row + const(i)) * const(tiling.kc)
-            bases.append(var)
-            binds.append(tirx.Bind(var, value))
-        source = left if left is not None else self.contraction.left.source
+        panel = (block.base + p) * const(self.depth) + start
+        left = self.contraction.left.source if block.left is None else block.left
         weights = self.contraction.right.source
-        return seq(
-            *binds,
-            products(
+
+        def tile(bases: list[Any]) -> Stmt:
+            return products(
                 rows,
                 nr,
                 self.machine.lanes(32),
                 along(length),
-                lambda i, k: load(source, [bases[i] + k]),
-                lambda k, lane: load(weights, [(panel * const(self.depth) + start + k) * const(nr) + lane]),
-                (lambda i, lane: load(sums, [place + const(i * nr) + lane])) if accumulate else None,
+                lambda i, k: load(left, [bases[i] + k]),
+                lambda k, lane: load(weights, [(panel + k) * const(nr) + lane]),
+                (lambda i, lane: load(sums, [place + const(i * nr) + lane])) if self.several else None,
                 lambda i, lane, total: store(sums, total, place + const(i * nr) + lane),
-            ),
-        )
+            )
 
-    def _epilogue(self, sums: Any, first: Expr, count: Expr, base: Expr, panels: Expr) -> Stmt:
+        return bind_each("a", [self._base(block, row, const(i), start) for i in range(rows)], tile)
+
+    def _base(self, block: _Block, row: Expr, i: Expr, start: Expr) -> Expr:
+        """Where the left side of row `row + i` of the block begins in memory."""
+        if block.left is not None:
+            return (row + i) * const(self.tiling.kc)
+        at = place_of(self.contraction.rows, tirx.min(block.first + row + i, self.m - const(1)))
+        return substitute(self.contraction.left.indices[0], {**at, self.contraction.reduce[0].var: const(0)}) + start
+
+    def _epilogue(self, block: _Block, panels: Expr) -> Stmt:
         """Every output from the sums, row by row."""
         tiling, epilogue, column = self.tiling, self.contraction.epilogue, self.contraction.column.var
         lanes = self.machine.lanes(32) if all(vectorizable(out.value, column) for out in epilogue.outputs) else 1
@@ -258,12 +251,12 @@ class _Kernel:
             place = (p * const(tiling.block_rows) + row) * const(tiling.nr)
 
             def point(lane: Expr) -> Stmt:
-                return epilogue.write(load(sums, [place + lane]), {**at, column: (base + p) * const(tiling.nr) + lane})
+                return epilogue.write(load(block.sums, [place + lane]), {**at, column: (block.base + p) * const(tiling.nr) + lane})
 
-            return in_panel(base + p, self.columns, tiling.nr, lanes, point)
+            return in_panel(block.base + p, self.columns, tiling.nr, lanes, point)
 
         def one_row(row: Expr) -> Stmt:
-            place = place_of(self.contraction.rows, first + row)
+            place = place_of(self.contraction.rows, block.first + row)
             return bind_all(place, lambda at: serial(panels, lambda p: panel(p, row, at), "panel"))
 
-        return serial(count, one_row, "row")
+        return serial(block.count, one_row, "row")

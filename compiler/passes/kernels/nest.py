@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -49,6 +50,10 @@ class Combine:
         if self.node in _IDEMPOTENT:
             return init
         return tirx.const(0 if self.node is prim.Add else 1, dtype)
+
+    def into(self, buffer: Any, at: Table, *where: Expr) -> Stmt:
+        """Combines an element of the buffer with the term at `at`."""
+        return store(buffer, self.node(load(buffer, list(where)), substitute(self.term, at)), *where)
 
 
 def combine_of(stage: Stage) -> Combine | None:
@@ -126,6 +131,11 @@ def nest(axes: tuple[Axis, ...], body: Callable[[Table], Stmt], bound: Table | N
     return serial(first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name)
 
 
+def write(stage: Stage, value: Expr, at: Table) -> Stmt:
+    """The value as the stage's result where its axes are `at`."""
+    return store(stage.buffer, value, substitute(stage.indices[0], at))
+
+
 def emit_stage(stage: Stage, machine: Machine, bound: Table | None = None) -> Stmt:
     """Serial code for the stage over the axes that `bound` leaves; offsets are flat."""
     values = bound or {}
@@ -136,7 +146,7 @@ def emit_stage(stage: Stage, machine: Machine, bound: Table | None = None) -> St
     outer = tuple(a for a in free if a is not axis)
 
     def point(at: Table) -> Stmt:
-        return store(stage.buffer, substitute(stage.value, at), substitute(stage.indices[0], at))
+        return write(stage, substitute(stage.value, at), at)
 
     if axis is None:
         return nest(free, point, values)
@@ -154,16 +164,13 @@ def _emit_reduction(stage: Stage, free: tuple[Axis, ...], machine: Machine, valu
     if across is not None and across in spatial:
         return _reduce_columns(stage, combine, across, tuple(a for a in spatial if a is not across), reduced, machine, values)
     along = _reduced_vector_axis(stage, combine.term)
-    return nest(spatial, lambda at: reduce_point(stage, combine, along, reduced, machine, at), values)
+    return nest(spatial, lambda at: _reduce_point(stage, combine, along, reduced, machine, at), values)
 
 
 def _emit_in_place(stage: Stage, spatial: tuple[Axis, ...], reduced: tuple[Axis, ...], values: Table) -> Stmt:
     def point(at: Table) -> Stmt:
-        offset = substitute(stage.indices[0], at)
-        start = store(stage.buffer, substitute(stage.init, at), offset)
-        return seq(
-            start, nest(reduced, lambda inner: store(stage.buffer, substitute(stage.value, inner), substitute(stage.indices[0], inner)), at)
-        )
+        steps = nest(reduced, lambda inner: write(stage, substitute(stage.value, inner), inner), at)
+        return seq(write(stage, substitute(stage.init, at), at), steps)
 
     return nest(spatial, point, values)
 
@@ -187,56 +194,37 @@ def _reduce_columns(
             return vectorized(width, lambda lane: make(lane, {**table, axis.var: base + lane}))
 
         start = lane_loop(lambda lane, table: store(acc, substitute(stage.init, table), lane), at)
-        steps = nest(
-            reduced,
-            lambda inner: lane_loop(
-                lambda lane, table: store(acc, combine.node(load(acc, [lane]), substitute(combine.term, table)), lane), inner
-            ),
-            at,
-        )
-        finish = lane_loop(lambda lane, table: store(stage.buffer, load(acc, [lane]), substitute(stage.indices[0], table)), at)
+        steps = nest(reduced, lambda inner: lane_loop(lambda lane, table: combine.into(acc, table, lane), inner), at)
+        finish = lane_loop(lambda lane, table: write(stage, load(acc, [lane]), table), at)
         return seq(allocation, start, steps, finish)
 
     return nest(outer, lambda at: blocks(axis.extent, lanes, lambda base, width: strip(at, base, width)), values)
 
 
-def reduce_point(
-    stage: Stage,
-    combine: Combine,
-    along: Axis | None,
-    reduced: tuple[Axis, ...],
-    machine: Machine,
-    at: Table,
-    also: Callable[[Table], Stmt] | None = None,
-) -> Stmt:
-    """One element of the result: partial results in a vector along `along`, combined at the end; `also` runs before each step."""
+def _reduce_point(stage: Stage, combine: Combine, along: Axis | None, reduced: tuple[Axis, ...], machine: Machine, at: Table) -> Stmt:
+    """One element of the result: partial results in a vector along `along`, combined at the end."""
     dtype = dtype_of(stage.value)
     total, allocation = allocate([1], dtype, "total")
     zero = const(0)
     start = store(total, substitute(stage.init, at), zero)
-    finish = store(stage.buffer, load(total, [zero]), substitute(stage.indices[0], at))
-
-    def step(buffer: Any, where: Expr, table: Table) -> Stmt:
-        return store(buffer, combine.node(load(buffer, [where]), substitute(combine.term, table)), where)
-
+    finish = write(stage, load(total, [zero]), at)
     if along is None:
-        return seq(allocation, start, nest(reduced, lambda inner: step(total, zero, inner), at), finish)
+        return seq(allocation, start, nest(reduced, lambda inner: combine.into(total, inner, zero), at), finish)
     outer = tuple(axis for axis in reduced if axis is not along)
     lanes = _reduction_lanes(stage, along, machine)
     acc, more = allocate([lanes], dtype, "partial")
     clear = vectorized(lanes, lambda lane: store(acc, combine.identity(substitute(stage.init, at), dtype), lane))
-    size = as_int(along.extent)
-    full = along.extent // const(lanes) if size is None else const(size // lanes)
-    vectors = nest(
-        outer,
-        lambda inner: serial(
-            full, lambda c: vectorized(lanes, lambda lane: step(acc, lane, {**inner, along.var: c * const(lanes) + lane})), "block"
-        ),
-        at,
-    )
+    full = along.extent // const(lanes)
+
+    def vector(inner: Table, c: Expr) -> Stmt:
+        return vectorized(lanes, lambda lane: combine.into(acc, {**inner, along.var: c * const(lanes) + lane}, lane))
+
+    def one(inner: Table, t: Expr) -> Stmt:
+        return combine.into(total, {**inner, along.var: full * const(lanes) + t}, zero)
+
+    vectors = nest(outer, lambda inner: serial(full, partial(vector, inner), "block"), at)
     gather = serial(lanes, lambda lane: store(total, combine.node(load(total, [zero]), load(acc, [lane])), zero), "lane")
-    rest = along.extent - full * const(lanes) if size is None else const(size % lanes)
-    tail = nest(outer, lambda inner: serial(rest, lambda t: step(total, zero, {**inner, along.var: full * const(lanes) + t}), "rest"), at)
+    tail = nest(outer, lambda inner: serial(along.extent - full * const(lanes), partial(one, inner), "rest"), at)
     return seq(allocation, more, start, clear, vectors, gather, tail, finish)
 
 

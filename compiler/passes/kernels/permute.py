@@ -8,7 +8,7 @@ import tvm_ffi
 from tvm import tirx
 
 from compiler.passes.kernels.generic import worth_sharing
-from compiler.passes.kernels.nest import is_short, vectorizable
+from compiler.passes.kernels.nest import is_short, vectorizable, write
 from compiler.passes.kernels.tasks import share_parts, with_extents
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import (
@@ -136,4 +136,4 @@ def _point(permute: Permute, at: Table, i: Expr, j: Expr, far: Expr | None) -> S
             return far
         return table.get(node) if isinstance(node, tvm.ir.Var) else None
 
-    return store(stage.buffer, rewrite(stage.value, visit), substitute(stage.indices[0], table))
+    return write(stage, rewrite(stage.value, visit), table)

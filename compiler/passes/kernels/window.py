@@ -222,7 +222,7 @@ def _block(window: Window, at: Table, count: int, guard: bool, base: Expr, width
         return tile(count, width, width, one)
 
     def step(i: int, lane: Expr, table: Table) -> Stmt:
-        return store(sums, window.combine.node(load(sums, [const(i), lane]), substitute(window.combine.term, table)), const(i), lane)
+        return window.combine.into(sums, table, const(i), lane)
 
     def tap(table: Table) -> Stmt:
         body = each(step, table)

@@ -194,6 +194,12 @@ def bind_all(values: Table, body: Callable[[Table], Stmt]) -> Stmt:
     return seq(*(tirx.Bind(table[var], value) for var, value in values.items()), body(table))
 
 
+def bind_each(name: str, values: Sequence[Expr], body: Callable[[list[Any]], Stmt]) -> Stmt:
+    """`body` with a fresh variable for each of the values, under numbered names."""
+    variables = [tirx.Var(f"{name}{i}", "int64") for i in range(len(values))]
+    return seq(*map(tirx.Bind, variables, values), body(variables))
+
+
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """The indices of each loop, given that of their fusion, outermost first."""
     found: list[Expr] = []
