@@ -13,6 +13,7 @@ from tvm import relax
 
 from compiler.ir import import_model
 from compiler.ir.imported import Imported
+from compiler.passes import host_code
 from relaxd.contract.request import CompileRequest
 
 onnxruntime.disable_telemetry_events()
@@ -50,7 +51,7 @@ def _info(name: str, spec: str) -> onnx.ValueInfoProto:
 
 @dataclass(frozen=True)
 class Built:
-    """An imported model compiled for this machine by TVM's plainest pipeline."""
+    """An imported model compiled for this machine, its loops as TVM's operators have them."""
 
     imported: Imported
     machine: relax.VirtualMachine
@@ -68,7 +69,7 @@ def build(model: onnx.ModelProto, dims: Mapping[str, Any] | None = None, inputs:
     with PLAIN, tvm.transform.PassContext(opt_level=1):
         order = [steps.LegalizeOps(), steps.AnnotateTIROpPattern(), steps.FoldConstant(), steps.FuseOps(), steps.FuseTIR()]
         lowered = tvm.transform.Sequential(order)(imported.module)
-        executable = relax.build(lowered, PLAIN)
+        executable = relax.build(lowered, PLAIN, tir_pipeline=host_code.register())
     return Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
 
 
