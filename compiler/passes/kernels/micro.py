@@ -1,4 +1,4 @@
-"""The innermost loop of products: rows by vectors of sums in registers, one pass over the depth."""
+"""Tiles and panels: how large they are on a machine, loops over what they hold, and the innermost loop of products."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -77,12 +77,11 @@ def products(
     begin: Callable[[int, Expr], Expr] | None,
     finish: Callable[[int, Expr, Expr], Stmt],
 ) -> Stmt:
-    """sums[i, lane] = begin(i, lane) + the sum over every k of the loop of left(i, k) * right(k, lane), each given to `finish`.
+    """sums[i, lane] = begin(i, lane) + the sum over every k of `loop` of left(i, k) * right(k, lane), each given to `finish`.
 
-    `lane` counts up to `width`, in vectors of `lanes`.
+    Sums are rows x width, in vectors of `lanes`, and stay in registers; `loop(body)` runs body(k) for every k.
     """
     sums, allocation = allocate([rows, width], "float32", "acc")
-
     each = partial(tile, rows, width, lanes)
 
     def step(k: K) -> Stmt:

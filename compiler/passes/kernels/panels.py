@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import tvm
@@ -35,11 +34,6 @@ class PanelSums:
     packed: tuple[int, ...]
     epilogue: Epilogue
     prelude: tuple[Stmt, ...]
-
-    @property
-    def positions(self) -> int:
-        """Places of the window."""
-        return prod(map(fixed, extents_of(self.window)))
 
     def at(self, row: Expr, body: Callable[[Table], Stmt]) -> Stmt:
         """body(where each axis of the rows stands at row number `row`)."""

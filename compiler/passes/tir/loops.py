@@ -94,7 +94,7 @@ def hidden(count: Expr, positive: Expr) -> Expr:
 
 
 def some_of(total: int, most: int, start: Expr) -> Expr:
-    """How many of `total` there are from `start`, a multiple of `most`, up to so many."""
+    """How many of `total` are left from `start` on, a multiple of `most`, and `most` where there are more."""
     return const(most) if total % most == 0 else tirx.min(const(most), const(total) - start)
 
 

@@ -1,9 +1,9 @@
-"""Rewriting scalar expressions keeps the dtype of every constant."""
+"""Rewriting scalar expressions keeps the dtype of every constant, and what was put in."""
 
 import tvm
 from tvm import tirx
 
-from compiler.passes.tir.exprs import nodes, substitute
+from compiler.passes.tir.exprs import const, load, nodes, replace_loads, substitute
 
 
 def test_constants_of_equal_value_and_different_dtype_stay_apart() -> None:
@@ -13,3 +13,10 @@ def test_constants_of_equal_value_and_different_dtype_stay_apart() -> None:
     tvm.ir.assert_structural_equal(substitute(value, {i: j}), wanted)
     constants = [node for node in nodes(value) if isinstance(node, tirx.IntImm)]
     assert sorted((node.value, str(node.ty.dtype)) for node in constants) == [(0, "int32"), (0, "int64"), (1, "int32")]
+
+
+def test_what_replaces_a_load_stays_as_it_is() -> None:
+    i, j = tirx.Var("i", "int64"), tirx.Var("j", "int64")
+    x, y = (tirx.decl_buffer([const(8)], "int64", name=name) for name in "xy")
+    value = load(x, [i]) + load(y, [i]) * i
+    tvm.ir.assert_structural_equal(replace_loads(value, x, i, {i: j}), i + load(y, [j]) * j)

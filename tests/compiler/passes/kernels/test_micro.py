@@ -1,0 +1,27 @@
+"""Choices among tiles and panels that are known at compile time are made there."""
+
+import pytest
+from tvm import tirx
+
+from compiler.passes.kernels.micro import in_panel, least
+from compiler.passes.tir.exprs import Expr, as_int, const
+from compiler.passes.tir.loops import Stmt
+
+
+def evaluated(value: Expr) -> Stmt:
+    return tirx.Evaluate(value)
+
+
+@pytest.mark.parametrize(("needed", "size"), [(0, 1), (1, 1), (3, 4), (6, 6), (7, 6)])
+def test_the_least_size_that_holds_what_is_needed(needed: int, size: int) -> None:
+    assert as_int(least((1, 2, 4, 6), const(needed), lambda rows: evaluated(const(rows))).value) == size
+
+
+@pytest.mark.parametrize(("panel", "columns"), [(0, 4), (1, 4), (2, 3)])
+def test_the_last_panel_holds_what_is_left(panel: int, columns: int) -> None:
+    assert as_int(in_panel(const(panel), 11, 4, 1, evaluated).extent) == columns
+
+
+def test_panels_that_are_all_full_need_no_branch() -> None:
+    assert isinstance(in_panel(tirx.Var("p", "int64"), 12, 4, 1, evaluated), tirx.For)
+    assert isinstance(in_panel(tirx.Var("p", "int64"), 11, 4, 1, evaluated), tirx.IfThenElse)
