@@ -174,7 +174,8 @@ def _trials(this: _Build, signature: Signature) -> Trials:
     if not (this.request.options.verify or this.request.options.profile):
         return Trials((), ())
     samples = Path(this.job.samples) if this.job.samples else None
-    return prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes)
+    emulated = _cannot_run(this.target) is not None
+    return prepare(signature, samples, this.request.options.seed, this.scratch, _VERIFY.input_bytes, slow=emulated)
 
 
 def _verify(this: _Build, original: verify.Reference, signature: Signature, trials: Trials) -> Record:

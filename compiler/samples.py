@@ -17,7 +17,9 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 Bounds = Mapping[str, tuple[int, int]]
 
 _INTERIOR_POINTS = 2
-_MOST_SINGLE_MAXIMA = 4
+_MOST_SINGLE_DIMS = 4
+_STEPS_OFF = (3, 4)
+"""Where sizes begin at 1, a vector of 4 and one more."""
 _UNBOUNDED_VOLUME = 8192
 _UNBOUNDED_RANGE = (8, 128)
 
@@ -39,20 +41,51 @@ def points(inputs: Sequence[TensorSpec], dims: Iterable[Dim], seed: int) -> tupl
 
     A dim without a maximum is tried up to a size that shrinks with the number of such dims.
     """
-    carried = {name for spec in inputs for axis in spec.shape for name in axis.dims}
-    used = sorted((dim for dim in dims if dim.name in carried), key=lambda dim: dim.name)
-    unbounded = sum(dim.max is None for dim in used)
-    tops = {dim.name: _top(dim, unbounded) for dim in used}
-    lows = {dim.name: dim.lowest for dim in used}
+    used, tops = _ranges(inputs, dims)
     random = np.random.default_rng(seed)
-    candidates = [
-        Point("min", lows),
+    interior = [
         Point("opt", {dim.name: dim.opt if dim.opt is not None else _between(dim, tops[dim.name], 0.5) for dim in used}),
         *(
             Point(f"random-{index}", {dim.name: _between(dim, tops[dim.name], random.uniform(0.1, 0.9)) for dim in used})
             for index in range(1, _INTERIOR_POINTS + 1)
         ),
-        *(Point(f"max-{dim.name}", {**lows, dim.name: tops[dim.name]}) for dim in used if 1 < len(used) <= _MOST_SINGLE_MAXIMA),
+    ]
+    return _cheapest_first(interior, used, tops, inputs)
+
+
+def points_nearby(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Point, ...]:
+    """For a slow run: as `points`, but what is inside lies a few steps off the minimum, one dim or all of them; five sizes at least.
+
+    The small sizes come first, so that a run that is cut short has met the edges of vectors and tiles.
+    """
+    used, tops = _ranges(inputs, dims)
+    lows = {dim.name: dim.lowest for dim in used}
+    off = {steps: {dim.name: min(dim.lowest + steps * dim.multiple, tops[dim.name]) for dim in used} for steps in (1, *_STEPS_OFF)}
+    interior = [
+        *(Point(f"step-{dim.name}", {**lows, dim.name: off[1][dim.name]}) for dim in used if len(used) <= _MOST_SINGLE_DIMS),
+        *(Point(f"steps-{steps}", off[steps]) for steps in _STEPS_OFF),
+        *([Point("opt", {dim.name: dim.opt or dim.lowest for dim in used})] if any(dim.opt for dim in used) else []),
+    ]
+    return _cheapest_first(interior, used, tops, inputs)
+
+
+def _ranges(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[list[Dim], dict[str, int]]:
+    """The dims that an input carries, and the greatest size at which each is tried."""
+    carried = {name for spec in inputs for axis in spec.shape for name in axis.dims}
+    used = sorted((dim for dim in dims if dim.name in carried), key=lambda dim: dim.name)
+    unbounded = sum(dim.max is None for dim in used)
+    return used, {dim.name: _top(dim, unbounded) for dim in used}
+
+
+def _cheapest_first(
+    interior: Sequence[Point], used: Sequence[Dim], tops: Mapping[str, int], inputs: Sequence[TensorSpec]
+) -> tuple[Point, ...]:
+    """The interior points and the ends of the ranges, each point once, by the memory of the inputs there."""
+    lows = {dim.name: dim.lowest for dim in used}
+    candidates = [
+        Point("min", lows),
+        *interior,
+        *(Point(f"max-{dim.name}", {**lows, dim.name: tops[dim.name]}) for dim in used if 1 < len(used) <= _MOST_SINGLE_DIMS),
         Point("max", tops),
     ]
     once: dict[tuple[int, ...], Point] = {}

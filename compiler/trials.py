@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import arrays
-from compiler.samples import Arrays, Point, bytes_of, draw, from_npz, points, shape_at
+from compiler.samples import Arrays, Point, bytes_of, draw, from_npz, points, points_nearby, shape_at
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -62,11 +62,14 @@ class Trials:
     left_out: tuple[LeftOut, ...]
 
 
-def prepare(signature: Signature, samples: Path | None, seed: int, folder: Path, max_bytes: int) -> Trials:
-    """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises VerifyError for bad samples."""
+def prepare(signature: Signature, samples: Path | None, seed: int, folder: Path, max_bytes: int, *, slow: bool = False) -> Trials:
+    """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises VerifyError for bad samples.
+
+    slow: what runs them is slow, so that the points are `points_nearby`.
+    """
     drawn: list[tuple[Point, Arrays]] = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
     left_out = []
-    for point in points(signature.inputs, signature.dims, seed):
+    for point in points_nearby(signature.inputs, signature.dims) if slow else points(signature.inputs, signature.dims, seed):
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
             left_out.append(LeftOut(point, "an axis would be negative"))
         elif bytes_of(point, signature.inputs) > max_bytes:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from compiler import arrays, targets
+from compiler import arrays, sandbox, targets
 from compiler.emulation import emulator, tensors
 from compiler.emulation.tensors import Array
 from compiler.pace import Pace
@@ -36,7 +36,13 @@ def run_points(spec: Record, record: Callable[[Record], None]) -> None:
         tensors.write(scratch / "inputs", [inputs[item.name] for item in manifest.inputs])
         started = time.perf_counter()
         done = subprocess.run(
-            [*command, str(scratch / "inputs"), str(scratch / "outputs")], capture_output=True, text=True, errors="replace", check=False
+            [*command, str(scratch / "inputs"), str(scratch / "outputs")],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            # When the time is up this process is killed, and the emulator would run on.
+            preexec_fn=sandbox.end_with_parent,
         )
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import VerifyError
-from compiler.samples import Point, bytes_of, draw, from_npz, points
+from compiler.samples import Point, bytes_of, draw, from_npz, points, points_nearby
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -51,6 +51,27 @@ def test_a_seed_decides() -> None:
 
 def test_no_dims_give_one_point() -> None:
     assert points([spec("x=float32[3]")], [], 0) == (Point("min", {}),)
+
+
+def values(*dims: Dim) -> list[tuple[int, ...]]:
+    inputs = [spec(f"x=float32[{','.join(dim.name for dim in dims)}]")]
+    found = points_nearby(inputs, dims)
+    sizes = [bytes_of(point, inputs) for point in found]
+    assert sizes == sorted(sizes)
+    assert all(dim.admits(point.dims[dim.name]) for dim in dims for point in found)
+    return [tuple(point.dims[dim.name] for dim in dims) for point in found]
+
+
+def test_slow_runs_stay_near_the_smallest_size_and_meet_the_ends() -> None:
+    assert values(Dim("n", 1, 16)) == [(1,), (2,), (4,), (5,), (16,)]
+    two = values(Dim("batch", 1, 8), Dim("seq", 1, 64))
+    assert set(two) == {(1, 1), (2, 1), (1, 2), (8, 1), (4, 4), (5, 5), (1, 64), (8, 64)}
+    images = values(Dim("n", 1, 2), Dim("h", 32, 96, 32), Dim("w", 32, 96, 32))
+    assert set(images) == {(1, 32, 32), (2, 32, 32), (1, 64, 32), (1, 32, 64), (1, 96, 32), (1, 32, 96), (2, 96, 96)}
+
+
+def test_slow_runs_try_the_size_that_is_asked_for() -> None:
+    assert (9,) in values(Dim("n", 1, 64, opt=9))
 
 
 def test_dims_of_no_input_are_not_chosen() -> None:
