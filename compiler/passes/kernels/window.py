@@ -20,7 +20,7 @@ from compiler.passes.kernels.micro import tile
 from compiler.passes.kernels.nest import Combine, is_short, lanes_for, nest, vectorizable
 from compiler.passes.kernels.tasks import share_parts
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, Table, as_int, const, dtype_of, is_choice, load, nodes, rewrite, substitute, uses
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, dtype_of, fixed, is_choice, load, nodes, rewrite, substitute, uses
 from compiler.passes.tir.flat import flatten_stage
 from compiler.passes.tir.loops import Stmt, allocate, bind, blocks, seq, serial, store, when
 from compiler.passes.tir.stages import Axis, Program
@@ -173,13 +173,13 @@ def emit_window(window: Window, machine: Machine) -> Stmt:
 
 def _parts(window: Window, machine: Machine) -> int:
     """Into how many tasks to cut the channels of a row: an image of one row has no other rows to share out."""
-    channels, lanes = as_int(window.channels.extent) or 1, machine.lanes(32)
+    channels, lanes = fixed(window.channels.extent), machine.lanes(32)
     return 1 if len(window.rows) > 1 else max(parts for parts in range(1, 9) if channels % (parts * lanes) == 0 or parts == 1)
 
 
 def _row(window: Window, machine: Machine, first: Expr, last: Expr, at: Table, part: Expr, parts: int) -> Stmt:
-    together = COLUMNS * (2 if (as_int(window.taps.extent) or 0) >= MANY_TAPS and machine.registers >= 16 else 1)
-    size = (as_int(window.channels.extent) or 1) // parts
+    together = COLUMNS * (2 if fixed(window.taps.extent) >= MANY_TAPS and machine.registers >= 16 else 1)
+    size = fixed(window.channels.extent) // parts
 
     def some(start: Expr, count: int, guard: bool) -> Stmt:
         return _columns(window, machine, {**at, window.column.var: start}, count, guard, part * const(size), size)
@@ -200,19 +200,16 @@ def _row(window: Window, machine: Machine, first: Expr, last: Expr, at: Table, p
 def _columns(window: Window, machine: Machine, at: Table, count: int, guard: bool, channel: Expr, size: int) -> Stmt:
     """`count` neighbouring columns, over `size` channels; `at` says the first column."""
     lanes = lanes_for(window.anchored.anchor, machine)
-    start = at[window.column.var]
-    return bind(
-        "x",
-        start,
-        lambda x: blocks(
-            const(size), lanes, lambda base, width: _block(window, {**at, window.column.var: x}, count, guard, channel + base, width)
-        ),
-    )
+
+    def columns(x: Expr) -> Stmt:
+        here = {**at, window.column.var: x}
+        return blocks(const(size), lanes, lambda base, width: _block(window, here, count, guard, channel + base, width))
+
+    return bind("x", at[window.column.var], columns)
 
 
 def _block(window: Window, at: Table, count: int, guard: bool, base: Expr, width: int) -> Stmt:
-    dtype = dtype_of(window.init)
-    sums, allocation = allocate([count, width], dtype, "sums")
+    sums, allocation = allocate([count, width], dtype_of(window.init), "sums")
 
     def each(make: Callable[[int, Expr, Table], Stmt], table: Table) -> Stmt:
         def one(i: int, lane: Expr) -> Stmt:
