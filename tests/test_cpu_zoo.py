@@ -1,9 +1,13 @@
 from pathlib import Path
 
+import pytest
+
 from compiler import targets
 from tests import cpu_zoo
 from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide
+
+pytestmark = pytest.mark.slow
 
 ONE_OF_EACH_FORMAT = ("x86-64-v3", "armv7", "macos-arm64", "windows-x86-64")
 

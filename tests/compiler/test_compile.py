@@ -25,6 +25,8 @@ from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
 from tests.compiler.graphs import WIDTH, add_and_divide, sigmoid, unsupported
 
+pytestmark = pytest.mark.slow
+
 DIMS = {"batch": (1, 8)}
 QUICK = CompileOptions(verify=False, profile=False)
 

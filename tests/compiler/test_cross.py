@@ -20,6 +20,8 @@ from relaxd.contract.request import CompileRequest
 from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide, sorting
 
+pytestmark = pytest.mark.slow
+
 CPUS = [target for target in targets.registry() if target.device is None and target.name != "native"]
 
 

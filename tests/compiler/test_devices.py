@@ -25,6 +25,8 @@ from relaxd.errors import ExecutionError, InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
 from tests import models, wgsl  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 32
 
 

@@ -5,9 +5,12 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
+
+pytestmark = pytest.mark.slow
 
 CALLERS = 50
 

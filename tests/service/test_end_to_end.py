@@ -11,6 +11,8 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 120
 WORKER = "service.workers"
 

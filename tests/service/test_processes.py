@@ -15,6 +15,8 @@ from service.bootstrap import Services, build
 from service.settings import Settings
 from tests.service.servers import free_port, redis_server
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 60
 FAKE = "tests.service.worker_process"
 

@@ -5,6 +5,8 @@ import pytest
 from tests.torchscript_zoo.measure import measure
 from tests.torchscript_zoo.models import MODELS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["scripted_lstm", "silero_vad_8k"])
 def test_beside_torch(name: str) -> None:

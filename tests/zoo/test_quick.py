@@ -5,6 +5,8 @@ import pytest
 from tests.zoo.cases import CASES
 from tests.zoo.measure import TOLERANCE, Outcome, measure
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("key", ["magika", "message_passing-torchscript"])
 def test_beside_onnx_runtime(key):

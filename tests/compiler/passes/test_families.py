@@ -13,6 +13,8 @@ from tests.compiler.passes.conftest import Compiled, build_module
 from tests.compiler.passes.families import FAMILIES
 from tests.compiler.passes.processors import nearest
 
+pytestmark = pytest.mark.slow
+
 EMITTERS = (
     "emit_winograd", "emit_direct", "emit_pairs", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_permute",
     "emit_program",

@@ -13,6 +13,8 @@ from compiler.passes.schedule import ScheduleKernels
 from relaxd.contract.request import CompileRequest
 from tests.models import MODELS, path_of
 
+pytestmark = pytest.mark.slow
+
 KNOWN = ("minilm", "resnet50", "ppocr_det", "ppocr_rec", "ppocr_cls", "magika", "silero_vad", "silero_vad_16k_op15")
 OTHERS = {"check_indices": "comes with its loop, over the indices alone"}
 """Programs without a schedule, and why."""

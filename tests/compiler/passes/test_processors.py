@@ -18,6 +18,8 @@ from tests.compiler.passes.assembly import kernels, of_kind
 from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combined
 
+pytestmark = pytest.mark.slow
+
 NEON = targets.resolve("aarch64")
 WITH_SUMS = ("product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups")
 NAMES = {
