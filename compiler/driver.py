@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _PROFILE_SECONDS = 20.0
 _VERIFY = verify.Budget()
 _EMULATED_VERIFY = verify.Budget(seconds=480.0)
+_EMULATED_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def _runner(this: _Build) -> verify.Runner | str:
     # Its C++ library may have to be built first: that is no part of the time that running takes.
     program.build(this.partial, this.target, folder / "program")
     spec = (("target", this.target.name), ("scratch", str(folder)))
-    return verify.Runner("compiler.emulation.execute", spec, TargetStatus.EMULATED)
+    return verify.Runner("compiler.emulation.execute", spec, TargetStatus.EMULATED, _EMULATED_PATIENCE)
 
 
 def _profile(this: _Build, trials: Trials) -> Record:

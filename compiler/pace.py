@@ -1,24 +1,28 @@
 """Keeps a run over ever larger inputs within its time: foresees what the next would take from what those before took."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 
 class Pace:
-    """A budget of wall-clock seconds from now on; what time grows by from the first inputs to the last, it is taken to go on growing by."""
+    """A budget of seconds from now on; what time grows by from the first inputs to the last, it is taken to go on growing by.
 
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.perf_counter() + seconds
+    clock: gives seconds, by the wall unless told otherwise.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._deadline = clock() + seconds
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
 
     @property
     def left(self) -> float:
         """Seconds left of the budget, 0 at least."""
-        return max(self._deadline - time.perf_counter(), 0.0)
+        return max(self._deadline - self._clock(), 0.0)
 
     def objection(self, inputs: Mapping[str, np.ndarray[Any, Any]], runs: int = 1) -> str | None:
         """Why so many runs on the inputs should not be started; None when they fit, as far as one can tell."""

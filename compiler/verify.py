@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Budget:
-    """Wall-clock seconds for both sides together, shared evenly; bytes of one side's private memory, and of one point's inputs."""
+    """Seconds for both sides together, shared evenly; bytes of one side's private memory, and of one point's inputs."""
 
     seconds: float = 60.0
     memory_bytes: int = 8 << 30
@@ -48,11 +48,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Runner:
-    """What runs the library: the task's module, what its spec has beside the bundle and the points, and the status a pass gives."""
+    """What runs the library: the task's module, what its spec has beside the bundle and the points, and the status a pass gives.
+
+    patience: after how many times its seconds it is killed, more than 1 where they are of processor time.
+    """
 
     module: str = "compiler.execute"
     spec: tuple[tuple[str, str], ...] = ()
     status: TargetStatus = TargetStatus.EXECUTED
+    patience: float = 1.0
 
 
 NATIVE = Runner()
@@ -127,8 +131,10 @@ def _ask_reference(reference: Reference, trials: Sequence[Trial], folder: Path, 
 def _run_library(bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget, runner: Runner) -> tuple[list[Trial], list[LeftOut]]:
     """The trials that the library finished, and those that the budget left out; raises VerifyError for any other end."""
     points = [trial.to_spec("library") for trial in trials]
-    spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": budget.seconds / 2, "points": points}
-    outcome = run_task(runner.module, spec, folder / "library.jsonl", seconds=budget.seconds / 2, memory_bytes=budget.memory_bytes)
+    seconds = budget.seconds / 2
+    spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": seconds, "points": points}
+    limit = seconds * runner.patience
+    outcome = run_task(runner.module, spec, folder / "library.jsonl", seconds=limit, memory_bytes=budget.memory_bytes)
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
     for record in outcome.records:
         if "failed" in record and not _out_of_memory(record["failed"]):

@@ -37,3 +37,15 @@ def test_the_number_of_runs_counts() -> None:
 
 def test_no_time_left() -> None:
     assert Pace(0).objection({}) is not None
+
+
+def test_seconds_of_another_clock() -> None:
+    times = [0.0]
+    pace = Pace(10, lambda: times[0])
+    times[0] = 4.0
+    pace.took(inputs(10), 4.0)
+    assert pace.left == 6.0
+    assert pace.objection(inputs(10)) is None
+    times[0] = 8.0
+    pace.took(inputs(10), 4.0)
+    assert "of the time budget 2.0 s are left" in (pace.objection(inputs(10)) or "")
