@@ -12,12 +12,14 @@ from tvm import relax
 
 from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
+from compiler.passes import host_code
 from compiler.torch_reference import flattened
 from relaxd.contract.request import CompileRequest
 
 torch.set_num_threads(1)
 SIZES = (3, 1, 4, 7, 13)
-TARGET = tvm.target.Target("llvm")
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+"""What is built to be run a few times takes longer to optimise than to run."""
 _PASSES = ("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 
 Spec = tuple[str, str]
@@ -57,7 +59,7 @@ class Compiled:
         self.imported = imported(module, inputs, **declared)
         with TARGET, tvm.transform.PassContext(opt_level=3):
             lowered = tvm.transform.Sequential([getattr(relax.transform, name)() for name in _PASSES])(self.imported.module)
-            self._machine = relax.VirtualMachine(relax.build(lowered, TARGET), tvm.cpu())
+            self._machine = relax.VirtualMachine(relax.build(lowered, TARGET, tir_pipeline=host_code.register()), tvm.cpu())
 
     def __call__(self, **feeds: Any) -> dict[str, np.ndarray[Any, Any]]:
         arrays = [tvm.runtime.tensor(np.array(feeds[spec.name], order="C")) for spec in self.imported.inputs]
