@@ -1,19 +1,22 @@
 """softmax(q @ k, changed elementwise) @ v as one tensor program, whose scores never leave the cache.
 
-The transposes around the products, by which exported graphs split and join heads, become part of the program's accesses.
+The transposes and slices before the products, by which exported graphs split heads, become part of the program's accesses.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, te, tirx
 
 from compiler.passes.channels_last import axes_of
-from compiler.passes.graph import op_name, rewrite_functions
+from compiler.passes.graph import constant_of, op_name, rewrite_functions
 from compiler.passes.kernels.attention import STAGES
+from compiler.passes.parts import Part, read_part
 
 OPAQUE = {"op_pattern": 8}
 """Nothing is fused to the function."""
@@ -32,37 +35,74 @@ _CHANGES: dict[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """`count` places along an axis from `first` on."""
+class Place:
+    """Where along an axis of a tensor a view reads: from `first` on, its own axis `at` counting, or there alone.
 
-    axis: int
-    first: int
-    count: int
+    count: the extent, None where it is all of the axis.
+    """
+
+    at: int | None
+    first: int = 0
+    count: int | None = None
+
+    def index(self, indices: Sequence[Any]) -> Any:
+        """The index along the axis, given those of the view."""
+        moved = tirx.IntImm("int64", 0) if self.at is None else indices[self.at]
+        return moved + self.first if self.first else moved
 
 
 @dataclass(frozen=True)
 class Access:
-    """`tensor`, or a part of it, its axes in the order of `axes`."""
+    """A view of `tensor`, a place for each of its axes, multiplied by `factor`."""
 
     tensor: Any
-    axes: tuple[int, ...]
-    part: Part | None = None
+    places: tuple[Place, ...]
+    factor: float = 1.0
+
+    @property
+    def rank(self) -> int:
+        """How many axes the view has."""
+        return sum(place.at is not None for place in self.places)
 
     def read(self, data: Any, indices: Sequence[Any]) -> Any:
-        """The element at `indices` of the permuted part."""
-        place: list[Any] = [None] * len(indices)
-        for axis, index in zip(self.axes, indices, strict=True):
-            place[axis] = index
-        if self.part is not None:
-            place[self.part.axis] += self.part.first
-        return data(*place)
+        """The element at `indices` of the view."""
+        return data(*(place.index(indices) for place in self.places))
 
     def extents(self, shape: Sequence[Any]) -> list[Any]:
-        """The extents of the permuted part, given those of the tensor: TE has its own dims."""
-        whole = list(shape)
-        if self.part is not None:
-            whole[self.part.axis] = tirx.IntImm("int64", self.part.count)
-        return [whole[axis] for axis in self.axes]
+        """The extents of the view, given those of the tensor: TE has its own dims."""
+        counts = [
+            extent if place.count is None else tirx.IntImm("int64", place.count) for place, extent in zip(self.places, shape, strict=True)
+        ]
+        kept = {place.at: count for place, count in zip(self.places, counts, strict=True)}
+        return [kept[at] for at in range(self.rank)]
+
+    def through_permutation(self, source: Any, axes: Sequence[int]) -> "Access":
+        """The same view of what the tensor is a permutation of."""
+        places = dict(zip(axes, self.places, strict=True))
+        return replace(self, tensor=source, places=tuple(places[axis] for axis in range(len(axes))))
+
+    def through_part(self, source: Any, part: Part) -> "Access":
+        """The same view of what the tensor is a part of."""
+        places = list(self.places)
+        place = places[part.axis]
+        places[part.axis] = Place(place.at, place.first + part.first, part.count if place.count is None else place.count)
+        return replace(self, tensor=source, places=tuple(places))
+
+    def through_reshape(self, source: Any) -> "Access | None":
+        """The same view of what the tensor is without some axes of one place, None where the reshape did anything else."""
+        shapes = source.ty.shape, self.tensor.ty.shape
+        if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
+            return None
+        left = list(zip(self.places, self.tensor.ty.shape.values, strict=True))
+        places = []
+        for extent in source.ty.shape.values:
+            if left and tvm_ffi.structural_equal(extent, left[0][1]):
+                places.append(left.pop(0)[0])
+            elif getattr(extent, "value", None) == 1:
+                places.append(Place(None))
+            else:
+                return None
+        return None if left else replace(self, tensor=source, places=tuple(places))
 
 
 @dataclass
@@ -92,6 +132,7 @@ def fuse_attention(module: tvm.IRModule) -> tvm.IRModule:
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
+        self.module = module
         self.used: Counter[Any] = Counter()
         for function in module.functions.values():
             if isinstance(function, relax.Function):
@@ -125,7 +166,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         product = self._product(softmax.args[0], softmax.ty, changes)
         if product is None:
             return None
-        q, k, v = self._access(product.args[0]), self._access(product.args[1]), self._access(v)
+        q, k, v = self._access(product.args[0], -1), self._access(product.args[1], -2), self._access(v, -1, scaled=False)
+        factor = q.factor * k.factor
+        if factor != 1:
+            changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
         found = Attention(q, k, v, tuple(reversed(changes)))
         return found if _suits(found) else None
 
@@ -152,12 +196,42 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return True
         return op_name(bound) in _CHANGES and any(self._leads_to_product(arg, ty) for arg in bound.args)
 
-    def _access(self, expr: Any) -> Access:
-        permuted = self._bound(expr, "relax.permute_dims")
-        tensor, axes = (expr, tuple(range(expr.ty.ndim))) if permuted is None else (permuted.args[0], axes_of(permuted))
-        whole = self._bound(tensor, "relax.strided_slice")
-        part = None if whole is None else _part(whole)
-        return Access(tensor, axes) if whole is None or part is None else Access(whole.args[0], axes, part)
+    def _access(self, expr: Any, last: int, scaled: bool = True) -> Access:
+        """The farthest tensor of which `expr` is a view whose axis `last` lies contiguous, `expr` itself without one."""
+        best = now = Access(expr, tuple(Place(axis) for axis in range(expr.ty.ndim)))
+        further: Access | None = now
+        while further is not None and (scaled or further.factor == 1):
+            now = further
+            if now.places[-1].at == last % now.rank:
+                best = now
+            further = self._further(now)
+        return best
+
+    def _further(self, access: Access) -> Access | None:
+        """The same view of the tensor before."""
+        bound: Any = self.lookup_binding(access.tensor) if isinstance(access.tensor, relax.Var) else None
+        name = op_name(bound)
+        if name == "relax.permute_dims":
+            return access.through_permutation(bound.args[0], axes_of(bound))
+        if name in ("relax.reshape", "relax.squeeze"):
+            return access.through_reshape(bound.args[0])
+        if name in ("relax.multiply", "relax.divide"):
+            return self._unscaled(access, bound)
+        found = read_part(self.module, bound)
+        return None if found is None else access.through_part(*found)
+
+    def _unscaled(self, access: Access, call: Any) -> Access | None:
+        """The same view of what a call multiplies by a constant or divides by one, None where it does neither."""
+        one, other = call.args
+        if op_name(call) == "relax.multiply" and constant_of(self, one) is not None:
+            one, other = other, one
+        constant = constant_of(self, other)
+        if constant is None or constant.value.numpy().size != 1 or one.ty.ndim != call.ty.ndim:
+            return None
+        factor = np.float64(constant.value.numpy().reshape(()))
+        if op_name(call) == "relax.divide":
+            factor = np.reciprocal(factor) if factor else np.float64("inf")
+        return replace(access, tensor=one, factor=access.factor * float(factor)) if np.isfinite(factor) else None
 
     def _call(self, found: Attention) -> Any:
         others = [operand for change in found.changes for operand in change.operands if operand is not None]
@@ -165,24 +239,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             lambda *tensors: attention(found, *tensors), *given, primfunc_name_hint="attention", primfunc_attrs=OPAQUE
         )
-
-
-def _part(call: Any) -> Part | None:
-    """What a slice takes, None if it is not a known part of one axis, every place of it."""
-    source, result = call.args[0].ty.shape, call.ty.shape
-    if len(call.args) != 4 or not isinstance(source, relax.ShapeExpr) or not isinstance(result, relax.ShapeExpr):
-        return None
-    axes, starts = (_known(argument) for argument in call.args[1:3])
-    if len(axes) != 1 or len(starts) != 1:
-        return None
-    (axis,), (first,) = axes, starts
-    extents = _known([source.values[axis], result.values[axis]])
-    return Part(axis, first, extents[1]) if len(extents) == 2 and 0 <= first <= extents[0] - extents[1] else None
-
-
-def _known(values: Any) -> list[int]:
-    """Those of the integers that are known."""
-    return [int(value.value) for value in values if hasattr(value, "value")]
 
 
 def _same_shape(one: Any, other: Any) -> bool:
@@ -197,10 +253,10 @@ def _suits(found: Attention) -> bool:
     accesses = (found.q, found.k, found.v)
     if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) and str(access.tensor.ty.dtype) == "float32" for access in accesses):
         return False
-    rank = len(found.q.axes)
-    if rank < 3 or any(len(access.axes) != rank for access in accesses):
+    rank = found.q.rank
+    if rank < 3 or any(access.rank != rank for access in accesses):
         return False
-    if [access.axes[at] for access, at in zip(accesses, (-1, -2, -1), strict=True)] != [rank - 1] * 3:
+    if [access.places[-1].at for access in accesses] != [rank - 1, rank - 2, rank - 1]:
         return False
     q, k, v = (access.extents(access.tensor.ty.shape.values) for access in accesses)
     analyzer = tvm.sym.Analyzer()

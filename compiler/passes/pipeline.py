@@ -10,6 +10,7 @@ from compiler.passes.combine_projections import combine_projections
 from compiler.passes.define_first import define_first
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.fuse_attention import fuse_attention
+from compiler.passes.joins import legalize_concat
 from compiler.passes.lift_views import LiftViews
 from compiler.passes.machine import Machine
 from compiler.passes.pack_conv import PackConv
@@ -17,6 +18,7 @@ from compiler.passes.pack_integer import PackInteger
 from compiler.passes.pack_matmul import PackMatmul
 from compiler.passes.rows_as_images import rows_as_images
 from compiler.passes.schedule import ScheduleKernels
+from compiler.passes.slice_heads import slice_heads
 from compiler.passes.views import legalize_reshape, views
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
@@ -41,6 +43,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         rows_as_images,
         channels_last,
         LiftViews(transposes=True),
+        slice_heads,
         combine_projections,
         fuse_attention,
         # constants laid out for the kernels
@@ -50,7 +53,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         # tensor programs
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
-        transform.LegalizeOps({"relax.reshape": legalize_reshape}),
+        transform.LegalizeOps({"relax.reshape": legalize_reshape, "relax.concat": legalize_concat}),
         transform.AnnotateTIROpPattern(),
         transform.FuseOps(),
         transform.FuseTIR(),

@@ -130,6 +130,10 @@ def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
     if isinstance(x, Known) and isinstance(indices, Known) and not indices.symbolic:
         return Known.of(np.take(x.data, indices.data, axis), x.dtype)
     extent = x.shape[axis]
+    if isinstance(indices, Known) and not indices.symbolic and not indices.shape:
+        place = b.facts.simplify(ex.add(int(indices.data), extent if indices.data < 0 else 0))
+        if b.facts.decide(ex.both(ex.less(place, extent), ex.greater_equal(place, 0))) is True:
+            return squeeze(b, strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis])
     shape = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
     rank = len(indices.shape)
 

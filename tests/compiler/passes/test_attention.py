@@ -114,3 +114,25 @@ def test_the_products_before_and_after_are_gone():
     assert "R.matmul" not in text
     assert "softmax" not in text
     assert text.count("R.permute_dims") == 1  # the one that joins the heads
+
+
+def unbound(builder, x):
+    """Queries, keys and values from one tensor, taken apart by an axis that is transposed to the front; scales on two of them."""
+    b, s, _ = x.ty.shape.values
+    whole = builder.emit(op.permute_dims(builder.emit(op.reshape(x, relax.ShapeExpr([b, s, 3, 2, 8]))), [2, 0, 3, 1, 4]))
+    parts = [builder.emit(op.strided_slice(whole, [0], [place], [place + 1])) for place in range(3)]
+    q, k, v = (builder.emit(op.squeeze(part, [0])) for part in parts)
+    q = builder.emit(op.multiply(q, relax.const(0.5)))
+    k = builder.emit(op.divide(builder.emit(op.permute_dims(k, [0, 1, 3, 2])), relax.const(1.25)))
+    return attend(builder, builder.emit(op.matmul(q, k)), v)
+
+
+def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
+    inputs = {"x": (("b", "s", 48), "float32")}
+    after = fuse_attention(build_module(unbound, inputs))["main"].script()
+    assert not [name for name in ("permute_dims", "strided_slice", "squeeze", "multiply", "divide") if f"R.{name}" in after]
+    model = compile_graph(unbound, inputs)
+    for b, _, s in SIZES:
+        x = draw.standard_normal((b, s, 48)).astype("float32")
+        q, k, v = x.reshape(b, s, 3, 2, 8).transpose(2, 0, 3, 1, 4)
+        np.testing.assert_allclose(model(x), exact(q, k, v, lambda scores: scores * 0.4), rtol=1e-4, atol=1e-5)
