@@ -16,24 +16,61 @@ Body = Callable[[Any], Stmt]
 PARALLEL_FLOPS = 1 << 20
 """Work below which waking the other threads takes longer than they save."""
 
-_MOST_THREADS = 256
+_SHARES = 256
+"""Into how many shares tasks are divided at most, and how many threads may have one of their own."""
 _TAKE = "relaxd_take"
 _TAKE_CODE = f"""
-define i64 @{_TAKE}(ptr %taken, i64 %total, ptr %last) {{
-  %seen = load atomic i64, ptr %taken monotonic, align 8
-  %left = sub i64 %total, %seen
-  %some = sdiv i64 %left, 64
-  %few = icmp slt i64 %some, 1
-  %count = select i1 %few, i64 1, i64 %some
-  %first = atomicrmw add ptr %taken, i64 %count monotonic, align 8
-  %end = add i64 %first, %count
-  %over = icmp sgt i64 %end, %total
-  %stop = select i1 %over, i64 %total, i64 %end
-  store i64 %stop, ptr %last, align 8
+define i64 @{_TAKE}(ptr %taken, i64 %total, i64 %worker, ptr %state) {{
+entry:
+  %few = icmp slt i64 %total, {_SHARES}
+  %shares = select i1 %few, i64 %total, i64 {_SHARES}
+  %scaled = mul i64 %worker, %shares
+  %home = udiv i64 %scaled, {_SHARES}
+  %begun = load i64, ptr %state, align 8
+  %over = getelementptr i32, ptr %taken, i64 {_SHARES}
+  %all = load atomic i32, ptr %over monotonic, align 4
+  %none = icmp ne i32 %all, 0
+  br i1 %none, label %nothing, label %look
+look:
+  %step = phi i64 [ %begun, %entry ], [ %next, %gone ]
+  %left = icmp slt i64 %step, %shares
+  br i1 %left, label %try, label %finished
+try:
+  %next = add i64 %step, 1
+  %ahead = add i64 %home, %step
+  %round = icmp sge i64 %ahead, %shares
+  %back = sub i64 %ahead, %shares
+  %share = select i1 %round, i64 %back, i64 %ahead
+  %flag = getelementptr i32, ptr %taken, i64 %share
+  %seen = load atomic i32, ptr %flag monotonic, align 4
+  %free = icmp eq i32 %seen, 0
+  br i1 %free, label %claim, label %gone
+claim:
+  %old = atomicrmw xchg ptr %flag, i32 1 monotonic, align 4
+  %mine = icmp eq i32 %old, 0
+  br i1 %mine, label %found, label %gone
+gone:
+  br label %look
+found:
+  store i64 %next, ptr %state, align 8
+  %from = mul i64 %share, %total
+  %first = udiv i64 %from, %shares
+  %to = add i64 %from, %total
+  %last = udiv i64 %to, %shares
+  %end = getelementptr i64, ptr %state, i64 1
+  store i64 %last, ptr %end, align 8
   ret i64 %first
+finished:
+  store atomic i32 1, ptr %over monotonic, align 4
+  br label %nothing
+nothing:
+  ret i64 -1
 }}
 """
-"""Claims the next tasks below `total`: gives the first and stores the end. LLVM has atomics, TIR does not."""
+"""Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1, and stores its end in state[1].
+
+taken: a flag for each share and one for all of them, zero at first; state[0]: how many shares were passed. LLVM has atomics, TIR does not.
+"""
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
@@ -60,24 +97,27 @@ def serial(extent: Expr | int, body: Body, name: str = "i") -> Stmt:
 
 
 def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
-    """The same, over the threads. Each takes the next few that nobody has taken, fewer as they run out.
+    """The same, over the threads. Each begins with a part of its own, and then takes what the others have not begun.
 
-    So a thread that wakes late, or whose core also does other work, holds nobody up (guided self-scheduling,
-    Polychronopoulos and Kuck 1987).
+    So a thread finds in its cache what it wrote in the loop before, if tasks lie in the order of the rows, and one that wakes late,
+    or whose core also does other work, holds nobody up (affinity scheduling, Markatos and LeBlanc 1994).
     """
     if as_int(extent) in (0, 1):
         return serial(extent, body, name)
-    taken, allocate_taken = allocate([1], "int64", "taken")
+    taken, allocate_taken = allocate([_SHARES + 1], "int32", "taken")
 
-    def worker(_: Expr) -> Stmt:
+    def worker(index: Expr) -> Stmt:
         first, allocate_first = allocate([1], "int64", "first")
-        last, allocate_last = allocate([1], "int64", "last")
-        take = store(first, tirx.call_extern("int64", _TAKE, tirx.address_of(taken[0]), extent, tirx.address_of(last[0])), const(0))
-        run = bind("start", first[0], lambda start: serial(last[0] - start, lambda i: body(start + i), name))
-        return seq(allocate_first, allocate_last, take, tirx.While(first[0] < extent, seq(run, take)))
+        state, allocate_state = allocate([2], "int64", "state")
+        call = tirx.call_extern("int64", _TAKE, tirx.address_of(taken[0]), extent, index, tirx.address_of(state[0]))
+        take = store(first, call, const(0))
+        run = bind("start", first[0], lambda start: serial(state[1] - start, lambda i: body(start + i), name))
+        begin = seq(allocate_first, allocate_state, store(state, const(0), const(0)))
+        return seq(begin, take, tirx.While(first[0] >= const(0), seq(run, take)))
 
-    launch = _loop(_MOST_THREADS, worker, ForKind.PARALLEL, "worker")
-    return seq(allocate_taken, store(taken, const(0), const(0)), tirx.AttrStmt(const(0), "pragma_import_llvm", _TAKE_CODE, launch))
+    launch = _loop(_SHARES, worker, ForKind.PARALLEL, "worker")
+    clear = serial(_SHARES + 1, lambda i: store(taken, tirx.const(0, "int32"), i))
+    return seq(allocate_taken, clear, tirx.AttrStmt(const(0), "pragma_import_llvm", _TAKE_CODE, launch))
 
 
 def share_out(extent: Expr | int, worth: Expr | bool, body: Body) -> Stmt:
