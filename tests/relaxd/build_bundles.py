@@ -5,7 +5,6 @@ import hashlib
 import json
 import platform
 import shutil
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -16,12 +15,14 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler import weights
+from compiler import targets, weights
+from compiler.link import link_objects
 from compiler.lower import with_release
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
 from relaxd.contract.tensors import TensorSpec
 
+HOST = targets.resolve("native")
 RUNTIME = Path(tvm.__file__).parent / "lib"
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 
@@ -40,9 +41,8 @@ def module(inputs, body):
     return builder.finalize()
 
 
-def link(output, objects, options=None, **_):
-    target = f"{platform.machine()}-linux-gnu.2.28"
-    subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-o", output, "-target", target, *objects], check=True)
+def link(output, objects, options=(), **_):
+    link_objects([Path(item) for item in objects], Path(output), HOST, options)
 
 
 def write(directory, name, mod, inputs, outputs, dims, constants=()):
