@@ -1,0 +1,43 @@
+"""AVX-512 code on an emulated processor that has it, against float64."""
+
+import re
+
+import pytest
+
+from compiler import targets
+from tests.avx512 import machine
+from tests.avx512.kernels import Kernels
+from tests.avx512.machine import PROCESSORS, Processor
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(machine.lacking() is not None, reason=str(machine.lacking())),
+]
+
+TARGET = targets.resolve("x86-64-v4-vnni")
+NAMES = (
+    "product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups", "softmax",
+    "transpose", "lstm", "quantised product",
+)  # fmt: skip
+TURNS = (1, 4, 7)
+SECONDS = 600
+INVALID_INSTRUCTION = 128 + 6
+VPDPWSSD = "62.{6}52"
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
+    return Kernels.build(TARGET, NAMES, tmp_path_factory.mktemp("avx512"))
+
+
+def test_kernels_are_close_to_float64(kernels: Kernels) -> None:
+    outcome = kernels.start(PROCESSORS[TARGET.name], TURNS, SECONDS)
+    checked = [case.check(got) for case, got in kernels.results(outcome, TURNS)]
+    assert len(checked) == len(NAMES) * len(TURNS)
+
+
+@pytest.mark.parametrize(("processor", "code"), [(Processor.HASWELL, "62"), (Processor.SKYLAKE_X, VPDPWSSD)])
+def test_the_same_code_ends_where_its_instructions_are_not_there(processor: Processor, code: str, kernels: Kernels) -> None:
+    outcome = kernels.start(processor, TURNS[-1:], SECONDS)
+    assert outcome.ended[0].status == INVALID_INSTRUCTION
+    assert re.search(f"code {code}", outcome.said)
