@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.e2e.deployment import ROOT, Deployment
+from tests.e2e.deployment import RECOVERY, ROOT, Deployment
 from tests.service.servers import fresh_database, postgres_server, redis_server
 
 FORMS = ["embedded", pytest.param("scaled", marks=pytest.mark.scaled)]
@@ -26,16 +26,16 @@ def postgres() -> Iterator[str]:
 
 
 @contextmanager
-def deployed(request: pytest.FixtureRequest, folder: Path, workers: int) -> Iterator[Deployment]:
+def deployed(request: pytest.FixtureRequest, folder: Path, workers: int, **settings: str) -> Iterator[Deployment]:
     """The form that `request.param` names; the scaled one with a broker and a database of its own."""
     if request.param == "embedded":
-        with Deployment.embedded(folder) as deployment:
+        with Deployment.embedded(folder, **settings) as deployment:
             yield deployment
         return
     cluster = request.getfixturevalue("postgres")
     with redis_server() as broker, fresh_database(cluster, f"test_{uuid4().hex}") as database:
-        settings = {"RELAXD_BROKER_URL": broker, "RELAXD_DATABASE_URL": database}
-        with Deployment.scaled(folder, workers, **settings) as deployment:
+        servers = {"RELAXD_BROKER_URL": broker, "RELAXD_DATABASE_URL": database}
+        with Deployment.scaled(folder, workers, **servers, **settings) as deployment:
             yield deployment
 
 
@@ -48,8 +48,8 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(params=FORMS)
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
-    """A service of one worker, of one's own to break."""
-    with deployed(request, tmp_path, workers=1) as deployment:
+    """A service of one worker, of one's own to break, quick to notice what is lost."""
+    with deployed(request, tmp_path, workers=1, **RECOVERY) as deployment:
         yield deployment
 
 

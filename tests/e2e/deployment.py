@@ -39,7 +39,7 @@ class Deployment:
         self.folder = folder
         self.commands = commands
         plain = {name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")}
-        self.settings = {**plain, **RECOVERY, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
+        self.settings = {**plain, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
