@@ -128,6 +128,17 @@ def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> t
     return Point("sample", _solve(chosen, inputs, {dim.name: dim for dim in dims})), chosen
 
 
+def fitted(sample: Arrays, point: Point, inputs: Iterable[TensorSpec]) -> Arrays:
+    """The sample's floats at the point: every axis cut, or repeated, to its size there."""
+    found = {}
+    for spec in inputs:
+        array, shape = sample[spec.name], shape_at(spec, point)
+        if "float" in spec.dtype and array.size:
+            kept = (np.arange(size) % extent for size, extent in zip(shape, array.shape, strict=True))
+            found[spec.name] = array[np.ix_(*kept)].reshape(shape)
+    return found
+
+
 def _solve(arrays: Arrays, inputs: Sequence[TensorSpec], dims: Mapping[str, Dim]) -> dict[str, int]:
     axes = [(spec.name, axis, size) for spec in inputs for axis, size in zip(spec.shape, arrays[spec.name].shape, strict=True)]
     bound: dict[str, int] = {}

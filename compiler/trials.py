@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import arrays
-from compiler.samples import Arrays, Point, bytes_of, draw, from_npz, points, points_nearby, shape_at
+from compiler.samples import Arrays, Point, bytes_of, draw, fitted, from_npz, points, points_nearby, shape_at
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -65,9 +65,11 @@ class Trials:
 def prepare(signature: Signature, samples: Path | None, seed: int, folder: Path, max_bytes: int, *, slow: bool = False) -> Trials:
     """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises VerifyError for bad samples.
 
+    samples: one point and its inputs, whose floats serve at the other points too: on noise many a model finds nothing to say.
     slow: what runs them is slow, so that the points are `points_nearby`.
     """
     drawn: list[tuple[Point, Arrays]] = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
+    sample = drawn[0][1] if drawn else None
     left_out = []
     for point in points_nearby(signature.inputs, signature.dims) if slow else points(signature.inputs, signature.dims, seed):
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
@@ -75,7 +77,8 @@ def prepare(signature: Signature, samples: Path | None, seed: int, folder: Path,
         elif bytes_of(point, signature.inputs) > max_bytes:
             left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
         else:
-            drawn.append((point, draw(point, signature.inputs, signature.bounds, seed)))
+            random = draw(point, signature.inputs, signature.bounds, seed)
+            drawn.append((point, random | fitted(sample, point, signature.inputs) if sample else random))
     return Trials(tuple(_written(folder, index, *pair) for index, pair in enumerate(drawn)), tuple(left_out))
 
 

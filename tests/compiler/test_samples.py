@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import VerifyError
-from compiler.samples import Point, bytes_of, draw, from_npz, points, points_nearby
+from compiler.samples import Point, bytes_of, draw, fitted, from_npz, points, points_nearby
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -162,3 +162,14 @@ def test_samples_that_are_no_archive(tmp_path: Path) -> None:
     path.write_bytes(b"PK nonsense")
     with pytest.raises(VerifyError, match=r"not an \.npz"):
         from_npz(path, INPUTS, DIMS)
+
+
+def test_floats_of_a_sample_are_cut_and_repeated() -> None:
+    sample = {"ids": np.zeros((2, 3), np.int64), "y": np.arange(6, dtype=np.float32), "z": np.float32(5)}
+    inputs = [INPUTS[0], spec("y=float32[2*s]"), spec("z=float32[]")]
+    shorter, longer = (fitted(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))
+    assert shorter.keys() == {"y", "z"}
+    assert shorter["y"].tolist() == [0, 1]
+    assert longer["y"].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3]
+    assert longer["z"] == 5
+    assert not fitted({"y": np.zeros(0, np.float32)}, Point("p", {"s": 2}), inputs[1:2])
