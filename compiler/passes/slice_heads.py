@@ -43,7 +43,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The part of the heads that a reshape gives, None where it is not one."""
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         found = read_part(self.module, bound)
-        if found is None or not isinstance(call.args[1], relax.ShapeExpr):
+        if found is None or not isinstance(call.args[1], relax.ShapeExpr) or len(call.args[1].values) < 2:
             return None
         source, part = found
         *lead, count, size = call.args[1].values

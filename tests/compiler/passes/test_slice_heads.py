@@ -64,7 +64,13 @@ def read_twice(builder: Any, x: Any) -> Any:
     return relax.Tuple([turned(split(builder, part, 4, 8)), builder.emit(op.nn.relu(part))])
 
 
-@pytest.mark.parametrize("function", [across, uneven, read_twice])
+def flat(builder: Any, x: Any) -> Any:
+    return op.reshape(
+        builder.emit(op.strided_slice(x, [2], [0], [32])), relax.ShapeExpr([x.ty.shape.values[0] * x.ty.shape.values[1] * 32])
+    )
+
+
+@pytest.mark.parametrize("function", [across, uneven, read_twice, flat])
 def test_others_stay(function: Callable[..., Any]) -> None:
     given = build_module(function, INPUTS)
     tvm.ir.assert_structural_equal(slice_heads(given), given)
