@@ -1,7 +1,7 @@
 """The contraction kernel: MR x NR sums in registers, panels of the right side, blocks of rows, extents symbolic.
 
 Rows past the end are clamped, never predicated, so the innermost loop has no branch. Each task computes a block of rows by a
-group of panels into scratch memory, then applies the epilogue to it in one pass.
+group of panels into scratch memory, then applies the epilogue to it in one pass. While it works on a panel it asks for the next.
 """
 
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from compiler.passes.tir.loops import (
     bind_all,
     bind_each,
     bind_opaque,
+    prefetch,
     product,
     seq,
     serial,
@@ -37,6 +38,8 @@ from compiler.passes.tir.loops import (
 )
 from compiler.passes.tir.stages import Axis
 
+LINE = 64
+"""Bytes of a line of the cache; where lines are longer some are asked for twice."""
 FEW_TILES = 4
 """Up to so many tiles of rows, weights are hardly used again and best read in one stream, all of their depth at once."""
 
@@ -154,16 +157,24 @@ class _Kernel:
 
     def _task(self, block: Expr, group: Expr, each: Expr) -> Stmt:
         def rows(first: Expr) -> Stmt:
-            return bind("rows", tirx.min(each, self.m - first), lambda count: when(count > 0, self._block(first, count, group)))
+            return bind("rows", tirx.min(each, self.m - first), lambda count: when(count > 0, self._group(first, count, group)))
 
         return bind("first", block * each, rows)
 
-    def _block(self, first: Expr, count: Expr, group: Expr) -> Stmt:
+    def _group(self, first: Expr, count: Expr, group: Expr) -> Stmt:
+        """Panel by panel where the rows stay in the cache from one to the next, whose sums then do too."""
+        most = self.tiling.panels
+        base = group * const(most)
+        panels = some_of(self.panel_count, most, base)
+        if self.several and self.direct and 4 * self.tiling.block_rows * self.depth <= self.machine.l2 // 2:
+            return serial(panels, lambda p: self._block(first, count, base + p, const(1), 1), "panel")
+        return self._block(first, count, base, panels, most)
+
+    def _block(self, first: Expr, count: Expr, base: Expr, panels: Expr, most: int) -> Stmt:
         tiling = self.tiling
-        sums, allocation = allocate([tiling.panels * tiling.block_rows * tiling.nr], "float32", "sums", "global")
+        sums, allocation = allocate([most * tiling.block_rows * tiling.nr], "float32", "sums", "local" if most == 1 else "global")
         left, more = (None, None) if self.direct else allocate([tiling.block_rows * tiling.kc], "float32", "left", "global")
-        block = _Block(first, count, group * const(tiling.panels), sums, left)
-        panels = some_of(self.panel_count, tiling.panels, block.base)
+        block = _Block(first, count, base, sums, left)
 
         def one_pass(index: Expr, step: Expr) -> Stmt:
             start = index * step
@@ -209,9 +220,20 @@ class _Kernel:
             row = index * const(tiling.mr)
             # Each size is code to compile: where rows are many the tiles that are not full do not matter.
             smaller = [] if self.contraction.bulk else [size for size in (1, 2, 4, 8) if size < tiling.mr]
-            return least([*smaller, tiling.mr], block.count - row, lambda rows: self._tile(rows, block, row, p, start, length))
+            products = least([*smaller, tiling.mr], block.count - row, lambda rows: self._tile(rows, block, row, p, start, length))
+            return seq(self._fetch(block.base + p + const(1), start, index), products)
 
         return serial(tirx.ceildiv(block.count, const(tiling.mr)), tile, "tile")
+
+    def _fetch(self, panel: Expr, start: Expr, index: Expr) -> Stmt | None:
+        """Asks for tile `index`'s part of the panel that comes next; past the last one that is the processor's to ignore."""
+        tiling = self.tiling
+        several = self.m > const(FEW_TILES * tiling.mr)
+        if not self.direct or as_int(several) == 0:
+            return None
+        lines = -(-4 * tiling.kc * tiling.nr // LINE // tiling.tiles)
+        place = (panel * const(self.depth) + start) * const(tiling.nr) + index * const(lines * LINE // 4)
+        return when(several, serial(lines, lambda line: prefetch(self.contraction.right.source, place + line * const(LINE // 4))))
 
     def _tile(self, rows: int, block: _Block, row: Expr, p: Expr, start: Expr, length: Expr) -> Stmt:
         """The innermost loops: `rows` x NR sums over one pass of the depth."""

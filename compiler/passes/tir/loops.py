@@ -197,6 +197,12 @@ def store(buffer: Any, value: Expr, *indices: Expr) -> Stmt:
     return tirx.BufferStore(buffer, vectorize_calls(value), list(indices))
 
 
+def prefetch(buffer: Any, index: Expr) -> Stmt:
+    """Asks the second-level cache for the line at buffer[index], which need not be within the buffer."""
+    read, keep, data = 0, 2, 1
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", tirx.address_of(buffer[index]), read, keep, data))
+
+
 def bind(name: str, value: Expr, body: Body) -> Stmt:
     """`body` with `value` computed once."""
     if as_int(value) is not None or isinstance(value, tvm.ir.Var):
