@@ -38,12 +38,13 @@ _FEW_BITS = ("uint8", "int8", "uint16", "int16")
 class Difference:
     """max_abs: greatest difference over elements finite on both sides; max_rel: of those that stand out from atol, the relative one.
 
-    problem: what is wrong, None when nothing is.
+    problem: what is wrong, None when nothing is. range: of floats, the largest finite |want|: where it is nothing, little was compared.
     """
 
     max_abs: float
     max_rel: float
     problem: str | None
+    range: float = 0.0
 
 
 def tolerance_of(dtype: str, atol: float | None, rtol: float | None, quantized: bool = False) -> Tolerance:
@@ -79,13 +80,14 @@ def compare(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: To
     if not ours.size:
         return Difference(0.0, 0.0, odd)
     apart = np.abs(ours - theirs)
-    span = max(float(np.abs(theirs).max()), _LEAST_RANGE)
+    largest = float(np.abs(theirs).max())
+    span = max(largest, _LEAST_RANGE)
     outside = int(np.count_nonzero(apart > tolerance.atol * span + tolerance.rtol * np.abs(theirs)))
     large = np.abs(theirs) > tolerance.atol * span
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
     if apart.mean() > tolerance.mean * span:
         far = far or f"the mean difference is {apart.mean() / span:.1%} of the range, more than the tolerance"
-    return Difference(float(apart.max()), float((apart[large] / np.abs(theirs[large])).max(initial=0.0)), odd or far)
+    return Difference(float(apart.max()), float((apart[large] / np.abs(theirs[large])).max(initial=0.0)), odd or far, largest)
 
 
 def _odd_places(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:

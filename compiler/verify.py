@@ -207,6 +207,7 @@ def _summary(judged: Sequence[_Judged]) -> Record:
         "problem": problem,
         "max_abs": max(item.difference.max_abs for item in judged),
         "max_rel": max(item.difference.max_rel for item in judged),
+        "range": max(item.difference.range for item in judged),
         "worst": worst.trial.point.to_json(),
         "atol": worst.tolerance.atol,
         "rtol": worst.tolerance.rtol,

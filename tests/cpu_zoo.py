@@ -37,7 +37,11 @@ _EMULATORS = ("qemu-aarch64-static", "qemu-arm-static", "qemu-riscv64-static")
 
 @dataclass(frozen=True)
 class Built:
-    """One target's end. file, traits: as binaries.py says them; shapes: how many were verified; difference: the greatest of any."""
+    """One target's end.
+
+    file, traits: as binaries.py says them; shapes: how many were verified; difference: the greatest of any, and
+    range: the greatest number that the reference gave.
+    """
 
     model: str
     target: str
@@ -47,6 +51,7 @@ class Built:
     status: str = ""
     shapes: int = 0
     difference: float | None = None
+    range: float | None = None
     wrong: str | None = None
 
 
@@ -104,7 +109,7 @@ def _read(model: str, result: dict[str, Any]) -> Built:
         return Built(model, target.name, wrong=f"{result['error']['code']}: {result['error']['message']}")
     bundle = Path(result["output"])
     manifest, numerics = read_manifest(bundle), json.loads((bundle / "numerics.json").read_text())
-    library = bundle / manifest.library
+    library, outputs = bundle / manifest.library, numerics.get("outputs", ())
     return Built(
         model,
         target.name,
@@ -113,7 +118,8 @@ def _read(model: str, result: dict[str, Any]) -> Built:
         traits=binaries.traits(library, target),
         status=manifest.target["status"],
         shapes=len(numerics.get("points", ())),
-        difference=max((output["max_abs"] for output in numerics.get("outputs", ())), default=None),
+        difference=max((output["max_abs"] for output in outputs), default=None),
+        range=max((output["range"] for output in outputs), default=None),
         wrong="; ".join(problems(library, target, manifest)) or None,
     )
 
@@ -159,7 +165,7 @@ def _kind(said: str) -> str:
 def _outcome(result: Built) -> str:
     if result.wrong:
         return f"wrong: {result.wrong}"
-    verified = f", {result.shapes} shapes, {result.difference:.1e}" if result.difference is not None else ""
+    verified = f", {result.shapes} shapes, {result.difference:.1e} of {result.range:.2g}" if result.difference is not None else ""
     return f"{result.bytes / 1e6:.1f} MB, {result.status}{verified}"
 
 

@@ -23,6 +23,7 @@ def test_differences_are_measured() -> None:
     found = compare(floats(1, 102), floats(1, 100), TOLERANCE)
     assert found.max_abs == 2
     assert found.max_rel == pytest.approx(0.02)
+    assert found.range == 100
     assert found.problem == "1 of 2 elements differ by more than the tolerance"
 
 
