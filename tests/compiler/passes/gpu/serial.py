@@ -47,7 +47,8 @@ class OnProcessor:
         functions = {gvar: serial(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
         processor = targets.resolve("x86-64-v2")
         lowered, _plan = lower.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, ())
-        built = relax.build(lowered, tvm.target.Target(processor.to_tvm()), relax_pipeline=None, tir_pipeline=host_code.register())
+        plain = tvm.target.Target({**processor.to_tvm(), "opt-level": 0})
+        built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=host_code.register())
         self._machine = relax.VirtualMachine(built, tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
