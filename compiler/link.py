@@ -110,7 +110,8 @@ def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
     command = [sys.executable, "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
         folders = {"ZIG_GLOBAL_CACHE_DIR": str(_zig_cache()), "ZIG_LOCAL_CACHE_DIR": local}
-        status, output = _run(command, {**os.environ, **folders}, seconds)
+        # Run from above its own files, zig would name them relative to there, and find nothing of the cache.
+        status, output = _run(command, {**os.environ, **folders}, seconds, local)
     if status:
         raise LinkError(
             f"the linker failed with status {status}",
@@ -120,12 +121,12 @@ def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
         )
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
+def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float, folder: str) -> tuple[int, str]:
     """The exit status and what was written to standard error; raises LinkError past the time limit, with no process left behind."""
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         # Zig starts compilers of its own: in a group of theirs, all of them can be ended.
         with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
         ) as process:
             try:
                 process.wait(seconds)
