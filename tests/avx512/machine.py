@@ -1,5 +1,6 @@
 """Runs programs for Linux on an emulated PC whose processor has AVX-512: Bochs, with a kernel of our own that knows few calls."""
 
+import resource
 import shutil
 import struct
 import subprocess
@@ -7,11 +8,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO
 
-from compiler import link, targets
+from compiler import link, sandbox, targets
 
 BOCHS = "bochs-bin"
 
@@ -30,6 +31,7 @@ _GUEST = Path(__file__).with_name("guest")
 _BIOS = (Path("/usr/share/bochs/BIOS-bochs-latest"), Path("/usr/share/bochs/VGABIOS-lgpl-latest"))
 _SECTOR = 512
 _TABLE_SECTOR = 128
+_MOST = 2 << 20
 _HEADING = struct.Struct("<4Q")
 _FILE = struct.Struct("<216s5Q")
 _COMMAND = struct.Struct("<IIQ4080s")
@@ -87,13 +89,13 @@ def run(
     files: Mapping[str, Path],
     outputs: Mapping[str, int],
     *,
-    seconds: float,
+    seconds: int,
     memory: int = 1024,
 ) -> Outcome:
     """Run the commands in turn.
 
     files: contents of each path that there is; outputs: paths that commands may write, and how many bytes at most; memory in MiB.
-    Raises subprocess.TimeoutExpired.
+    seconds: of processor time that the emulator has; then it is stopped, and what it ran and all after that have no status.
     """
     with tempfile.TemporaryDirectory(prefix="relaxd-avx512-") as folder:
         disk, serial, log, settings = (Path(folder, name) for name in ("disk", "serial", "log", "settings"))
@@ -107,8 +109,8 @@ def run(
             check=False,
             input=b"continue\nquit\n",
             capture_output=True,
-            timeout=seconds,
             env={"TERM": "dumb", "PATH": "/usr/bin"},
+            preexec_fn=partial(_limit, seconds),
         )
         said = serial if serial.exists() and serial.stat().st_size else log
         words = said.read_text(errors="replace") if said.exists() else done.stdout.decode(errors="replace")
@@ -116,10 +118,16 @@ def run(
             return replace(_read_disk(file, len(files), len(commands)), said=words[-_TAIL:])
 
 
+def _limit(seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    sandbox.end_with_parent()
+
+
 def _write_disk(
     disk: IO[bytes], commands: Sequence[Sequence[str]], files: Mapping[str, Path], outputs: Mapping[str, int], memory: int
 ) -> None:
     table = _HEADING.size + _FILE.size * (len(files) + len(outputs)) + _COMMAND.size * len(commands)
+    assert table <= _MOST, "too many files and commands"
     disk.write(_kernel())
     sector, entries = _TABLE_SECTOR + _sectors(table), []
     for path, source in files.items():

@@ -40,15 +40,15 @@ def start(
     *,
     weights: Sequence[Array] = (),
     room: int = 16 << 20,
-    seconds: float,
+    seconds: int,
 ) -> Outcome:
     """Call the library's `main` with each list of inputs, in a process of its own; room: for one call's results, in bytes.
 
-    Raises subprocess.TimeoutExpired.
+    seconds: of processor time for all of them.
     """
     scratch = driver.parent
     tensors.write(scratch / "weights", weights)
-    files = _loaded_by(driver) | {"/model.so": library, "/weights": scratch / "weights"}
+    files = loaded_by(driver) | {"/model.so": library, "/weights": scratch / "weights"}
     for index, inputs in enumerate(calls):
         tensors.write(scratch / f"inputs{index}", inputs)
         files[f"/inputs{index}"] = scratch / f"inputs{index}"
@@ -68,7 +68,7 @@ def _read(content: bytes, scratch: Path) -> list[Array]:
     return tensors.read(scratch / "outputs")
 
 
-def _loaded_by(binary: Path) -> dict[str, Path]:
+def loaded_by(binary: Path) -> dict[str, Path]:
     """The program and every library that its start loads, where the loader looks for them."""
     said = subprocess.run(["ldd", str(binary)], check=True, capture_output=True, text=True).stdout
     return {path: Path(path) for path in [str(binary), *_LOADED.findall(said)]}

@@ -20,7 +20,7 @@ NAMES = (
     "transpose", "lstm", "quantised product",
 )  # fmt: skip
 TURNS = (1, 4, 7)
-SECONDS = 600
+SECONDS = 120
 INVALID_INSTRUCTION = 128 + 6
 VPDPWSSD = "62.{6}52"
 

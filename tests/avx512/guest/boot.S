@@ -60,8 +60,10 @@ packet:
   .balign 8
 selectors:
   .quad 0, 0x00209b0000000000, 0x0000930000000000
+  .word 103, task, 0x8900, 0
+  .quad 0
 descriptor:
-  .word 23
+  .word 39
   .long selectors
   .org 510
   .word 0xaa55
@@ -135,6 +137,33 @@ syscall_entry:
   movq program_stack, %rsp
   jmpq *%rcx
 
+/* On a stack of its own, since below a program's stack pointer lies what it has not done with. */
+.globl invalid_entry
+invalid_entry:
+  pushq %rax
+  pushq %rcx
+  pushq %rdx
+  pushq %rsi
+  pushq %rdi
+  pushq %r8
+  pushq %r9
+  pushq %r10
+  pushq %r11
+  movq 72(%rsp), %rdi
+  cld
+  call mend
+  movq %rax, 72(%rsp)
+  popq %r11
+  popq %r10
+  popq %r9
+  popq %r8
+  popq %rdi
+  popq %rsi
+  popq %rdx
+  popq %rcx
+  popq %rax
+  iretq
+
 .globl exceptions
 .balign 16
 exceptions:
@@ -157,3 +186,5 @@ fault_entry:
 .balign 8
 kernel_stack: .quad 0
 program_stack: .quad 0
+.globl task
+task: .skip 104

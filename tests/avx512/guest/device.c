@@ -11,7 +11,11 @@ enum {
   AT_ONCE = 128,
   WANTED = 8,
   CODE_SELECTOR = 8,
+  TASK_SELECTOR = 24,
   VECTOR_STATES = 0xe7,
+  INVALID = 6,
+  INVALID_STACK = 0x9c000,
+  GATE = 0x8e00,
 };
 
 enum { EFER = 0xc0000080, STAR = 0xc0000081, LSTAR = 0xc0000082, FMASK = 0xc0000084 };
@@ -81,6 +85,13 @@ static struct {
   u32 high, none;
 } gates[32] __attribute__((aligned(16)));
 
+static void set_gate(u64 vector, u64 address, u16 kind) {
+  gates[vector].low = (u16)address;
+  gates[vector].selector = CODE_SELECTOR;
+  gates[vector].kind = kind;
+  gates[vector].middle = (u16)(address >> 16);
+}
+
 /* Bytes of 8 bits on the serial port, all the vector registers that there are, system calls and exceptions. */
 void prepare_processor(void) {
   struct __attribute__((packed)) {
@@ -90,13 +101,10 @@ void prepare_processor(void) {
   u64 control;
   u32 states, other;
   out8(SERIAL + 3, 3);
-  for (u64 vector = 0; vector < 32; ++vector) {
-    u64 address = (u64)exceptions + 16 * vector;
-    gates[vector].low = (u16)address;
-    gates[vector].selector = CODE_SELECTOR;
-    gates[vector].kind = 0x8e00;
-    gates[vector].middle = (u16)(address >> 16);
-  }
+  for (u64 vector = 0; vector < 32; ++vector) set_gate(vector, (u64)exceptions + 16 * vector, GATE);
+  set_gate(INVALID, (u64)invalid_entry, GATE | 1);
+  *(u64 *)(task + 36) = INVALID_STACK;
+  __asm__ volatile("ltr %0" ::"r"((u16)TASK_SELECTOR));
   __asm__ volatile("lidt %0" ::"m"(descriptor));
   __asm__ volatile("mov %%cr4, %0" : "=r"(control));
   control |= 1u << 9 | 1u << 10 | 1u << 16 | 1u << 18;

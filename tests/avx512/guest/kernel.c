@@ -18,7 +18,8 @@ struct segment {
   u64 offset, address, physical, size, memory, alignment;
 };
 
-static const char *const environment[] = {"TVM_NUM_THREADS=1"};
+/* Were functions bound when they are first called, the loader would save all registers, which Bochs 2.7 does not always do right. */
+static const char *const environment[] = {"TVM_NUM_THREADS=1", "LD_BIND_NOW=1"};
 
 struct heading *const table = (struct heading *)0x200000;
 struct file *files(void) { return (struct file *)(table + 1); }
@@ -97,6 +98,7 @@ static int execute(struct command *command) {
   struct file *file = find(command->words), *interpreter = 0;
   forget_pages(table->memory);
   forget_open();
+  forget_mended();
   if (!file) return ENDED | 127;
   load(file);
   const char *name = interpreter_of(file);

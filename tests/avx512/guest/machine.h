@@ -67,6 +67,13 @@ _Noreturn void power_off(void);
 int run(u64 entry, u64 stack);
 _Noreturn void leave(int status);
 void syscall_entry(void);
-extern u8 exceptions[];
+void invalid_entry(void);
+extern u8 exceptions[], task[];
+
+/* mend.c */
+void forget_mended(void);
+
+/* kernel.c */
+_Noreturn void fault(const u64 *frame);
 
 #endif
