@@ -1,6 +1,6 @@
 """softmax(q @ k, changed elementwise) @ v as one tensor program, whose scores never leave the cache.
 
-The transposes and slices before the products, by which exported graphs split heads, become part of the program's accesses.
+The transposes and slices by which exported graphs split and join heads become part of the program's accesses.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax, te, tirx
 
 from compiler.passes.channels_last import axes_of
-from compiler.passes.graph import constant_of, op_name, rewrite_functions
+from compiler.passes.graph import constant_of, op_name, rebind, rewrite_functions
 from compiler.passes.kernels.attention import STAGES
 from compiler.passes.parts import Part, read_part
 
@@ -115,12 +115,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Attention:
-    """What a second product needs: q [.., m, d], k [.., d, n], v [.., n, e], and the changes from the first to the last."""
+    """What a second product needs: q [.., m, d], k [.., d, n], v [.., n, e], and the changes from the first to the last.
+
+    order: the axes of [.., m, e] as the result has them.
+    """
 
     q: Access
     k: Access
     v: Access
     changes: tuple[Change, ...]
+    order: tuple[int, ...]
 
 
 def fuse_attention(module: tvm.IRModule) -> tvm.IRModule:
@@ -134,28 +138,46 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.module = module
         self.used: Counter[Any] = Counter()
+        self.turned: dict[Any, Any] = {}
+        self.written: dict[Any, Any] = {}
         for function in module.functions.values():
             if isinstance(function, relax.Function):
                 relax.analysis.post_order_visit(function, self._count)
 
     def _count(self, expr: Any) -> None:
+        if op_name(expr) == "relax.permute_dims":
+            self.turned[expr.args[0]] = expr
         for arg in getattr(expr, "args", None) or getattr(expr, "fields", None) or ():
             if isinstance(arg, relax.Var):
                 self.used[arg] += 1
 
     def visit_var_binding_(self, binding: Any) -> None:
-        found = self._match(binding.value) if op_name(binding.value) == "relax.matmul" else None
+        name = op_name(binding.value)
+        if name == "relax.permute_dims" and binding.value.args[0] in self.written:
+            rebind(self, binding.var, self.written[binding.value.args[0]])
+            return
+        found = self._match(binding) if name == "relax.matmul" else None
         if found is None:
             super().visit_var_binding_(binding)
             return
-        self.set_var_remap(binding.var, self.builder_.emit(self._call(found)))
+        rebind(self, binding.var, self._call(found))
+        if found.order != tuple(range(found.q.rank)):
+            self.written[binding.var] = self.get_var_remap(binding.var)
+
+    def _order(self, var: Any) -> tuple[int, ...]:
+        """The order of axes in which `var` is read, where that is by one transpose which leaves rows whole."""
+        as_it_is = tuple(range(var.ty.ndim))
+        turned = self.turned.get(var) if isinstance(var, relax.DataflowVar) and self.used[var] == 1 else None
+        order = as_it_is if turned is None else axes_of(turned)
+        return order if order[-1] == as_it_is[-1] else as_it_is
 
     def _bound(self, expr: Any, name: str) -> Any:
         """The call of the operator `name` that `expr` is bound to, else None."""
         bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
         return bound if isinstance(bound, relax.Call) and op_name(bound) == name else None
 
-    def _match(self, call: Any) -> Attention | None:
+    def _match(self, binding: Any) -> Attention | None:
+        call = binding.value
         if self.used[call.args[0]] != 1:
             return None
         scores, v = (self.visit_expr(arg) for arg in call.args)
@@ -170,7 +192,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         factor = q.factor * k.factor
         if factor != 1:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
-        found = Attention(q, k, v, tuple(reversed(changes)))
+        found = Attention(q, k, v, tuple(reversed(changes)), self._order(binding.var))
         return found if _suits(found) else None
 
     def _product(self, expr: Any, ty: Any, changes: list[Change]) -> Any:
@@ -285,7 +307,13 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     summed = te.compute(
         (*batch, m, width), lambda *at: te.sum(powers(*at[:-1], k2) * found.v.read(v, [*at[:-2], k2, at[-1]]), axis=[k2]), name=STAGES[5]
     )
-    return te.compute((*batch, m, width), lambda *at: summed(*at) / total(*at[:-1]), name=STAGES[6])
+
+    def output(*at: Any) -> Any:
+        place = [index for _, index in sorted(zip(found.order, at, strict=True))]
+        return summed(*place) / total(*place[:-1])
+
+    extents = (*batch, m, width)
+    return te.compute(tuple(extents[axis] for axis in found.order), output, name=STAGES[6])
 
 
 def _changed(changes: Sequence[Change], value: Any, at: Sequence[Any], others: list[Any]) -> Any:

@@ -15,6 +15,14 @@ def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
     return rewriter.builder_.get()
 
 
+def rebind(rewriter: Any, var: Any, value: Any) -> None:
+    """Puts `value` in the place of what `var` is bound to: as an output of the dataflow block where `var` is one."""
+    builder = rewriter.builder_
+    if builder.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
+        value = builder.emit_output(value)
+    rewriter.set_var_remap(var, value if isinstance(value, relax.Var) else builder.emit(value))
+
+
 def constant_of(rewriter: Any, expr: Any) -> Any:
     """The constant that `expr` is or is bound to, else None."""
     if isinstance(expr, relax.Var):

@@ -11,7 +11,7 @@ from compiler.passes.kernels.micro import along, products
 from compiler.passes.kernels.nest import combine_of, vectorizable
 from compiler.passes.kernels.tasks import extents_of, share_parts, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, replace_loads, substitute
+from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
 from compiler.passes.tir.flat import Flattener, analyzer_for
 from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, bind, bind_each, product, seq, serial, store, vectorized, when
 from compiler.passes.tir.stages import Axis, Program, Stage
@@ -64,7 +64,8 @@ def read_attention(program: Program) -> Attention | None:
     axes, width = (*batch, row, column), summed.spatial[-1]
     analyzer = analyzer_for((*axes, *scores.reduced))
     at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
-    at_output = _onto(output.spatial, (*batch, row, width))
+    (weighed,) = (one for one in loads(output.value) if one.source.same_as(summed.buffer))
+    at_output = dict(zip(weighed.indices, [axis.var for axis in (*batch, row, width)], strict=True))
     return Attention(
         tuple(batch),
         row,
