@@ -72,7 +72,7 @@ def _imports(target: Target) -> list[str]:
 
 
 def warm_up(target: Target) -> None:
-    """Have the C library's start files built into the shared cache: half a minute once, so that no build waits for it."""
+    """Have the C library's start files built into the shared cache: some ten seconds once, so that no build waits for it."""
     if target.platform.runtime is Runtime.LINKED:
         return
     with _warming(target) as done:
@@ -102,7 +102,8 @@ def _zig_cache() -> Path:
 
 def compile_with_zig(*arguments: str, target: Target, language: str = "cc", seconds: float = _SECONDS) -> None:
     """Run zig's clang for the target, for so long at most; raises LinkError."""
-    _zig(language, "-target", target.platform.linker, *arguments, seconds=seconds)
+    # Without it zig compiles a runtime for its sanitizer, half a minute a platform, that nothing of ours refers to.
+    _zig(language, "-target", target.platform.linker, "-fno-sanitize=undefined", *arguments, seconds=seconds)
 
 
 def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
