@@ -56,6 +56,9 @@ def test_an_unknown_architecture_is_a_typed_error(tmp_path: Path) -> None:
 def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "chosen"))
     assert cache.directory() == tmp_path / "chosen"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(cache.VARIABLE, "below")
+    assert cache.directory() == tmp_path / "below"
     monkeypatch.delenv(cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.directory() == tmp_path / "relaxd"
@@ -64,6 +67,19 @@ def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_zig", lambda *arguments: pytest.fail("linked again"))
     link.warm_up(HOST)
+
+
+def test_the_linker_does_not_know_where_its_caller_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names its own files relative to a folder above them, and what it has cached goes by their names."""
+    spy = tmp_path / "python"
+    spy.write_text(f"#!/bin/sh\npwd > {tmp_path / 'folder'}\n")
+    spy.chmod(0o755)
+    prefix = Path(sys.prefix)
+    monkeypatch.setattr(sys, "executable", str(spy))
+    monkeypatch.chdir(prefix.parent)
+    link.compile_with_zig("-c", "unit.c", target=HOST)
+    stood = Path((tmp_path / "folder").read_text().strip())
+    assert stood not in (prefix, *prefix.parents)
 
 
 def test_past_its_time_nothing_of_the_linker_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
