@@ -17,7 +17,7 @@ from compiler.passes.kernels.micro import across, along, in_panel, least, panel_
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.kernels.tasks import extents_of, place_of, with_extents
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, Table, as_int, const, load, substitute
+from compiler.passes.tir.exprs import Expr, Table, as_int, const, either, load, substitute
 from compiler.passes.tir.flat import stride
 from compiler.passes.tir.loops import (
     PARALLEL_FLOPS,
@@ -135,15 +135,24 @@ class _Kernel:
         return self.tiling.kc < self.depth
 
     def emit(self) -> Stmt:
-        """Tasks over blocks of rows (outer) and groups of panels (inner), on one thread where there is little to do."""
+        """Tasks over blocks of rows and groups of panels, on one thread where there is little to do.
+
+        Neighbours share what there is more of, rows or weights, so that each thread reads but its part of that.
+        """
         tiling = self.tiling
         tiles = tirx.ceildiv(self.m, const(tiling.mr))
         blocks = tirx.ceildiv(tiles, const(tiling.tiles))
         groups = -(-self.panel_count // tiling.panels)
 
         def with_blocks(blocks: Expr, each: Expr) -> Stmt:
+            rows_outside = self.m >= const(self.columns)
+
             def task(t: Expr) -> Stmt:
-                return self._task(t // const(groups), t % const(groups), each)
+                def split(inside: Expr) -> Stmt:
+                    far, near = tirx.truncdiv(t, inside), tirx.truncmod(t, inside)
+                    return self._task(either(rows_outside, far, near), either(rows_outside, near, far), each)
+
+                return bind("inside", either(rows_outside, const(groups), blocks), split)
 
             return share_out(blocks * const(groups), self._worth_threads(), task)
 

@@ -115,6 +115,12 @@ def uses(expr: Expr, var: Any) -> bool:
     return any(node.same_as(var) for node in nodes(expr))
 
 
+def either(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """A choice between two values that cost little, made here where the condition is constant."""
+    known = as_int(condition)
+    return tirx.Select(condition, then, otherwise) if known is None else then if known else otherwise
+
+
 def load(buffer: Any, indices: list[Expr]) -> Expr:
     """buffer[indices]."""
     return tirx.BufferLoad(buffer, indices)
