@@ -1,6 +1,7 @@
 """Convolutions with constant weights in NHWC: the weights are laid out in panels, the sum runs over window and channels."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from compiler.passes.grouped import blocks_of, direct_conv
 from compiler.passes.kernels.micro import panel_width
 from compiler.passes.machine import Machine
 from compiler.passes.pack_matmul import FUSABLE, pack_panels
+from compiler.passes.tir.exprs import as_int, const, substitute
 from compiler.passes.winograd import INPUT, OUTPUT, transformed_weights, winograd
 
 LAYOUTS = {"relax.nn.conv2d": ("NHWC", "OHWI"), "relax.nn.conv3d": ("NDHWC", "ODHWI")}
@@ -61,20 +63,25 @@ def _pair(values: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PackConv:
-    """Rewrites float32 convolutions with channels last: dense over images into panels, depthwise into windows, others into blocks."""
+    """Rewrites float32 convolutions with channels last: dense over images into panels, depthwise into windows, others into blocks.
+
+    favoured: values of dims by name, for which weights are laid out where the best layout depends on them.
+    """
 
     machine: Machine
+    favoured: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
         """The module with such convolutions replaced."""
-        return rewrite_functions(_Rewriter(module, self.machine), module)
+        return rewrite_functions(_Rewriter(module, self.machine, self.favoured), module)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: tvm.IRModule, machine: Machine) -> None:
+    def __init__(self, module: tvm.IRModule, machine: Machine, favoured: Mapping[str, int]) -> None:
         super().__init__(module)
         self.machine = machine
+        self.favoured = favoured
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -118,10 +125,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
         if not plain or self.machine.registers < 16 or channels % lanes or columns % lanes or min(channels, columns) < 16:
             return False
-        height, width = (getattr(sym.Analyzer().simplify(extent), "value", None) for extent in window.size(*data.ty.shape.values[1:3]))
+        images, height, width = map(self._favoured, (data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3])))
         if height is None or width is None:
             return columns * channels <= 1 << 16
-        return -(-int(height) // 4) * -(-int(width) // 4) >= 8
+        return (images or 1) * -(-height // 4) * -(-width // 4) >= 8
+
+    def _favoured(self, extent: Any) -> int | None:
+        """The extent where dims have their favoured values, None where that is not known."""
+        dims = {var: const(self.favoured[var.name]) for var in tirx.analysis.undefined_vars(extent) if var.name in self.favoured}
+        return as_int(sym.Analyzer().simplify(substitute(extent, dims)))
 
     def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
         columns = weight.shape[0]

@@ -48,7 +48,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         fuse_attention,
         # constants laid out for the kernels
         PackInteger(machine),
-        PackConv(machine),
+        PackConv(machine, {dim.name: dim.opt for dim in dims if dim.opt is not None}),
         PackMatmul(machine),
         # tensor programs
         relax.backend.DispatchSampling(),

@@ -92,14 +92,34 @@ def test_each_channel_has_its_taps() -> None:
     ids=["padded inside", "few channels are padded apart", "single points", "winograd"],
 )
 def test_what_runs(channels: tuple[int, int], weight: int, pads: int, programs: list[str]) -> None:
+    assert programs_of(channels, weight, pads, {}) == programs
+
+
+@pytest.mark.parametrize(
+    ("channels", "favoured", "program"),
+    [
+        (320, {}, "panel_conv"),
+        (320, {"h": 28, "w": 28}, "winograd_conv"),
+        (320, {"h": 7, "w": 7}, "panel_conv"),
+        (320, {"n": 2, "h": 7, "w": 7}, "winograd_conv"),
+        (320, {"h": 28}, "panel_conv"),
+        (16, {"h": 7, "w": 7}, "panel_conv"),
+    ],
+    ids=["much weight, extents open", "many tiles", "few tiles", "few tiles of two images", "one extent open", "little weight, few tiles"],
+)
+def test_the_favoured_extents_choose_the_algorithm(channels: int, favoured: dict[str, int], program: str) -> None:
+    assert programs_of((channels, channels), 3, 1, favoured) == [program]
+
+
+def programs_of(channels: tuple[int, int], weight: int, pads: int, favoured: dict[str, int]) -> list[str]:
+    """What a convolution of images [n, h, w, channels] becomes."""
     constant = relax.const(np.full((channels[1], weight, weight, channels[0]), 0.5, "float32"))
     layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
     given = build_module(
         lambda builder, x: op.nn.conv2d(x, constant, padding=[pads] * 4, **layouts), {"x": (("n", "h", "w", channels[0]), "float32")}
     )
-    calls = [binding.value for block in PackConv(FOUR_LANES)(given)["main"].body.blocks for binding in block.bindings]
-    names = [call.args[0].name_hint if call.op.name == "relax.call_tir" else call.op.name.removeprefix("relax.") for call in calls]
-    assert names == programs
+    calls = [binding.value for block in PackConv(FOUR_LANES, favoured)(given)["main"].body.blocks for binding in block.bindings]
+    return [call.args[0].name_hint if call.op.name == "relax.call_tir" else call.op.name.removeprefix("relax.") for call in calls]
 
 
 def test_images_with_channels_first_stay() -> None:
