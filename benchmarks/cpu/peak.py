@@ -29,8 +29,8 @@ _LANES = 12
 _ROUNDS = 20_000_000
 
 
-def peak_gflops(threads: int, vector_floats: int) -> float:
-    """GFLOP/s of `threads` threads together, the best of three runs; vectors of `vector_floats` lanes."""
+def peak_meter(threads: int, vector_floats: int) -> Callable[[], float]:
+    """Measures the GFLOP/s of `threads` threads together, for some 40 ms a call; vectors of `vector_floats` lanes."""
     with TemporaryDirectory(prefix="peak-") as folder:
         source, library = Path(folder) / "peak.c", Path(folder) / "peak.so"
         source.write_text(_SOURCE)
@@ -40,8 +40,14 @@ def peak_gflops(threads: int, vector_floats: int) -> float:
         chain = ctypes.CDLL(str(library)).chain
     chain.argtypes, chain.restype = [ctypes.c_long], ctypes.c_float
     work = 2.0 * _LANES * vector_floats * _ROUNDS * threads
-    with ThreadPoolExecutor(threads) as pool:
-        return max(work / _seconds(pool, chain, threads) / 1e9 for _ in range(3))
+    pool = ThreadPoolExecutor(threads)
+    return lambda: work / _seconds(pool, chain, threads) / 1e9
+
+
+def peak_gflops(threads: int, vector_floats: int) -> float:
+    """The best of three measurements."""
+    measure = peak_meter(threads, vector_floats)
+    return max(measure() for _ in range(3))
 
 
 def _seconds(pool: ThreadPoolExecutor, chain: Callable[[int], float], threads: int) -> float:
