@@ -30,6 +30,8 @@ def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
         source, firsts = call.args[1].fields[0], _shifts(module[call.args[0]])
     else:
         return None
+    if not isinstance(source.ty, relax.TensorType) or not isinstance(call.ty, relax.TensorType):
+        return None
     shapes = source.ty.shape, call.ty.shape
     if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes) or source.ty.ndim != call.ty.ndim:
         return None

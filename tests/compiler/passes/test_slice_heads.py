@@ -8,6 +8,7 @@ import pytest
 import tvm
 from tvm import relax, te
 
+from compiler.ir.programs import call_program
 from compiler.passes.parts import Part, read_part
 from compiler.passes.slice_heads import slice_heads
 from tests.compiler.passes.conftest import build_module
@@ -102,7 +103,14 @@ def backwards(builder: Any, x: Any) -> Any:
     return builder.emit_te(lambda data: te.compute((*data.shape[:-1], tvm.tirx.IntImm("int64", 48)), lambda i, j, k: data(i, j, 95 - k)), x)
 
 
-@pytest.mark.parametrize("function", [every_other, of_a_dim, backwards])
+def of_a_number(builder: Any, x: Any) -> Any:
+    """A program that is given a dim and no tensor."""
+    dim, one = x.ty.shape.values[1], tvm.tirx.IntImm("int64", 1)
+    call, _ = call_program(builder, lambda: te.compute((one, one, one), lambda i, j, k: dim.astype("float32")), [], "number", [dim])
+    return builder.emit(call)
+
+
+@pytest.mark.parametrize("function", [every_other, of_a_dim, backwards, of_a_number])
 def test_other_slices_are_no_parts(function: Callable[..., Any]) -> None:
     assert read_part(*call_of(function)) is None
 
