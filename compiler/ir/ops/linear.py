@@ -38,29 +38,33 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
 
 def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
     batch = broadcast.joined_shape(b, left.shape[:-2], right.shape[:-2], what="matmul's batch axes")
+    shape, dtype = [*batch, left.shape[-2], right.shape[-1]], left.dtype
+    weights = _unrounded(b, left) if dtype in _NARROW else None
+    if weights is not None:
+        left, right = weights, ew.cast(b, right, "float32")
     p = _batched(b, left, batch, (left.shape[-2], inner))
     q = _batched(b, right, batch, (inner, right.shape[-1]))
     tensors = [b.tensor(value) for value in (p, q)]
     exact = [b.adopt(tensor.expr, value.shape).expr for tensor, value in zip(tensors, (p, q), strict=True)]
-    shape = [*batch, left.shape[-2], right.shape[-1]]
-    if left.dtype in _NARROW:
-        weights = _unrounded(b, exact[0])
-        if weights is not None:
-            exact = [weights, b.emit(relax.op.astype(exact[1], "float32"), q.shape).expr]
-        # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine gives.
-        return ew.cast(b, or_identity(b, b.emit(relax.op.matmul(*exact, out_dtype="float32"), shape), "sum", inner), left.dtype)
-    return or_identity(b, b.emit(relax.op.matmul(*exact), shape), "sum", inner)
+    # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine gives.
+    product = relax.op.matmul(*exact, out_dtype="float32" if dtype in _NARROW else None)
+    return ew.cast(b, or_identity(b, b.emit(product, shape), "sum", inner), dtype)
 
 
-def _unrounded(b: Builder, expr: relax.Expr) -> relax.Expr | None:
-    """What `expr` would be without the rounding of a softmax in float32, None where there is none.
+def _unrounded(b: Builder, value: Value) -> Value | None:
+    """What `value` would be without the rounding of a softmax in float32, None where there is none.
 
     Attention's weights lose more by that rounding than by all that follows. Rows of nothing but masked scores, replaced
     by a constant, may stand between.
     """
+    expr = None if isinstance(value, Known) else _unrounded_expr(b, value.expr)
+    return None if expr is None else b.adopt(expr, value.shape)
+
+
+def _unrounded_expr(b: Builder, expr: relax.Expr) -> relax.Expr | None:
     bound = _call(b, expr)
     if _name(bound) == "relax.where" and not isinstance(bound.args[1], relax.Var):
-        inner = _unrounded(b, bound.args[2])
+        inner = _unrounded_expr(b, bound.args[2])
         if inner is None:
             return None
         other = b.emit(relax.op.astype(bound.args[1], "float32")).expr

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
-from tests.compiler.ir.onnx.running import assert_like_onnxruntime, model_of, normal
+from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, model_of, normal
 
 HEADS = {"q": "float32[n,4,s,8]", "k": "float32[n,2,t,8]", "v": "float32[n,2,t,8]"}
 ROWS = {"q": "float32[n,s,32]", "k": "float32[n,t,16]", "v": "float32[n,t,16]"}
@@ -74,3 +74,22 @@ def test_scores_at_a_stage(mode: int) -> None:
     node = helper.make_node("Attention", ["q", "k", "v", "m"], ["y", "", "", "qk"], qk_matmul_output_mode=mode, softcap=2.0)
     feeds = [{**heads(n, s, t), "m": normal(s, t)} for n, s, t in LENGTHS]
     assert_like_onnxruntime(model_of([node], {**HEADS, "m": "float32[s,t]"}, opset=23), feeds)
+
+
+@pytest.mark.parametrize("batch", ["n", "m"])
+def test_weights_are_not_rounded_between_a_softmax_and_a_product(batch: str) -> None:
+    """Also where run time decides how the batches broadcast."""
+    nodes = [
+        helper.make_node("Cast", ["scores"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Softmax", ["wide"], ["weights"]),
+        helper.make_node("Cast", ["weights"], ["narrow"], to=TensorProto.FLOAT16),
+        helper.make_node("MatMul", ["narrow", "values"], ["y"]),
+    ]
+    built = build(model_of(nodes, {"scores": "float16[n,s,t]", "values": f"float16[{batch},t,8]"}, outputs=["y"]))
+    scores, values = normal(2, 9, 64).astype(np.float16), normal(2, 64, 8, seed=1).astype(np.float16)
+    weights = np.exp(scores.astype(np.float32))
+    wanted = (weights / weights.sum(-1, keepdims=True)) @ values.astype(np.float32)
+    (got,) = built.run({"scores": scores, "values": values})
+    assert got.dtype == np.float16
+    # One unit in the last place where a sum lies half way between two numbers, and seldom.
+    assert np.mean(got != wanted.astype(np.float16)) < 0.05
