@@ -4,13 +4,12 @@ Rows and columns past the end are clamped into the last whole block, which compu
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import tvm
 from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction
-from compiler.passes.kernels.micro import products, register_tile
+from compiler.passes.kernels.micro import along, products, register_tile
 from compiler.passes.kernels.nest import nest, vectorizable
 from compiler.passes.kernels.tasks import extents_of, place_of, share_parts
 from compiler.passes.machine import Machine
@@ -64,14 +63,19 @@ def _columns(extent: Expr, widths: tuple[int, ...], block: Callable[[Expr, int],
 
 
 def _block(contraction: Contraction, rows: list[Table], base: Expr, size: int) -> Stmt:
+    *outer, last = contraction.reduce
+
     def at(i: int, lane: Expr) -> Table:
         return {**rows[i], contraction.column.var: base + lane}
+
+    def over_depth(body: Callable[[Table], Stmt]) -> Stmt:
+        return nest(tuple(outer), lambda table: along(last.extent)(lambda k: body({**table, last.var: k})))
 
     return products(
         len(rows),
         size,
         size,
-        partial(nest, contraction.reduce),
+        over_depth,
         lambda i, k: substitute(contraction.left, {**rows[i], **k}),
         lambda k, lane: substitute(contraction.right, {**at(0, lane), **k}),
         None,

@@ -10,17 +10,17 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.kernels.micro import rows_for, tile
+from compiler.passes.kernels.micro import TOGETHER, along, rows_for, tile
 from compiler.passes.kernels.panels import PanelSums, emit_panel_sums, read_panel_sums
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, Table, as_int, const, fixed, load, substitute
-from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, hidden, seq, serial, share_out, some_of, store, strips, unrolled
+from compiler.passes.tir.loops import PARALLEL_FLOPS, Stmt, allocate, hidden, seq, serial, share_out, some_of, store, strips
 from compiler.passes.tir.stages import Program
 
 STAGE = "direct_conv"
 """Name of the program's stage, by which the kernel is found."""
 UNROLL = 16
-"""Channels of a block up to which the loop over them is unrolled."""
+"""Channels of a block up to which all of them are taken in a row."""
 
 
 def read_direct(program: Program) -> PanelSums | None:
@@ -143,7 +143,7 @@ class _Kernel:
 
         def over_channels(position: Expr, moved: Expr) -> Stmt:
             one = partial(step, position, moved)
-            return unrolled(channels, one) if channels <= UNROLL else serial(channels, one, "c")
+            return along(const(channels), channels if channels <= UNROLL else TOGETHER)(one)
 
         def keep(i: int, lane: Expr) -> Stmt:
             place = ((row + const(i)) * const(self.share) + p) * const(width)

@@ -7,11 +7,13 @@ from typing import TypeVar
 from tvm import tirx
 
 from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, const, load
-from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, vectorized, when
+from compiler.passes.tir.exprs import Expr, as_int, const, load
+from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips, unrolled, vectorized, when
 
 K = TypeVar("K")
 """How a place of a sum is named."""
+TOGETHER = 4
+"""Steps of a sum in a row: where two hardware threads share a core, whose decoder then feeds each at half speed, instructions count."""
 
 
 def rows_for(machine: Machine, vectors: int) -> int:
@@ -62,9 +64,19 @@ def least(sizes: Sequence[int], needed: Expr, body: Callable[[int], Stmt]) -> St
     return code
 
 
-def along(length: Expr) -> Callable[[Callable[[Expr], Stmt]], Stmt]:
-    """The loop body(k) for k < length."""
-    return lambda body: serial(length, body, "k")
+def along(length: Expr, together: int = TOGETHER, multiple: int = 1) -> Callable[[Callable[[Expr], Stmt]], Stmt]:
+    """The loop body(k) for k < length, which is a multiple of `multiple`: `together` steps in a row between two looks at its end."""
+    known = as_int(length)
+
+    def loop(body: Callable[[Expr], Stmt]) -> Stmt:
+        groups = const(known // together) if known is not None else tirx.truncdiv(length, const(together))
+        some = serial(groups, lambda g: unrolled(together, lambda u: body(g * const(together) + u)), "k")
+        if multiple % together == 0:
+            return some
+        rest = const(known % together) if known is not None else tirx.truncmod(length, const(together))
+        return seq(some, serial(rest, lambda k: body(groups * const(together) + k), "k"))
+
+    return loop
 
 
 def products(
