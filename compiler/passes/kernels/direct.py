@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.kernels.micro import TOGETHER, along, rows_for, tile
+from compiler.passes.kernels.micro import along, rows_for, tile
 from compiler.passes.kernels.panels import PanelSums, emit_panel_sums, read_panel_sums
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, Table, as_int, const, fixed, load, substitute
@@ -143,7 +143,7 @@ class _Kernel:
 
         def over_channels(position: Expr, moved: Expr) -> Stmt:
             one = partial(step, position, moved)
-            return along(const(channels), channels if channels <= UNROLL else TOGETHER)(one)
+            return along(const(channels), channels if channels <= UNROLL else 1)(one)
 
         def keep(i: int, lane: Expr) -> Stmt:
             place = ((row + const(i)) * const(self.share) + p) * const(width)

@@ -34,8 +34,8 @@ def panel_widths(machine: Machine) -> tuple[int, ...]:
 
 
 def panel_width(machine: Machine, columns: int) -> int:
-    """Columns of a panel: two vectors, or three where that leaves fewer of the last panel's empty."""
-    return min(panel_widths(machine), key=lambda width: (-(-columns // width) * width, width))
+    """Columns of a panel: three vectors, which take fewer loads for a product, unless two leave fewer of the last panel's empty."""
+    return min(panel_widths(machine), key=lambda width: (-(-columns // width) * width, -width))
 
 
 def across(width: int, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
