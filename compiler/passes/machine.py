@@ -11,11 +11,17 @@ _PAIR_PRODUCTS = {
 }
 """By bits of a vector: the feature it takes, and the intrinsic. LLVM adds its result to a sum in one instruction where VNNI is there."""
 
+_TOGETHER = {"x86_64": 4}
+"""Where two hardware threads share a core its decoder feeds each at half speed, and instructions count: four steps in a row take a
+fifth fewer than one. On AArch64 LLVM then loads a vector of factors for each row and runs out of registers.
+"""
+
 
 @dataclass(frozen=True)
 class Machine:
     """`vector_bits` and `registers` describe the vector unit; `fma` says whether a*b+c is one instruction; cache sizes are bytes.
 
+    together: steps of a sum in a row between two looks at its end.
     pair_product: LLVM's intrinsic that multiplies pairs of 16-bit integers and adds each pair to one of 32 bits, None without one.
     """
 
@@ -25,6 +31,7 @@ class Machine:
     l1: int = 32 << 10
     l2: int = 256 << 10
     l3: int = 4 << 20
+    together: int = 1
     pair_product: str | None = None
 
     @classmethod
@@ -37,6 +44,7 @@ class Machine:
             l1=target.caches.l1 or cls.l1,
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
+            together=_TOGETHER.get(target.arch, 1),
             pair_product=_pair_product(target),
         )
 

@@ -19,7 +19,7 @@ from compiler.passes.tir.stages import Axis, Program, Stage
 STAGES = tuple(f"attention_{name}" for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output"))
 """Names of the program's stages, by which the kernel is found."""
 
-ROWS = 4
+ROWS = 6
 """Queries whose scores are worked out together."""
 
 TASK_ROWS = 64
@@ -193,17 +193,26 @@ class _Kernel:
     def _block(self, size: int, at: Table, row: Expr, keys: Any, scores: Any, padded: Expr) -> Stmt:
         sums, allocation = allocate([size], "float32", "totals")
 
+        def place_of(i: Expr) -> Expr:
+            return tirx.min(row + i, self.m - const(1))
+
+        def softmax(i: Expr) -> Stmt:
+            def one(place: Expr) -> Stmt:
+                return self._softmax({**at, self.attention.row.var: place}, scores, i * padded, sums, i)
+
+            return bind("place", place_of(i), one)
+
         def run(rows: list[Any]) -> Stmt:
             places = [{**at, self.attention.row.var: row} for row in rows]
             raw = self._scores(places, keys, scores, padded) if keys is not None else self._dots(places[0], scores)
             return seq(
                 allocation,
                 raw,
-                *(self._softmax(place, scores, const(i) * padded, sums, i) for i, place in enumerate(places)),
+                serial(size, softmax, "row"),
                 self._combined(places, scores, padded, sums),
             )
 
-        return bind_each("row", [tirx.min(row + const(i), self.m - const(1)) for i in range(size)], run)
+        return bind_each("row", [place_of(const(i)) for i in range(size)], run)
 
     def _scores(self, places: list[Table], keys: Any, scores: Any, padded: Expr) -> Stmt:
         """Plain products of the queries with all keys."""
@@ -214,7 +223,7 @@ class _Kernel:
                 len(places),
                 self.panel,
                 self.lanes,
-                along(depth),
+                along(depth, self.machine.together),
                 lambda i, k: substitute(self.attention.query, {**places[i], self.attention.depth.var: k}),
                 lambda k, lane: load(keys, [(p * depth + k) * panel + lane]),
                 None,
@@ -242,7 +251,7 @@ class _Kernel:
 
         return serial(self.n, dot, "column")
 
-    def _softmax(self, place: Table, scores: Any, base: Expr, sums: Any, i: int) -> Stmt:
+    def _softmax(self, place: Table, scores: Any, base: Expr, sums: Any, i: Expr) -> Stmt:
         """Scores become powers in place, their sum goes to sums[i]."""
 
         def changed(j: Expr) -> Expr:
@@ -259,7 +268,7 @@ class _Kernel:
         return seq(
             allocation,
             self._over_columns(scores, base, lanes, changed, tirx.max, low, lambda total: store(cell, total, const(0))),
-            self._over_columns(scores, base, self.lanes, power, prim.Add, zero, lambda total: store(sums, total, const(i))),
+            self._over_columns(scores, base, self.lanes, power, prim.Add, zero, lambda total: store(sums, total, i)),
         )
 
     def _over_columns(
@@ -307,7 +316,7 @@ class _Kernel:
                 len(places),
                 width,
                 min(width, self.lanes),
-                along(self.n),
+                along(self.n, self.machine.together),
                 lambda i, k: load(scores, [const(i) * padded + k]),
                 value,
                 None,

@@ -51,7 +51,7 @@ def _strip(contraction: Contraction, machine: Machine, height: int, width: int, 
         binds += [tirx.Bind(own[var], value) for var, value in place.items()]
         rows.append({**at, **own})
     widths = (width, machine.lanes(32), 1)
-    return seq(*binds, _columns(contraction.column.extent, widths, lambda base, size: _block(contraction, rows, base, size)))
+    return seq(*binds, _columns(contraction.column.extent, widths, lambda base, size: _block(contraction, machine, rows, base, size)))
 
 
 def _columns(extent: Expr, widths: tuple[int, ...], block: Callable[[Expr, int], Stmt]) -> Stmt:
@@ -62,14 +62,14 @@ def _columns(extent: Expr, widths: tuple[int, ...], block: Callable[[Expr, int],
     return when(tvm.sym.Analyzer().simplify(extent >= const(size)), whole, _columns(extent, tuple(smaller), block))
 
 
-def _block(contraction: Contraction, rows: list[Table], base: Expr, size: int) -> Stmt:
+def _block(contraction: Contraction, machine: Machine, rows: list[Table], base: Expr, size: int) -> Stmt:
     *outer, last = contraction.reduce
 
     def at(i: int, lane: Expr) -> Table:
         return {**rows[i], contraction.column.var: base + lane}
 
     def over_depth(body: Callable[[Table], Stmt]) -> Stmt:
-        return nest(tuple(outer), lambda table: along(last.extent)(lambda k: body({**table, last.var: k})))
+        return nest(tuple(outer), lambda table: along(last.extent, machine.together)(lambda k: body({**table, last.var: k})))
 
     return products(
         len(rows),

@@ -13,7 +13,7 @@ from tvm import tirx
 
 from compiler.passes.kernels.contract import Contraction, packed_width
 from compiler.passes.kernels.gather import gather_rows, inner_run
-from compiler.passes.kernels.micro import TOGETHER, across, along, in_panel, least, panel_widths, products, rows_for
+from compiler.passes.kernels.micro import across, along, in_panel, least, panel_widths, products, rows_for
 from compiler.passes.kernels.nest import vectorizable
 from compiler.passes.kernels.tasks import extents_of, place_of, with_extents
 from compiler.passes.machine import Machine
@@ -66,7 +66,7 @@ def tiling_for(machine: Machine, width: int, depth: int, run: int | None = None)
     Where rows are read as they lie, a pass by one panel takes half of L1: a core may be shared by two hardware threads.
     """
     mr, nr = rows_for(machine, width // machine.lanes(32)), width
-    unit = run or TOGETHER
+    unit = run or machine.together
     passes = max(-(-depth // (2048 if run else machine.l1 // 2 // (4 * nr))), 1)
     kc = -(-depth // unit // passes) * unit
     tiles = min(max(machine.l2 // 2 // (4 * kc) // mr, 2), 8 if run else 16)
@@ -252,7 +252,7 @@ class _Kernel:
         left = self.contraction.left.source if block.left is None else block.left
         weights = self.contraction.right.source
         # Smaller tiles are few, and each is code to compile.
-        together = TOGETHER if rows == tiling.mr else 1
+        together = self.machine.together if rows == tiling.mr else 1
 
         def tile(bases: list[Any]) -> Stmt:
             return products(

@@ -12,8 +12,6 @@ from compiler.passes.tir.loops import Stmt, allocate, seq, serial, store, strips
 
 K = TypeVar("K")
 """How a place of a sum is named."""
-TOGETHER = 4
-"""Steps of a sum in a row: where two hardware threads share a core, whose decoder then feeds each at half speed, instructions count."""
 
 
 def rows_for(machine: Machine, vectors: int) -> int:
@@ -64,7 +62,7 @@ def least(sizes: Sequence[int], needed: Expr, body: Callable[[int], Stmt]) -> St
     return code
 
 
-def along(length: Expr, together: int = TOGETHER, multiple: int = 1) -> Callable[[Callable[[Expr], Stmt]], Stmt]:
+def along(length: Expr, together: int, multiple: int = 1) -> Callable[[Callable[[Expr], Stmt]], Stmt]:
     """The loop body(k) for k < length, which is a multiple of `multiple`: `together` steps in a row between two looks at its end."""
     known = as_int(length)
 

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.kernels.micro import TOGETHER, along, in_panel, least
+from compiler.passes.kernels.micro import along, in_panel, least
 from compiler.passes.kernels.panels import PanelSums, emit_panel_sums, read_panel_sums
 from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, Table, const, fixed, load, substitute
@@ -159,7 +159,7 @@ class _Kernel:
             to = ((row + const(i)) * const(PANELS) + p) * const(width) + const(start)
             return tirx.BufferStore(sums, load(acc, [place(i, start)]).astype(f"float32x{lanes}"), [prim.Ramp(to, const(1), lanes)])
 
-        over_length = along(const(length), TOGETHER if rows == SIZES[-1] else 1)
+        over_length = along(const(length), self.machine.together if rows == SIZES[-1] else 1)
         zero = prim.Broadcast(tirx.const(0, "int32"), lanes)
         clear = [tirx.BufferStore(acc, zero, [place(*part)]) for part in parts]
         return seq(allocation, *clear, over_length(step), *(keep(*part) for part in parts))

@@ -122,7 +122,7 @@ def _block(winograd: Winograd, machine: Machine, axes: tuple[Axis, ...], first: 
         one,
         two,
         tile(lambda t, at: _inward(winograd, lanes, spread, most, t, at)),
-        serial(POINTS, lambda point: _products(winograd, lanes, spread, summed, most, point, count), "point"),
+        serial(POINTS, lambda point: _products(winograd, machine, spread, summed, most, point, count), "point"),
         tile(lambda t, at: _outward(winograd, lanes, summed, most, t, at, extents_of(axes[3:]))),
     )
 
@@ -196,7 +196,7 @@ def _combined(row: np.ndarray, value: Callable[[int], Expr]) -> Expr:
     return total
 
 
-def _products(winograd: Winograd, lanes: int, spread: Any, summed: Any, most: int, point: Expr, count: Expr) -> Stmt:
+def _products(winograd: Winograd, machine: Machine, spread: Any, summed: Any, most: int, point: Expr, count: Expr) -> Stmt:
     depth, width = winograd.depth, winograd.width
     panels = winograd.padded // width
 
@@ -208,8 +208,8 @@ def _products(winograd: Winograd, lanes: int, spread: Any, summed: Any, most: in
             return products(
                 ROWS,
                 width,
-                lanes,
-                along(const(depth)),
+                machine.lanes(32),
+                along(const(depth), machine.together),
                 lambda i, k: load(spread, [(row + const(i)) * const(depth) + k]),
                 lambda k, lane: load(winograd.weights, [(weights + k) * const(width) + lane]),
                 None,

@@ -32,10 +32,10 @@ NAMES = {
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
 VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
 SUMS = {
-    "x86-64-v4": {"panel_matmul": 26, "panel_conv": 26, "winograd_conv": 12, "attention": 16, "fused_matmul": 8},
-    "aarch64": {"panel_matmul": 26, "panel_conv": 26, "winograd_conv": 8, "attention": 8, "fused_matmul": 8, "lstm": 24, "gru": 16},
+    "x86-64-v4": {"panel_matmul": 4 * 24, "panel_conv": 4 * 26, "winograd_conv": 4 * 12, "attention": 4 * 12, "fused_matmul": 4 * 8},
+    "aarch64": {"panel_matmul": 24, "panel_conv": 24, "winograd_conv": 12, "attention": 12, "fused_matmul": 8, "lstm": 24, "gru": 16},
 }
-"""Vectors of sums that the innermost loop of a kind of kernel adds to."""
+"""Products of vectors in the innermost loop of a kind of kernel: as many as it has sums, for each of its steps in a row."""
 ELSEWHERE = ("grouped_conv", "depthwise_conv")
 """Kernels whose innermost loops have branches or are unrolled."""
 

@@ -19,8 +19,8 @@ from tests.compiler.passes.kernels.loops import loops, nest
 
 op = relax.op
 AFTER = Path(__file__).with_name("after")
-TWO_LANES = Machine(vector_bits=64, registers=8, fma=True)
-"""Small enough to read what is unrolled: tiles of 2 rows by 2 vectors."""
+TWO_LANES = Machine(vector_bits=64, registers=8, fma=True, together=2)
+"""Small enough to read what is unrolled: tiles of 2 rows by 2 vectors, two steps of a sum in a row."""
 FOUR_LANES = Machine(vector_bits=128, registers=8, fma=True)
 MORE_REGISTERS = Machine(vector_bits=64, registers=16, fma=True)
 
