@@ -17,6 +17,7 @@ from compiler.passes.channels_last import axes_of
 from compiler.passes.graph import constant_of, op_name, rebind, rewrite_functions
 from compiler.passes.kernels.attention import STAGES
 from compiler.passes.parts import Part, read_part
+from compiler.passes.repeats import Repeat, read_repeat
 
 OPAQUE = {"op_pattern": 8}
 """Nothing is fused to the function."""
@@ -38,16 +39,19 @@ _CHANGES: dict[str, Callable[..., Any]] = {
 class Place:
     """Where along an axis of a tensor a view reads: from `first` on, its own axis `at` counting, or there alone.
 
-    count: the extent, None where it is all of the axis.
+    count: the extent, None where it is all of the axis; times: how often the view has each place, one after the other.
     """
 
     at: int | None
     first: int = 0
     count: int | None = None
+    times: int = 1
 
     def index(self, indices: Sequence[Any]) -> Any:
         """The index along the axis, given those of the view."""
         moved = tirx.IntImm("int64", 0) if self.at is None else indices[self.at]
+        if self.times > 1:
+            moved = tirx.floordiv(moved, tirx.IntImm("int64", self.times))
         return moved + self.first if self.first else moved
 
 
@@ -73,7 +77,7 @@ class Access:
         counts = [
             extent if place.count is None else tirx.IntImm("int64", place.count) for place, extent in zip(self.places, shape, strict=True)
         ]
-        kept = {place.at: count for place, count in zip(self.places, counts, strict=True)}
+        kept = {place.at: count * place.times for place, count in zip(self.places, counts, strict=True)}
         return [kept[at] for at in range(self.rank)]
 
     def through_permutation(self, source: Any, axes: Sequence[int]) -> "Access":
@@ -85,24 +89,41 @@ class Access:
         """The same view of what the tensor is a part of."""
         places = list(self.places)
         place = places[part.axis]
-        places[part.axis] = Place(place.at, place.first + part.first, part.count if place.count is None else place.count)
+        places[part.axis] = replace(place, first=place.first + part.first, count=part.count if place.count is None else place.count)
+        return replace(self, tensor=source, places=tuple(places))
+
+    def through_repeat(self, source: Any, repeat: Repeat) -> "Access | None":
+        """The same view of what the tensor repeats an axis of, None where the view has a part of that axis."""
+        places = list(self.places)
+        place = places[repeat.axis]
+        if place.at is None or place != Place(place.at) or repeat.axis == len(places) - 1:
+            return None
+        places[repeat.axis : repeat.axis + 1] = [replace(place, times=repeat.times), Place(None)]
         return replace(self, tensor=source, places=tuple(places))
 
     def through_reshape(self, source: Any) -> "Access | None":
-        """The same view of what the tensor is without some axes of one place, None where the reshape did anything else."""
+        """The same view of what the tensor is with or without some axes of one place, None where the reshape did anything else."""
         shapes = source.ty.shape, self.tensor.ty.shape
         if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
             return None
         left = list(zip(self.places, self.tensor.ty.shape.values, strict=True))
         places = []
         for extent in source.ty.shape.values:
+            while left and _is_alone(*left[0]) and not tvm_ffi.structural_equal(extent, left[0][1]):
+                left.pop(0)
             if left and tvm_ffi.structural_equal(extent, left[0][1]):
                 places.append(left.pop(0)[0])
             elif getattr(extent, "value", None) == 1:
                 places.append(Place(None))
             else:
                 return None
-        return None if left else replace(self, tensor=source, places=tuple(places))
+        lost = any(not _is_alone(*each) for each in left)
+        return None if lost else replace(self, tensor=source, places=tuple(places))
+
+
+def _is_alone(place: Place, extent: Any) -> bool:
+    """Whether a view reads the only place of an axis, and has no axis for it."""
+    return place.at is None and getattr(extent, "value", None) == 1
 
 
 @dataclass
@@ -171,10 +192,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         order = as_it_is if turned is None else axes_of(turned)
         return order if order[-1] == as_it_is[-1] else as_it_is
 
-    def _bound(self, expr: Any, name: str) -> Any:
-        """The call of the operator `name` that `expr` is bound to, else None."""
+    def _call_of(self, expr: Any) -> Any:
+        """The call that `expr` is bound to, else None."""
         bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        return bound if isinstance(bound, relax.Call) and op_name(bound) == name else None
+        return bound if isinstance(bound, relax.Call) else None
+
+    def _bound(self, expr: Any, name: str) -> Any:
+        """The same where it is of the operator `name`."""
+        bound = self._call_of(expr)
+        return bound if op_name(bound) == name else None
 
     def _match(self, binding: Any) -> Attention | None:
         call = binding.value
@@ -236,7 +262,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name == "relax.permute_dims":
             return access.through_permutation(bound.args[0], axes_of(bound))
         if name in ("relax.reshape", "relax.squeeze"):
-            return access.through_reshape(bound.args[0])
+            repeated = read_repeat(self.module, self._call_of, bound)
+            return access.through_reshape(bound.args[0]) if repeated is None else access.through_repeat(*repeated)
         if name in ("relax.multiply", "relax.divide"):
             return self._unscaled(access, bound)
         found = read_part(self.module, bound)

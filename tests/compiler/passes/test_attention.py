@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, te
 
 from compiler.passes.channels_last import channels_last
 from compiler.passes.fuse_attention import fuse_attention
@@ -144,6 +144,32 @@ def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
         x = draw.standard_normal((b, s, 48)).astype("float32")
         q, k, v = x.reshape(b, s, 3, 2, 8).transpose(2, 0, 3, 1, 4)
         np.testing.assert_allclose(model(x), exact(q, k, v, lambda scores: scores * 0.4), rtol=1e-4, atol=1e-5)
+
+
+def grouped(builder, q, k, v):
+    """Four heads of queries for two of keys and values, as exporters write it: an axis of one place is repeated, and joined."""
+
+    def repeated(x):
+        b, n = x.ty.shape.values[0], x.ty.shape.values[2]
+        apart = builder.emit(op.reshape(x, relax.ShapeExpr([b, 2, 1, n, 8])))
+        expand = builder.call_te(lambda a: te.compute((a.shape[0], 2, 2, a.shape[3], 8), lambda i, g, _, j, d: a(i, g, 0, j, d)), apart)
+        return builder.emit(op.reshape(builder.emit(expand), relax.ShapeExpr([b, 4, n, 8])))
+
+    scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(repeated(k), [0, 1, 3, 2]))))
+    return attend(builder, scores, repeated(v))
+
+
+def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
+    inputs = {"q": (("b", 4, "m", 8), "float32"), "k": (("b", 2, "n", 8), "float32"), "v": (("b", 2, "n", 8), "float32")}
+    fused = fuse_attention(build_module(grouped, inputs))
+    assert [name for name in ("permute_dims", "reshape") if f"R.{name}" in fused["main"].script()] == []
+    assert fused["main"].script().count("R.call_tir") == 1
+    model = compile_graph(grouped, inputs)
+    for b, m, n in SIZES:
+        q = draw.standard_normal((b, 4, m, 8)).astype("float32")
+        k, v = (draw.standard_normal((b, 2, n, 8)).astype("float32") for _ in range(2))
+        wanted = exact(q, k.repeat(2, 1), v.repeat(2, 1), lambda scores: scores)
+        np.testing.assert_allclose(model(q, k, v), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("function", [masked, chosen])
