@@ -72,6 +72,7 @@ def chart(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
         axes.barh([place + index * height for place in range(len(rows))], bars, height, label=engine)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks([place + 0.4 - height / 2 for place in range(len(rows))], [row["label"] for row in rows])
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xlim(0, 3)
     axes.set_xlabel("time / best of ONNX Runtime and OpenVINO (shorter is faster; cut at 3)")
