@@ -13,7 +13,8 @@ _PAIR_PRODUCTS = {
 
 _TOGETHER = {"x86_64": 4}
 """Where two hardware threads share a core its decoder feeds each at half speed, and instructions count: four steps in a row take a
-fifth fewer than one. On AArch64 LLVM then loads a vector of factors for each row and runs out of registers.
+fifth fewer than one. On AArch64 LLVM then loads a vector of factors for each row and runs out of registers, and so it does where
+a product takes a register before it is added.
 """
 
 
@@ -44,7 +45,7 @@ class Machine:
             l1=target.caches.l1 or cls.l1,
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
-            together=_TOGETHER.get(target.arch, 1),
+            together=_TOGETHER.get(target.arch, 1) if target.fma else 1,
             pair_product=_pair_product(target),
         )
 

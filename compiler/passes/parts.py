@@ -5,11 +5,11 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 
 from compiler.passes.graph import op_name
 from compiler.passes.tir.exprs import as_int
-from compiler.passes.tir.stages import read_program
+from compiler.passes.tir.stages import read_copy
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,6 @@ def _integers(values: Any) -> list[int | None]:
 
 def _shifts(func: Any) -> dict[int, int | None]:
     """How far from each axis of the result a program reads its input, None where that is not one distance; empty for any other program."""
-    program = read_program(func) if isinstance(func, tirx.PrimFunc) and len(func.params) == 2 else None
-    stage = program.stages[0] if program is not None and len(program.stages) == 1 else None
-    if stage is None or stage.init is not None or not isinstance(stage.value, tvm.ir.TensorLoad):
-        return {}
-    variables, read = [axis.var for axis in stage.axes], stage.value.indices
-    same = len(read) == len(variables) and all(index.same_as(var) for index, var in zip(stage.indices, variables, strict=True))
+    copied = read_copy(func)
     simplify = tvm.sym.Analyzer().simplify
-    return {axis: as_int(simplify(read[axis] - var)) for axis, var in enumerate(variables)} if same else {}
+    return {} if copied is None else {axis: as_int(simplify(index - var)) for axis, (var, index) in enumerate(zip(*copied, strict=True))}

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 
 from compiler.passes.graph import op_name
 from compiler.passes.tir.exprs import as_int
-from compiler.passes.tir.stages import read_program
+from compiler.passes.tir.stages import read_copy
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,9 @@ def read_repeat(module: tvm.IRModule, bound: Callable[[Any], Any], call: Any) ->
 
 def _repeated_axis(func: Any) -> int | None:
     """The one axis along which a program reads its input at 0, where it copies every other as it is; None for any other program."""
-    program = read_program(func) if isinstance(func, tirx.PrimFunc) and len(func.params) == 2 else None
-    stage = program.stages[0] if program is not None and len(program.stages) == 1 else None
-    if stage is None or stage.init is not None or not isinstance(stage.value, tvm.ir.TensorLoad):
+    copied = read_copy(func)
+    if copied is None:
         return None
-    variables, read = [axis.var for axis in stage.axes], stage.value.indices
-    if len(read) != len(variables) or not all(index.same_as(var) for index, var in zip(stage.indices, variables, strict=True)):
-        return None
-    others = [axis for axis, (index, var) in enumerate(zip(read, variables, strict=True)) if not tvm_ffi.structural_equal(index, var)]
+    variables, read = copied
+    others = [axis for axis, (var, index) in enumerate(zip(variables, read, strict=True)) if not index.same_as(var)]
     return others[0] if len(others) == 1 and as_int(read[others[0]]) == 0 else None

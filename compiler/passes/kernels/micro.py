@@ -32,8 +32,11 @@ def panel_widths(machine: Machine) -> tuple[int, ...]:
 
 
 def panel_width(machine: Machine, columns: int) -> int:
-    """Columns of a panel: three vectors, which take fewer loads for a product, unless two leave fewer of the last panel's empty."""
-    return min(panel_widths(machine), key=lambda width: (-(-columns // width) * width, -width))
+    """Columns of a panel: as many as leave the fewest of the last panel's empty.
+
+    Of equals three vectors, which take fewer loads for a product, but two where a product takes a register before it is added.
+    """
+    return min(panel_widths(machine), key=lambda width: (-(-columns // width) * width, -width if machine.fma else width))
 
 
 def across(width: int, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:

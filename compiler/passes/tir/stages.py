@@ -140,6 +140,17 @@ def read_program(func: tirx.PrimFunc) -> Program | None:
     return Program(buffers, tuple(block.alloc_buffers), tuple(s for s in stages if s is not None), func.attrs)
 
 
+def read_copy(func: Any) -> tuple[list[Any], list[Expr]] | None:
+    """The variables over which a function of one input copies it, and the indices it reads at; None for any other function."""
+    program = read_program(func) if isinstance(func, tirx.PrimFunc) and len(func.params) == 2 else None
+    stage = program.stages[0] if program is not None and len(program.stages) == 1 else None
+    if stage is None or stage.init is not None or not isinstance(stage.value, tvm.ir.TensorLoad):
+        return None
+    variables, read = [axis.var for axis in stage.axes], list(stage.value.indices)
+    same = len(read) == len(variables) and all(index.same_as(var) for index, var in zip(stage.indices, variables, strict=True))
+    return (variables, read) if same else None
+
+
 def value_at(stage: Stage, indices: list[Expr]) -> Expr | None:
     """The value of a spatial stage at `indices`, None where it stores through computed indices."""
     table: dict[Any, Expr] = {}

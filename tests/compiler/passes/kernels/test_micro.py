@@ -3,7 +3,9 @@
 import pytest
 from tvm import tirx
 
-from compiler.passes.kernels.micro import in_panel, least
+from compiler import targets
+from compiler.passes.kernels.micro import in_panel, least, panel_width
+from compiler.passes.machine import Machine
 from compiler.passes.tir.exprs import Expr, as_int, const
 from compiler.passes.tir.loops import Stmt
 
@@ -25,3 +27,11 @@ def test_the_last_panel_holds_what_is_left(panel: int, columns: int) -> None:
 def test_panels_that_are_all_full_need_no_branch() -> None:
     assert isinstance(in_panel(tirx.Var("p", "int64"), 12, 4, 1, evaluated), tirx.For)
     assert isinstance(in_panel(tirx.Var("p", "int64"), 11, 4, 1, evaluated), tirx.IfThenElse)
+
+
+@pytest.mark.parametrize(("name", "together", "widths"), [("x86-64-v2", 1, (8, 12)), ("x86-64-v3", 4, (24, 24)), ("aarch64", 1, (12, 12))])
+def test_sums_that_do_not_leave_the_registers(name: str, together: int, widths: tuple[int, int]) -> None:
+    """Of 384 columns, which any panel divides, and of 12, or 24 where vectors are of eight."""
+    machine = Machine.of(targets.resolve(name))
+    assert machine.together == together
+    assert (panel_width(machine, 384), panel_width(machine, 3 * machine.lanes(32))) == widths
