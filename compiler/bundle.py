@@ -12,9 +12,9 @@ from typing import Any
 from compiler import runtimes
 from compiler.errors import LinkError
 from compiler.host import host
-from compiler.runtimes import devices
+from compiler.runtimes import devices, threads
 from compiler.targets import Runtime, Target
-from relaxd.contract.manifest import FILENAME, FileEntry, Manifest
+from relaxd.contract.manifest import FILENAME, THREADS, FileEntry, Manifest
 
 WEIGHTS = "weights.bin"
 _CORE_RUNTIME = "tvm_runtime"
@@ -38,6 +38,8 @@ def add_runtime(bundle: Path, target: Target) -> None:
             _copy_runtime(_runtime_folder(target), _file_name(name, library.suffix), bundle)
         if target.kind == "opencl":
             _copy_runtime(devices.opencl(target).parent, devices.OPENCL, bundle)
+        if target.platform.os == "linux":
+            _copy_runtime(threads.threads(target).parent, THREADS, bundle)
     texts = [(_package(package) / name) for package, name in _LICENSE_FILES]
     (bundle / _LICENSES).write_text(
         "\n\n".join(f"{path.parent.name}: {path.name}\n\n{path.read_text()}" for path in texts if path.is_file())

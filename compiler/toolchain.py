@@ -30,7 +30,7 @@ def pipeline_digest() -> str:
     """Hex digest over the sources that make a bundle: any change of them is another pipeline."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted(path for folder in _SOURCES for path in (root / folder).rglob("*") if path.suffix in (".py", ".cc")):
+    for path in sorted(path for folder in _SOURCES for path in (root / folder).rglob("*") if path.suffix in (".py", ".c", ".cc")):
         source = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(source)}\0".encode())
         digest.update(source)

@@ -1,12 +1,8 @@
 """Runtimes of devices that TVM's wheels leave out, built from our source with zig: OpenCL's."""
 
-import hashlib
-import tempfile
-from importlib import metadata
 from pathlib import Path
 
-from compiler import cache, link
-from compiler.runtimes import archives
+from compiler.runtimes import archives, built
 from compiler.targets import Target
 
 OPENCL = "libtvm_runtime_opencl.so"
@@ -26,14 +22,7 @@ def opencl(target: Target) -> Path:
 
     Building takes seconds, and a minute or two once where zig has not built its C++ library yet.
     """
-    output = cache.directory() / "runtimes" / metadata.version("apache-tvm") / f"{target.platform.linker}-{_recipe()}" / OPENCL
-    if not output.is_file():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-            built = Path(scratch) / OPENCL
-            link.compile_with_zig(*_FLAGS, *_includes(), "-o", str(built), str(_SOURCE), target=target, language="c++")
-            built.rename(output)
-    return output
+    return built.library(_SOURCE, OPENCL, _FLAGS, _includes(), target)
 
 
 def _includes() -> list[str]:
@@ -41,8 +30,3 @@ def _includes() -> list[str]:
     headers = archives.include_folders()
     folders = (*headers, headers[0].parent / "src" / "runtime", Path(__file__).with_name("support"))
     return [f"-I{path}" for path in folders] + [f"-ffile-prefix-map={path}=." for path in folders]
-
-
-def _recipe() -> str:
-    """A digest over what decides the library's content beside TVM's version."""
-    return hashlib.sha256(repr(_FLAGS).encode() + _SOURCE.read_bytes()).hexdigest()[:8]

@@ -10,7 +10,8 @@ from relaxd.errors import BundleError, DeclarationError
 SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
 
-
+THREADS = "librelaxd_threads.so"
+"""What a bundle for Linux brings to run its parallel loops; another interface of it takes another name."""
 RELEASE = "release"
 """The library's function that computes nothing: the virtual machine holds the result of its last call, so this makes it let go."""
 

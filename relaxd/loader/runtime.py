@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relaxd.contract.manifest import RELEASE, Manifest
+from relaxd.contract.manifest import RELEASE, THREADS, Manifest
 from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.bundle import Bundle, sha256_of
 from relaxd.loader.devices import CUDA_RUNTIME, cuda_runtime
+from relaxd.loader.helpers import Helpers
 from relaxd.loader.weights import tensors_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._opened: set[str] = set()
         self.version: str | None = None
+        self._helpers: Helpers | None = None
 
     def require(self, bundle: Bundle) -> None:
         """Open the bundle's runtime libraries unless this process has them.
@@ -48,6 +50,15 @@ class Runtime:
                 if name not in mapped and name not in self._opened:
                     _open(_best_copy(bundle, name))
                 self._opened.add(name)
+            if self._helpers is None:
+                self._helpers = Helpers(bundle.path(THREADS).resolve())
+
+    @property
+    def helpers(self) -> Helpers:
+        """What runs the parallel loops of every model; raises BundleError before the first bundle."""
+        if self._helpers is None:
+            raise BundleError("this process has opened no bundle", hint="load one with relaxd.load")
+        return self._helpers
 
     def _agree(self, manifest: Manifest) -> None:
         need = manifest.load.runtime.get(PACKAGE)
@@ -59,10 +70,11 @@ class Runtime:
 
 
 def runtime_libraries(manifest: Manifest) -> list[str]:
-    """The runtime libraries of a bundle, each after those it links against; BundleError when the core is not among them."""
+    """The runtime libraries of a bundle, each after those it links against; BundleError when the core or the threads are missing."""
     names = sorted(name for name in manifest.files if name.startswith("libtvm_runtime") and name.endswith(".so"))
-    if CORE not in names:
-        raise BundleError(f"the manifest lists no {CORE}", hint="rebuild the bundle", file=CORE)
+    for needed in (CORE, THREADS):
+        if needed not in manifest.files:
+            raise BundleError(f"the manifest lists no {needed}", hint="rebuild the bundle", file=needed)
     return sorted(names, key=lambda name: name != CORE)
 
 
@@ -83,7 +95,9 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
     manifest = bundle.manifest
     placement = Placement(manifest.load.device)
     try:
-        machine = tvm_ffi.load_module(str(bundle.path(manifest.library).resolve()))["vm_load_executable"]()
+        library = bundle.path(manifest.library).resolve()
+        machine = tvm_ffi.load_module(str(library))["vm_load_executable"]()
+        PROCESS.helpers.serve(library)
         devices = [(device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR) for device in placement.devices]
         machine["vm_initialization"](*(number for device in devices for number in device))
         return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])

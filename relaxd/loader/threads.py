@@ -1,37 +1,28 @@
-"""Teams of threads that run compiled code: how many, on which cores, and from which thread they are led.
+"""Teams of threads that run compiled code: how many, on which cores, and how a call is led.
 
-TVM keeps one thread pool for each native thread that calls it; the caller is worker 0 of its pool, and the pool's other
-workers spin for a while after every call. Left alone, the pool is sized for two hyper-threads a core, binds its workers to
-CPUs 0, 1, 2... whatever the process may use, lets the caller run on a worker's core (half speed), widens the
-caller's affinity for good, and grows a second pool, which fights with the first, when a second thread calls. So here:
-
-- a team of n has n disjoint groups of physical cores, together all that the process may use; worker i stays in group i;
+- a team of n has n disjoint groups of physical cores, together all that the process may use; helper i stays in group i;
 - the caller is worker 0: confined to group 0 during the call, it gets its own affinity back afterwards;
-- the first thread that calls is the team's leader; for any other thread that calls, one thread of the team's own leads;
-- a thread leads one size of team for life, since TVM cannot resize its pool; calls of one team are one at a time.
+- calls of one team are one at a time, from whichever thread; helpers start at the first and sleep between calls;
+- after a fork the child starts helpers of its own.
 
-Fork before the first call, not after: a forked child computes correctly, but the leader's pool makes it hang when it exits.
+Left to TVM's pool, every parallel loop would wait for each of its threads, also one that never got to run because another
+program has its core; and there would be a pool for each thread that calls.
 """
 
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import tvm_ffi
-
 from relaxd.errors import DeclarationError
+from relaxd.loader.runtime import PROCESS
 from relaxd.loader.topology import Cores, cpu_quota, default_threads, usable_cores
 
 VARIABLE = "RELAXD_NUM_THREADS"
-_SPINS = "TVM_THREAD_POOL_SPIN_COUNT"
-_DEFAULT_SPINS = "10000"
-"""Some milliseconds. TVM's 300,000 keep every core busy for 0.2 s after each call, out of the caller's CPU quota."""
-_ONE_CORE_PER_THREAD = -2
+_PATIENCE = 200_000
+"""Nanoseconds: longer than from one kernel to the next, short enough that an idle model costs nothing of a CPU quota."""
 
 Groups = tuple[frozenset[int], ...]
 
@@ -71,9 +62,7 @@ class Team:
     def _renew(self) -> None:
         """A forked child has neither the threads nor, perhaps, a lock that anyone will ever release."""
         self._lock = threading.Lock()
-        self._led = False
-        self._process = os.getpid()
-        self._own_thread: ThreadPoolExecutor | None = None
+        self._helpers: int | None = None
 
     @property
     def size(self) -> int:
@@ -81,57 +70,26 @@ class Team:
         return len(self.groups)
 
     def call(self, function: Callable[..., Any], arguments: Iterable[Any]) -> Any:
-        """`function(*arguments)`, with its parallel regions run by this team; what it raises is raised here."""
-        if self._led_by_this_thread():
-            return self._run(function, arguments)
-        with self._lock:
-            if self._own_thread is None:
-                self._own_thread = ThreadPoolExecutor(1, "relaxd-leader", initializer=self._enlist)
-        return self._own_thread.submit(self._run, function, arguments).result()
-
-    def _led_by_this_thread(self) -> bool:
-        role = getattr(_thread, "role", None)
-        if role is None and (self.size == 1 or self._claim()):
-            return self._enlist()
-        return role == self._role
-
-    @property
-    def _role(self) -> tuple[Groups, int]:
-        """A team of one has no threads of its own, so any thread may lead it, and forking does it no harm."""
-        return (self.groups, self._process) if self.size > 1 else ((), 0)
-
-    def _claim(self) -> bool:
-        with self._lock:
-            first, self._led = not self._led, True
-        return first
-
-    def _enlist(self) -> bool:
-        """Make this thread a leader; False where TVM gave it a pool of another size before (by a direct use of tvm)."""
-        os.environ.setdefault(_SPINS, _DEFAULT_SPINS)
-        before = os.sched_getaffinity(0)
-        _bind(0, frozenset().union(*self.groups))
-        workers = _threads_started_by(lambda: _configure_pool([min(group) for group in self.groups]))
-        for worker, group in zip(workers, self.groups[self.size - len(workers) :], strict=True):
-            _bind(worker, group)
-        _bind(0, before)
-        ready = bool(tvm_ffi.get_global_func("runtime.NumThreads")() == self.size)
-        _thread.role = self._role if ready else ("foreign pool", 0)
-        return ready
-
-    def _run(self, function: Callable[..., Any], arguments: Iterable[Any]) -> Any:
+        """`function(*arguments)`, with its parallel loops run by this team; what it raises is raised here."""
         with self._lock:
             if self.size == 1:
                 return function(*arguments)
+            if self._helpers is None:
+                self._helpers = self._start()
             before = os.sched_getaffinity(0)
             _bind(0, self.groups[0])
+            PROCESS.helpers.lead(self._helpers)
             try:
                 return function(*arguments)
             finally:
+                PROCESS.helpers.lead(None)
                 _bind(0, before)
 
-
-_thread = threading.local()
-"""`role`: which team's leader the thread is, in which process."""
+    def _start(self) -> int:
+        team, ids = PROCESS.helpers.start(self.size - 1, _PATIENCE)
+        for helper, group in zip(ids, self.groups[1:], strict=True):
+            _bind(helper, group)
+        return team
 
 
 @cache
@@ -144,30 +102,6 @@ def team_for(threads: int | None) -> Team:
     cores = usable_cores()
     groups = core_groups(thread_count(threads, cores), cores)
     return Team(groups) if len(groups) == 1 else _shared_team(groups)
-
-
-def _configure_pool(cpus: list[int]) -> None:
-    tvm_ffi.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, len(cpus), [str(cpu) for cpu in cpus])
-
-
-def _threads_started_by(action: Callable[[], None]) -> list[int]:
-    """Ids of the threads that the action starts, in order; they inherit this thread's name, which is unique meanwhile."""
-    own = Path("/proc/thread-self/comm")
-    before, unique = own.read_text(), f"relaxd {threading.get_native_id()}"
-    own.write_text(unique)
-    try:
-        action()
-        named = [int(task.parent.name) for task in Path("/proc/self/task").glob("*/comm") if _reads(task, unique)]
-    finally:
-        own.write_text(before.strip())
-    return sorted(set(named) - {threading.get_native_id()})
-
-
-def _reads(comm: Path, name: str) -> bool:
-    try:
-        return comm.read_text().strip() == name
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _bind(thread: int, cpus: Iterable[int]) -> None:

@@ -18,6 +18,7 @@ from tvm import relax, te, tirx
 from compiler import targets, weights
 from compiler.link import link_objects
 from compiler.lower import with_release
+from compiler.runtimes.threads import threads
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
 from relaxd.contract.tensors import TensorSpec
@@ -52,6 +53,7 @@ def write(directory, name, mod, inputs, outputs, dims, constants=()):
     relax.build(with_release(mod), tvm.target.Target({"kind": "llvm"})).export_library(str(bundle / "model.so"), fcompile=link)
     for library in ("libtvm_runtime.so", "libtvm_runtime_extra.so"):
         shutil.copy(RUNTIME / library, bundle)
+    shutil.copy(threads(HOST), bundle)
     files = {file.name: FileEntry(hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size) for file in bundle.iterdir()}
     versions = {package: metadata.version(package) for package in ("apache-tvm", "apache-tvm-ffi")}
     manifest = Manifest(

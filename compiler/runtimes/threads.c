@@ -1,0 +1,191 @@
+/* Threads for compiled code, in place of the runtime's own pool, which waits at the end of every parallel loop for each of its
+ * threads, also for one that never got to run because another program has its core.
+ *
+ * Here a helper is offered a task, and whoever leads takes back what no helper has begun and does it itself: a loop ends when
+ * the work is done. Helpers that find nothing to do sleep soon, so that the scheduler runs them at once when they are woken.
+ *
+ * Loaded by relaxd.loader.threads, which says what each function is for. Another interface takes another file name. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What TVM calls TVMParallelGroupEnv and FTVMParallelLambda, and two functions of its function interface. */
+typedef struct {
+  void *barrier;
+  int32_t count;
+} group;
+typedef int (*tasks)(int task, group *group, void *data);
+void TVMFFIErrorMoveFromRaised(void **error);
+void TVMFFIErrorSetRaised(void *error);
+
+enum { IDLE, OFFERED, TAKEN, DONE };
+enum { LINE = 128, LOOKS_PER_CLOCK = 16, LOOKS_BEFORE_YIELD = 4096 };
+
+typedef struct {
+  /* The leader moves it from IDLE to OFFERED and back; a helper takes an offer and says when it is done. The rest of the job is
+   * the helper's while it is TAKEN, the leader's at all other times. */
+  _Alignas(LINE) _Atomic int state;
+  tasks run;
+  void *data;
+  group group;
+  int task, status;
+  void *error;
+  _Alignas(LINE) _Atomic int asleep;
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  int64_t patience;
+  _Atomic int64_t id;
+} helper;
+
+typedef struct {
+  int32_t count;
+  helper helpers[];
+} team;
+
+static _Thread_local team *led;
+
+static inline void rest(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void await_offer(helper *own) {
+  int64_t end = now() + own->patience;
+  do {
+    for (int look = 0; look < LOOKS_PER_CLOCK; ++look) {
+      if (atomic_load_explicit(&own->state, memory_order_acquire) == OFFERED) return;
+      rest();
+    }
+  } while (now() < end);
+  pthread_mutex_lock(&own->lock);
+  /* Told before the last look: an offer made after that look finds the helper asleep. Both are sequentially consistent. */
+  atomic_store(&own->asleep, 1);
+  while (atomic_load(&own->state) != OFFERED) pthread_cond_wait(&own->wake, &own->lock);
+  atomic_store(&own->asleep, 0);
+  pthread_mutex_unlock(&own->lock);
+}
+
+static void *help(void *argument) {
+  helper *own = argument;
+  atomic_store(&own->id, (int64_t)syscall(SYS_gettid));
+  for (;;) {
+    int offered = OFFERED;
+    await_offer(own);
+    if (!atomic_compare_exchange_strong(&own->state, &offered, TAKEN)) continue;
+    own->status = own->run(own->task, &own->group, own->data);
+    if (own->status != 0) TVMFFIErrorMoveFromRaised(&own->error);
+    atomic_store_explicit(&own->state, DONE, memory_order_release);
+  }
+  return NULL;
+}
+
+static void offer(helper *to, tasks run, void *data, int32_t count, int task) {
+  to->run = run;
+  to->data = data;
+  to->group = (group){NULL, count};
+  to->task = task;
+  to->status = 0;
+  to->error = NULL;
+  atomic_store(&to->state, OFFERED);
+  if (atomic_load(&to->asleep)) {
+    pthread_mutex_lock(&to->lock);
+    pthread_cond_signal(&to->wake);
+    pthread_mutex_unlock(&to->lock);
+  }
+}
+
+/* 1 where the helper had not begun, and will not. */
+static int take_back(helper *from) {
+  int offered = OFFERED;
+  return atomic_compare_exchange_strong(&from->state, &offered, IDLE);
+}
+
+static int result_of(helper *from) {
+  for (int look = 0; atomic_load_explicit(&from->state, memory_order_acquire) != DONE; ++look) {
+    if (look < LOOKS_BEFORE_YIELD) {
+      rest();
+    } else {
+      sched_yield();
+    }
+  }
+  atomic_store_explicit(&from->state, IDLE, memory_order_relaxed);
+  if (from->error != NULL) TVMFFIErrorSetRaised(from->error);
+  return from->status;
+}
+
+/* TVMBackendParallelLaunch: run(task, ...) for every task below `count`, or one for each thread of the team where it is 0.
+ * On a thread that leads no team, or within such a task, all of them on that thread. */
+int relaxd_launch(tasks run, void *data, int32_t count) {
+  team *own = led;
+  int32_t helpers = own == NULL ? 0 : own->count;
+  group whole = {NULL, count > 0 ? count : helpers + 1};
+  int32_t offered = helpers < whole.count - 1 ? helpers : whole.count - 1;
+  int status = 0;
+  led = NULL;
+  for (int i = 0; i < offered; ++i) offer(&own->helpers[i], run, data, whole.count, i + 1);
+  for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1) status = run(task, &whole, data);
+  for (int i = 0; i < offered; ++i) {
+    int theirs;
+    if (!take_back(&own->helpers[i])) {
+      theirs = result_of(&own->helpers[i]);
+    } else {
+      theirs = status == 0 ? run(i + 1, &whole, data) : 0;
+    }
+    if (status == 0) status = theirs;
+  }
+  led = own;
+  return status;
+}
+
+static int start(helper *own, int64_t patience) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  own->patience = patience;
+  if (pthread_mutex_init(&own->lock, NULL) != 0 || pthread_cond_init(&own->wake, NULL) != 0) return -1;
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) != 0) return -1;
+  if (pthread_create(&thread, &attributes, help, own) != 0) return -1;
+  pthread_setname_np(thread, "relaxd helper");
+  pthread_attr_destroy(&attributes);
+  while (atomic_load(&own->id) == 0) sched_yield();
+  return 0;
+}
+
+/* A team with so many helpers, whose kernel ids it gives in `ids`; they look for work for `patience` nanoseconds before they
+ * sleep. NULL where the system gives no more threads: those that were started sleep for good. */
+team *relaxd_team(int32_t helpers, int64_t patience, int64_t *ids) {
+  size_t size = sizeof(team) + (size_t)helpers * sizeof(helper);
+  team *made = aligned_alloc(LINE, (size + LINE - 1) / LINE * LINE);
+  sigset_t all, before;
+  int status = 0;
+  if (made == NULL) return NULL;
+  __builtin_memset(made, 0, size);
+  made->count = helpers;
+  /* Signals are for the program's own threads. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 0; i < helpers && status == 0; ++i) {
+    status = start(&made->helpers[i], patience);
+    ids[i] = atomic_load(&made->helpers[i].id);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return status == 0 ? made : NULL;
+}
+
+/* From here on this thread leads that team, or none. */
+void relaxd_lead(team *own) { led = own; }

@@ -1,0 +1,15 @@
+"""Threads for compiled code on Linux: the library that a bundle brings and the loader runs it with, built with zig."""
+
+from pathlib import Path
+
+from compiler.runtimes import built
+from compiler.targets import Target
+from relaxd.contract.manifest import THREADS
+
+_SOURCE = Path(__file__).with_name("threads.c")
+_FLAGS = ("-std=c17", "-O2", "-g0", "-fPIC", "-Wall", "-Wextra", "-Werror", "-shared", "-pthread", "-Wl,-S", "-Wl,--build-id=none")
+
+
+def threads(target: Target) -> Path:
+    """The library for the target's host, built at first into the compiler's cache; raises LinkError."""
+    return built.library(_SOURCE, THREADS, _FLAGS, (), target)

@@ -1,0 +1,67 @@
+"""The library that runs parallel loops, called as compiled code calls it."""
+
+import ctypes
+import threading
+from collections import Counter
+
+import pytest
+import tvm_ffi
+
+from compiler import targets
+from compiler.runtimes.threads import threads
+from relaxd.loader.helpers import Helpers
+
+TASKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p)
+FFI = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
+HELPERS = 3
+
+
+@pytest.fixture(scope="module")
+def launch():
+    """What stands in compiled code for TVMBackendParallelLaunch, led from this thread by a team of four."""
+    path = threads(targets.resolve("native"))
+    helpers = Helpers(path)
+    team, ids = helpers.start(HELPERS, patience=50_000)
+    assert len(set(ids)) == HELPERS
+    helpers.lead(team)
+    function = ctypes.CDLL(str(path)).relaxd_launch
+    function.argtypes = (TASKS, ctypes.c_void_p, ctypes.c_int32)
+    yield lambda tasks, count=0: function(TASKS(tasks), None, count)
+    helpers.lead(None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 5, 64])
+def test_every_task_runs_once(launch, count):
+    for _ in range(300):
+        seen = []
+        assert launch(lambda task, group, data: seen.append((task, group[1] & 0xFFFFFFFF)) or 0, count) == 0  # noqa: B023
+        total = count or HELPERS + 1
+        assert sorted(seen) == [(task, total) for task in range(total)]
+
+
+def test_loops_within_tasks_run_where_they_are(launch):
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def outer(task, group, data):
+        here = threading.get_native_id()
+        return launch(lambda inner, inner_group, inner_data: seen.update([(task, here - threading.get_native_id())]) or 0, 8)
+
+    assert launch(outer) == 0
+    assert seen == {(task, 0): 8 for task in range(HELPERS + 1)}
+
+
+@pytest.mark.parametrize("failing", range(HELPERS + 1))
+def test_the_error_of_a_task_is_raised_on_the_thread_that_led(launch, failing):
+    def tasks(task, group, data):
+        if task != failing:
+            return 0
+        FFI.TVMFFIErrorSetRaisedFromCStr(b"ValueError", f"task {task}".encode())
+        return -1
+
+    for _ in range(50):
+        assert launch(tasks) == -1
+        error = ctypes.c_void_p()
+        FFI.TVMFFIErrorMoveFromRaised(ctypes.byref(error))
+        assert error.value
+        FFI.TVMFFIObjectDecRef(error)
+    assert launch(lambda task, group, data: 0) == 0
