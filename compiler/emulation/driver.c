@@ -1,7 +1,11 @@
 /* Runs a compiled model once, off any Python: DRIVER LIBRARY WEIGHTS INPUTS OUTPUTS, the last three files of tensors.
  *
  * A file of tensors is an int64 count, then for each tensor int64 code, bits, rank and extents, and the values in C order.
- * With RELAXD_OPEN, the function that a static model's header gives, LIBRARY is ignored. */
+ * With RELAXD_OPEN, the function that a static model's header gives, LIBRARY is ignored. With RELAXD_THREADS so many threads
+ * compute, those that the bundle brings; else the runtime's own. */
+#ifdef RELAXD_THREADS
+#include <dlfcn.h>
+#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +85,21 @@ static int open_library(const char *path, TVMFFIObjectHandle *entry) {
   call(member(machine, "vm_initialization"), setup, 3, "vm_initialization");
   *entry = member(machine, "main");
   return 0;
+}
+#endif
+
+#ifdef RELAXD_THREADS
+int relaxd_launch(void *tasks, void *data, int32_t count);
+void *relaxd_team(int32_t helpers, int64_t patience, int64_t *ids);
+void relaxd_lead(void *team);
+
+static void lead_threads(const char *path) {
+  int64_t ids[RELAXD_THREADS];
+  void *library = dlopen(path, RTLD_NOW), *team = relaxd_team(RELAXD_THREADS - 1, 50000, ids);
+  void **launch = library == NULL ? NULL : (void **)dlsym(library, "__TVMBackendParallelLaunch");
+  if (team == NULL) stop("no threads");
+  if (launch != NULL) *launch = (void *)relaxd_launch;
+  relaxd_lead(team);
 }
 #endif
 
@@ -167,6 +186,9 @@ int main(int count, char **arguments) {
   check(RELAXD_OPEN(&entry), "open");
 #else
   check(open_library(arguments[1], &entry), "open");
+#endif
+#ifdef RELAXD_THREADS
+  lead_threads(arguments[1]);
 #endif
   FILE *weights = opened(arguments[2], "rb"), *inputs = opened(arguments[3], "rb");
   int64_t given = read_number(inputs), bound = read_number(weights);

@@ -5,8 +5,11 @@ from pathlib import Path
 from compiler import header, link, runtimes
 from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
+from relaxd.contract.manifest import THREADS
 
 DRIVER = Path(__file__).with_name("driver.c")
+THREAD_COUNT = 2
+"""Of a bundle's own threads, where it brings them: enough to see that they work there."""
 
 
 def build(bundle: Path, target: Target, output: Path) -> None:
@@ -26,7 +29,9 @@ def _with_libraries(bundle: Path, target: Target) -> list[str]:
     """TVM's function interface comes from the fetched wheel, since a loader has it from Python; the runtime from the bundle."""
     fetched = runtimes.find(target.platform)
     names = sorted(path.name for path in bundle.glob("libtvm_runtime*.so"))
+    threads = [f"-DRELAXD_THREADS={THREAD_COUNT}", str(bundle / THREADS), "-ldl"] if (bundle / THREADS).is_file() else []
     return [
+        *threads,
         "-Wl,--allow-shlib-undefined",
         "-Wl,--no-as-needed",
         str(fetched / "libtvm_ffi.so"),

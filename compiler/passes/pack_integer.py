@@ -1,5 +1,6 @@
-"""Quantised products and convolutions, which come as integers in float32, by instructions for pairs of 16-bit integers."""
+"""Quantised products and convolutions, which come as integers in float32, by instructions for small integers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.passes.graph import constant_of, op_name, rewrite_functions, with_simple_shape
-from compiler.passes.kernels.pairs import STAGE
-from compiler.passes.machine import Machine
+from compiler.passes.kernels.integers import STAGE
+from compiler.passes.machine import IntegerProduct, Machine
 from compiler.passes.pack_conv import LAYOUTS, Window, takes_conv
 from compiler.passes.pack_matmul import FUSABLE, is_weight
 
@@ -25,7 +26,7 @@ LEAST_CHANNELS = 8
 
 @dataclass(frozen=True)
 class PackInteger:
-    """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into products of pairs.
+    """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into integer products.
 
     Both sides must be known to hold integers of 9 bits; a window of few channels is left to floats, which are as exact.
     """
@@ -33,8 +34,8 @@ class PackInteger:
     machine: Machine
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with such products replaced, where the machine has the instruction."""
-        return module if self.machine.pair_product is None else rewrite_functions(_Rewriter(module, self.machine), module)
+        """The module with such products replaced, where the machine has an instruction for them."""
+        return rewrite_functions(_Rewriter(module, self.machine), module) if self.machine.integer_products else module
 
 
 @relax.expr_functor.mutator
@@ -42,6 +43,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, machine: Machine) -> None:
         super().__init__(module)
         self.width = 2 * machine.lanes(32)
+        self.products = machine.integer_products
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -54,33 +56,36 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         weight = right.value.numpy()
         if not weight.size or np.abs(weight).max() > WIDEST or not np.array_equal(weight, np.rint(weight)):
             return call
+        product = next((product for product in self.products if _holds(product.right, weight)), None)
+        if product is None:
+            return call
         if name == "relax.matmul":
-            return self._matmul(left, weight) if is_weight(right) and left.ty.ndim >= 2 else call
+            return self._matmul(left, weight, product) if is_weight(right) and left.ty.ndim >= 2 else call
         takes = takes_conv(call, *LAYOUTS[name]) and call.attrs.groups == 1 and weight.shape[3] >= LEAST_CHANNELS
-        return self._conv(call.attrs, left, weight) if takes else call
+        return self._conv(call.attrs, left, weight, product) if takes else call
 
-    def _matmul(self, left: Any, weight: np.ndarray) -> Any:
+    def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         return self.builder_.call_te(
-            _pair_matmul,
+            _integer_matmul,
             with_simple_shape(self, left),
-            relax.const(pack_pairs(weight, self.width)),
+            relax.const(pack_integers([weight], self.width, product)),
             weight.shape[1],
-            primfunc_name_hint="pair_matmul",
+            primfunc_name_hint="integer_matmul",
             primfunc_attrs=FUSABLE,
         )
 
-    def _conv(self, attrs: Any, data: Any, weight: np.ndarray) -> Any:
+    def _conv(self, attrs: Any, data: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         window = Window.of(attrs, weight.shape[1:3])
         if any(window.pads):
             top, left, bottom, right = window.pads
             data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])))
-        taps = [pack_pairs(weight[:, y, x].T, self.width) for y, x in np.ndindex(*window.kernel)]
+        taps = [weight[:, y, x].T for y, x in np.ndindex(*window.kernel)]
         inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
         return self.builder_.call_te(
-            lambda x, pairs: _pair_conv(x, pairs, weight.shape[0], inner),
+            lambda x, packed: _integer_conv(x, packed, weight.shape[0], inner),
             data,
-            relax.const(np.concatenate(taps, 1, dtype=np.result_type(*taps))),
-            primfunc_name_hint="pair_conv",
+            relax.const(pack_integers(taps, self.width, product)),
+            primfunc_name_hint="integer_conv",
             primfunc_attrs=FUSABLE,
         )
 
@@ -99,35 +104,50 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return str(given.ty.dtype) in BYTES if name == CENTRED else name == SLICE and self._small(given)
 
 
-def pack_pairs(weight: np.ndarray, width: int) -> np.ndarray:
-    """[K, N] as [ceil(N / width), ceil(K / 2), width, 2] of 8 or 16 bits: a pair is a row and the one half the depth below it."""
-    depth, columns = weight.shape
-    half, panels = -(-depth // 2), -(-columns // width)
-    padded = np.zeros((2 * half, panels * width), np.int8 if weight.min() >= -128 and weight.max() <= 127 else np.int16)
-    padded[:depth, :columns] = weight
-    return np.ascontiguousarray(padded.reshape(2, half, panels, width).transpose(2, 1, 3, 0))
+def _holds(dtype: str, weight: np.ndarray) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= weight.min() and weight.max() <= limits.max)
 
 
-def _pair_matmul(left: Any, pairs: Any, columns: int) -> Any:
+def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduct) -> np.ndarray:
+    """[K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width, group] of 8 or 16 bits.
+
+    A group is a row and those one, two... parts of the depth below it. For 8-bit left sides there is one row more, the sums of
+    columns as 32-bit integers: what the left side is shifted by to fit, times these, is missing from the products.
+    """
+    group, (depth, columns) = product.group, taps[0].shape
+    part, panels = -(-depth // group), -(-columns // width)
+    dtype = np.int8 if all(_holds("int8", tap) for tap in taps) else np.int16
+    padded = np.zeros((len(taps), group * part, panels * width), dtype)
+    for place, tap in enumerate(taps):
+        padded[place, :depth, :columns] = tap
+    packed = padded.reshape(len(taps), group, part, panels, width).transpose(3, 0, 2, 4, 1).reshape(panels, -1, width, group)
+    if product.left == "int16":
+        return np.ascontiguousarray(packed)
+    sums = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
+    return np.concatenate([packed, sums], 1)
+
+
+def _integer_matmul(left: Any, packed: Any, columns: int) -> Any:
     *lead, depth = left.shape
-    _panels, half, width, _two = (int(extent) for extent in pairs.shape)
-    k = te.reduce_axis((0, depth), name="k")
+    width, group = int(packed.shape[2]), int(packed.shape[3])
+    k, part = te.reduce_axis((0, depth), name="k"), -(-int(depth) // group)
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
-        lambda *at: te.sum(left(*at[:-1], k) * pairs[at[-1] // width, k % half, at[-1] % width, k // half].astype("float32"), axis=k),
+        lambda *at: te.sum(left(*at[:-1], k) * packed[at[-1] // width, k % part, at[-1] % width, k // part].astype("float32"), axis=k),
         name=STAGE,
     )
 
 
-def _pair_conv(data: Any, pairs: Any, columns: int, window: Window) -> Any:
+def _integer_conv(data: Any, packed: Any, columns: int, window: Window) -> Any:
     channels, (height, width) = int(data.shape[3]), window.kernel
-    panel, half = int(pairs.shape[2]), -(-channels // 2)
+    panel, part = int(packed.shape[2]), -(-channels // int(packed.shape[3]))
     kh, kw, c = (te.reduce_axis((0, extent), name=name) for extent, name in ((height, "kh"), (width, "kw"), (channels, "c")))
 
     def at(n: Any, y: Any, x: Any, o: Any) -> Any:
-        place = (kh * width + kw) * half + c % half
+        place = (kh * width + kw) * part + c % part
         return te.sum(
-            window.read(data, n, y, x, kh, kw, c) * pairs[o // panel, place, o % panel, c // half].astype("float32"), axis=[kh, kw, c]
+            window.read(data, n, y, x, kh, kw, c) * packed[o // panel, place, o % panel, c // part].astype("float32"), axis=[kh, kw, c]
         )
 
     return te.compute((data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)), at, name=STAGE)

@@ -12,7 +12,7 @@ from compiler.passes.kernels.contract import read_contraction
 from compiler.passes.kernels.direct import emit_direct, read_direct
 from compiler.passes.kernels.gemm import emit_contraction
 from compiler.passes.kernels.generic import emit_program
-from compiler.passes.kernels.pairs import emit_pairs, read_pairs
+from compiler.passes.kernels.integers import emit_integers, read_integers
 from compiler.passes.kernels.permute import emit_permute, read_permute
 from compiler.passes.kernels.window import emit_window, read_window
 from compiler.passes.kernels.winograd import emit_winograd, read_winograd
@@ -50,8 +50,8 @@ class ScheduleKernels:
             return emit_winograd(tiled, self.machine)
         if (direct := read_direct(program)) is not None:
             return emit_direct(direct, self.machine)
-        if (pairs := read_pairs(program)) is not None:
-            return emit_pairs(pairs, self.machine)
+        if (integers := read_integers(program)) is not None:
+            return emit_integers(integers, self.machine)
         if (head := read_attention(program)) is not None:
             return emit_attention(head, self.machine)
         contraction = read_contraction(program)

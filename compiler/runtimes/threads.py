@@ -7,7 +7,20 @@ from compiler.targets import Target
 from relaxd.contract.manifest import THREADS
 
 _SOURCE = Path(__file__).with_name("threads.c")
-_FLAGS = ("-std=c17", "-O2", "-g0", "-fPIC", "-Wall", "-Wextra", "-Werror", "-shared", "-pthread", "-Wl,-S", "-Wl,--build-id=none")
+_FLAGS = (
+    "-std=c17",
+    "-O2",
+    "-g0",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-shared",
+    "-pthread",
+    f"-Wl,-soname,{THREADS}",
+    "-Wl,-S",
+    "-Wl,--build-id=none",
+)
 
 
 def threads(target: Target) -> Path:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from compiler.ir.ops.cells import Cell
 from compiler.ir.ops.recurrence import LANES, Recurrence
@@ -15,6 +15,7 @@ from compiler.passes.kernels.gemm import tiling_for
 from compiler.passes.kernels.micro import panel_width, register_tile
 from compiler.passes.kernels.window import COLUMNS
 from compiler.passes.machine import Machine
+from compiler.passes.pack_integer import CENTRED
 from tests.compiler.passes import references
 
 op = relax.op
@@ -117,15 +118,40 @@ def product(depth: int, columns: int) -> Family:
     )
 
 
-def quantised(depth: int, columns: int) -> Family:
-    """8-bit integers by a constant matrix of such, as quantised operators come from the importers."""
-    weight = np.random.default_rng((depth, columns)).integers(-127, 128, (depth, columns))
+def quantised(depth: int, columns: int, zero: int = 0) -> Family:
+    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come from the importers."""
+    weight = np.random.default_rng((depth, columns)).integers(-128, 128, (depth, columns))
+
+    def centred(x: Any) -> Any:
+        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32"))
 
     def graph(builder: Any, x: Any) -> Any:
-        return op.astype(op.matmul(op.astype(x, "float32"), relax.const(weight.astype("float32"))), "int32")
+        given = builder.emit_te(centred, x, primfunc_name_hint=CENTRED) if zero else op.astype(x, "float32")
+        return op.astype(op.matmul(given, relax.const(weight.astype("float32"))), "int32")
 
     dims = {"n": Dim(131, lambda machine: (4, register_tile(machine)[0], 64), least=0)}
-    return Family("emit_pairs", graph, {"x": (("n", depth), "uint8")}, dims, lambda x: x @ weight, below=256)
+    return Family("emit_integers", graph, {"x": (("n", depth), "uint8")}, dims, lambda x: (x - np.int64(zero)) @ weight, below=256)
+
+
+def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zero: int) -> Family:
+    """The same over images, whose border stands for the zero point."""
+    weight, pad = np.random.default_rng((channels, out)).integers(-128, 128, (out, channels, kernel, kernel)), kernel // 2
+
+    def centred(x: Any) -> Any:
+        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32"))
+
+    def graph(builder: Any, x: Any) -> Any:
+        given = builder.emit_te(centred, x, primfunc_name_hint=CENTRED)
+        return op.astype(op.nn.conv2d(given, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32")
+
+    return Family(
+        "emit_integers",
+        graph,
+        {"x": (("n", channels, "h", "w"), "uint8")},
+        {"n": Dim(3, _none), "h": Dim(13, lambda machine: (kernel,)), "w": Dim(29, lambda machine: (kernel, 6 * stride, 24 * stride))},
+        lambda x: references.convolution(x.astype("float64") - zero, weight, (stride, stride), [pad] * 4).astype("int64"),
+        below=256,
+    )
 
 
 def convolution(channels: int, out: int, kernel: int, stride: int, groups: int = 1, takes: str = "emit_contraction") -> Family:
@@ -305,6 +331,8 @@ FAMILIES: dict[str, Family] = {
     "product in passes": product(2100, 24),
     "product of one panel": product(30, 10),
     "quantised product": quantised(37, 45),
+    "quantised product less a zero point": quantised(66, 30, 131),
+    "quantised convolution": quantised_convolution(10, 20, 3, 2, 77),
     "convolution": convolution(16, 20, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of single points": convolution(24, 40, 1, 1),

@@ -16,13 +16,13 @@ from tests.compiler.passes.processors import nearest
 pytestmark = pytest.mark.slow
 
 EMITTERS = (
-    "emit_winograd", "emit_direct", "emit_pairs", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_permute",
+    "emit_winograd", "emit_direct", "emit_integers", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_permute",
     "emit_program",
 )  # fmt: skip
 CASES = [
     *((name, "x86-64-v3") for name in FAMILIES),
-    # Products of pairs are instructions of one width.
-    *((name, "x86-64-v4") for name in FAMILIES if name != "quantised product"),
+    # Products of small integers are instructions of one width.
+    *((name, "x86-64-v4") for name in FAMILIES if FAMILIES[name].kernel != "emit_integers"),
     *((name, "aarch64") for name in ("product", "convolution", "winograd", "attention", "both computed")),
 ]
 

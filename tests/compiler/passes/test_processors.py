@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from compiler.emulation import emulator, program, tensors
 from compiler.lower import lower
 from compiler.passes.kernels.micro import register_tile
 from compiler.passes.machine import Machine
+from compiler.targets import Target
 from tests.compiler.passes.assembly import kernels, of_kind
 from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combined
 
 pytestmark = pytest.mark.slow
 
-NEON = targets.resolve("aarch64")
+NEON, DOT = targets.resolve("aarch64"), targets.resolve("aarch64-v8.2")
 WITH_SUMS = ("product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups")
 NAMES = {
     "x86-64-v4": WITH_SUMS,
@@ -28,6 +30,7 @@ NAMES = {
         *WITH_SUMS, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax", "layer norm", "row sums",
         "column maxima", "transpose", "take", "concat", "resize",
     ),
+    "aarch64-v8.2": ("quantised product", "quantised product less a zero point", "quantised convolution"),
 }  # fmt: skip
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
 VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
@@ -60,33 +63,38 @@ def test_sums_stay_in_whole_registers(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Array]], list[Array]]:
-    """The inputs of all families, in order, to their results, in NEON code."""
-    found = emulator.find(NEON)
-    if isinstance(found, str):
-        pytest.skip(found)
-    folder = tmp_path_factory.mktemp("neon")
-    library = link.link_library(executable(NEON.name), folder, NEON)
-    for path in runtimes.find(NEON.platform).glob("libtvm_runtime*.so"):
-        shutil.copy(path, folder)
-    program.build(folder, NEON, folder / "program")
-    tensors.write(folder / "weights", [])
-    files = [str(folder / name) for name in ("program", library.name, "weights", "inputs", "outputs")]
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Array]], list[Array]]:
+    """The inputs of all a target's families, in order, to their results, in its code."""
 
-    def call(arrays: list[Array]) -> list[Array]:
+    @cache
+    def built(target: Target) -> tuple[list[str], Path]:
+        found = emulator.find(target)
+        if isinstance(found, str):
+            pytest.skip(found)
+        folder = tmp_path_factory.mktemp(target.name)
+        library = link.link_library(executable(target.name), folder, target)
+        for path in runtimes.find(target.platform).glob("libtvm_runtime*.so"):
+            shutil.copy(path, folder)
+        program.build(folder, target, folder / "program")
+        tensors.write(folder / "weights", [])
+        return [*found.command, *(str(folder / name) for name in ("program", library.name, "weights", "inputs", "outputs"))], folder
+
+    def call(target: Target, arrays: list[Array]) -> list[Array]:
+        command, folder = built(target)
         tensors.write(folder / "inputs", arrays)
-        subprocess.run([*found.command, *files], check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
         return tensors.read(folder / "outputs")
 
     return call
 
 
 @pytest.mark.parametrize("turn", range(10))
-def test_neon_code_is_close_to_float64(turn: int, run: Callable[[list[Array]], list[Array]]) -> None:
+@pytest.mark.parametrize("target", [NEON, DOT], ids=lambda target: target.name)
+def test_neon_code_is_close_to_float64(target: Target, turn: int, run: Callable[[Target, list[Array]], list[Array]]) -> None:
     given = {}
-    for name in NAMES[NEON.name]:
-        corners = FAMILIES[name].corners(Machine.of(NEON))
+    for name in NAMES[target.name]:
+        corners = FAMILIES[name].corners(Machine.of(target))
         given[name] = FAMILIES[name].draw(corners[turn % len(corners)])
-    results = run([array for arrays in given.values() for array in arrays])
+    results = run(target, [array for arrays in given.values() for array in arrays])
     for (name, arrays), got in zip(given.items(), results, strict=True):
         FAMILIES[name].check(got, arrays)

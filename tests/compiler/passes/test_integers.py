@@ -4,11 +4,10 @@ from tvm import relax
 
 from compiler import targets
 from compiler.passes.machine import Machine
-from compiler.passes.pack_integer import pack_pairs
+from compiler.passes.pack_integer import pack_integers
 from tests.compiler.passes.references import convolution
 
 op = relax.op
-INTEL = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni"]
 
 
 def product(weight, change=lambda y: y):
@@ -54,22 +53,48 @@ def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
     np.testing.assert_allclose(model(x), np.maximum((x.astype("int64") @ weight).astype("float32") * scale, 0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", INTEL)
-def test_pairs_are_multiplied_by_one_instruction(name, assembly_for, draw):
-    text = assembly_for(product(draw.integers(-127, 128, (32, 32))), {"x": (("m", 32), "uint8")}, targets.resolve(name))
-    assert ("vpdpwssd" if name.endswith("vnni") else "pmaddwd") in text
+@pytest.mark.parametrize(
+    ("name", "most", "instruction"),
+    [
+        ("x86-64-v2", 127, "pmaddwd"),
+        ("x86-64-v3", 127, "pmaddwd"),
+        ("x86-64-v4", 127, "pmaddwd"),
+        ("x86-64-v4-vnni", 127, "vpdpbusd"),
+        ("x86-64-v4-vnni", 255, "vpdpwssd"),
+        ("aarch64-v8.2", 127, "sdot"),
+    ],
+)
+def test_groups_are_multiplied_by_one_instruction(name, most, instruction, assembly_for, draw):
+    text = assembly_for(product(draw.integers(-most, most + 1, (32, 32))), {"x": (("m", 32), "uint8")}, targets.resolve(name))
+    assert instruction in text
 
 
-def test_other_processors_multiply_floats():
-    machines = [Machine.of(targets.resolve(name)) for name in ("aarch64", "riscv64") if name in targets.names()]
-    assert machines
-    assert all(machine.pair_product is None for machine in machines)
+def test_other_processors_multiply_floats(assembly_for, draw):
+    machines = [Machine.of(targets.resolve(name)) for name in ("aarch64", "armv7", "riscv64")]
+    assert all(machine.integer_products == () for machine in machines)
+    wide = product(draw.integers(-255, 256, (32, 32)))
+    assert "sdot" not in assembly_for(wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2"))
 
 
-def test_pairs_are_half_the_depth_apart():
-    packed = pack_pairs(np.arange(1, 16, dtype="float32").reshape(5, 3), 4)
+def products(name):
+    return Machine.of(targets.resolve(name)).integer_products
+
+
+def test_groups_are_parts_of_the_depth_apart():
+    (pair,) = products("x86-64-v3")
+    weight = np.arange(1, 16, dtype="float32").reshape(5, 3)
+    packed = pack_integers([weight], 4, pair)
     assert packed.shape == (1, 3, 4, 2)
     assert packed.dtype == np.int8
     np.testing.assert_array_equal(packed[0, :, :3, 0], [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     np.testing.assert_array_equal(packed[0, :, :3, 1], [[10, 11, 12], [13, 14, 15], [0, 0, 0]])
-    assert pack_pairs(np.full((2, 2), 200.0, "float32"), 4).dtype == np.int16
+    assert pack_integers([np.full((2, 2), 200.0, "float32")], 4, pair).dtype == np.int16
+
+
+def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
+    (four,) = products("aarch64-v8.2")
+    taps = [np.arange(-7, 8, dtype="float32").reshape(5, 3), np.full((5, 3), 100.0, "float32")]
+    packed = pack_integers(taps, 4, four)
+    assert packed.shape == (1, 2 * 2 + 1, 4, 4)
+    np.testing.assert_array_equal(packed[0, :2, 0], [[-7, -1, 5, 0], [-4, 2, 0, 0]])
+    np.testing.assert_array_equal(packed[0, -1].reshape(-1).view("<i4"), [*(taps[0] + taps[1]).sum(0), 0])
