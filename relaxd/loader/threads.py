@@ -21,8 +21,8 @@ from relaxd.loader.runtime import PROCESS
 from relaxd.loader.topology import Cores, cpu_quota, default_threads, usable_cores
 
 VARIABLE = "RELAXD_NUM_THREADS"
-_PATIENCE = 200_000
-"""Nanoseconds: longer than from one kernel to the next, short enough that an idle model costs nothing of a CPU quota."""
+_PATIENCE = 1_000_000
+"""Nanoseconds: longer than from one call to the next, short enough that an idle model costs nothing of a CPU quota."""
 
 Groups = tuple[frozenset[int], ...]
 
