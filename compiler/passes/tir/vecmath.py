@@ -26,27 +26,27 @@ def _with(name: str, value: Expr, body: Callable[[Expr], Expr]) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e^x after Cephes' expf: x = n ln 2 + r, a polynomial in r, n put into the exponent. Below -87 gives 0, NaN stays NaN."""
-    log2e, high, low = 1.44269504088896341, 0.693359375, -2.12194440e-4
+    """e^x after Cephes' expf: x = n ln 2 + r, a polynomial in r, n put into the exponent. Below -87 gives 0, NaN stays NaN.
+
+    Added to 1.5 * 2^23 a number is rounded to an integer, which then is the sum's lowest bits.
+    """
+    log2e, high, low, rounding = 1.44269504088896341, 0.693359375, -2.12194440e-4, 1.5 * 2.0**23
     coefficients = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
     def body(x: Expr) -> Expr:
         return _with(
-            "n",
-            tirx.floor(clamped(x) * _f(log2e) + _f(0.5)),
-            lambda n: _with("r", clamped(x) - n * _f(high) - n * _f(low), lambda r: scaled(x, n, r)),
+            "rounded", x * _f(log2e) + _f(rounding), lambda rounded: _with("n", rounded - _f(rounding), lambda n: rest(x, rounded, n))
         )
 
-    def clamped(x: Expr) -> Expr:
-        return tirx.max(tirx.min(x, _f(88.7228)), _f(-87.33))
-
-    def scaled(x: Expr, n: Expr, r: Expr) -> Expr:
+    def rest(x: Expr, rounded: Expr, n: Expr) -> Expr:
         # 2^(n-1) has room in the exponent where 2^n has not; at the lower end it becomes 0.
-        half_power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(126, "int32")) << tirx.const(23, "int32"))
-        value = _horner(r, coefficients) * (r * r) + r + _f(1.0)
-        return prim.Select(x <= _f(88.7228), (value + value) * half_power, x + _f(float("inf")))
+        exponent = tirx.reinterpret("int32", rounded) << tirx.const(23, "int32")
+        half_power = tirx.reinterpret("float32", exponent + tirx.const(126 << 23, "int32"))
+        value = _with("r", x - n * _f(high) - n * _f(low), lambda r: _horner(r, (*coefficients, 1.0, 1.0)))
+        return _with("value", value, lambda value: (value + value) * half_power)
 
-    return _with("x", x, body)
+    # A comparison with NaN is false: either bound gives way to it. 2^128 and more, from 88.73 on, is infinite.
+    return _with("x", tirx.max(_f(-87.33), tirx.min(_f(89.0), x)), body)
 
 
 def tanh(x: Expr) -> Expr:
