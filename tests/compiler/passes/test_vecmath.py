@@ -5,7 +5,9 @@ import pytest
 from tvm import relax
 
 op = relax.op
-VALUES = np.concatenate([np.linspace(-100, 100, 4001), np.linspace(-1, 1, 2001), [1e-20, -1e-20, 0.0, 88.7, 88.72, 88.72281, 88.72283]]).astype("float32")
+VALUES = np.concatenate(
+    [np.linspace(-100, 100, 4001), np.linspace(-1, 1, 2001), [1e-20, -1e-20, 0.0, 88.7, 88.72, 88.72281, 88.72283]]
+).astype("float32")
 SPECIAL = np.array([np.nan, np.inf, -np.inf] * 5, "float32")
 CASES = {
     "exp": (op.exp, math.exp),
