@@ -76,8 +76,8 @@ def chart(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 3)
     axes.set_xlabel("time / best of ONNX Runtime and OpenVINO (shorter is faster; cut at 3)")
-    axes.legend(loc="lower right")
-    figure.tight_layout()
+    figure.legend(loc="upper center", ncols=len(engines))
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.4 / figure.get_figheight()))
     figure.savefig(file, dpi=120)
 
 
@@ -89,7 +89,7 @@ def _relative(row: Row, engine: str) -> float:
 
 def _cell(outcome: Mapping[str, Any]) -> str:
     if "milliseconds" not in outcome:
-        return "fails"
+        return "no model" if str(outcome.get("error", "")).startswith(LookupError.__name__) else "fails"
     spread = f"{outcome['milliseconds']:.2f} ms ({outcome['low']:.2f}-{outcome['high']:.2f})"
     memory = f", {outcome['memory_bytes'] / 1e6:.3g} MB" if "memory_bytes" in outcome else ""
     return spread + memory + ("" if _right(outcome) else ", WRONG")
