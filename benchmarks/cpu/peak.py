@@ -1,13 +1,18 @@
 """The machine's float32 FMA peak, measured by a loop of independent vector multiply-adds in registers."""
 
 import ctypes
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+
+from relaxd.loader.threads import core_groups
+from relaxd.loader.topology import usable_cores
 
 _SOURCE = """
 typedef float vector __attribute__((vector_size(WIDTH * 4)));
@@ -40,7 +45,11 @@ def peak_meter(threads: int, vector_floats: int) -> Callable[[], float]:
         chain = ctypes.CDLL(str(library)).chain
     chain.argtypes, chain.restype = [ctypes.c_long], ctypes.c_float
     work = 2.0 * _LANES * vector_floats * _ROUNDS * threads
-    pool = ThreadPoolExecutor(threads)
+    # Left to the scheduler, two threads of a fresh pool sometimes share a core for as long as this takes.
+    places = SimpleQueue[frozenset[int]]()
+    for group in core_groups(threads, usable_cores()):
+        places.put(group)
+    pool = ThreadPoolExecutor(threads, initializer=lambda: os.sched_setaffinity(0, places.get()))
     return lambda: work / _seconds(pool, chain, threads) / 1e9
 
 
