@@ -96,8 +96,9 @@ void relaxd_lead(void *team);
 static void lead_threads(const char *path) {
   int64_t ids[RELAXD_THREADS];
   void *library = dlopen(path, RTLD_NOW), *team = relaxd_team(RELAXD_THREADS - 1, 50000, ids);
-  void **launch = library == NULL ? NULL : (void **)dlsym(library, "__TVMBackendParallelLaunch");
-  if (team == NULL) stop("no threads");
+  if (library == NULL || team == NULL) stop(library == NULL ? dlerror() : "no threads");
+  void **launch = (void **)dlsym(library, "__TVMBackendParallelLaunch");
+  /* A library without kernels has no such place. */
   if (launch != NULL) *launch = (void *)relaxd_launch;
   relaxd_lead(team);
 }

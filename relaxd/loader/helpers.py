@@ -11,8 +11,8 @@ _LAUNCH = "__TVMBackendParallelLaunch"
 class Helpers:
     """The library, open in this process for good."""
 
-    def __init__(self, path: Path) -> None:
-        self._library = library = ctypes.CDLL(str(path))
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         library.relaxd_team.restype = library.relaxd_lead.restype = ctypes.c_void_p
         library.relaxd_team.argtypes = (ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
         library.relaxd_lead.argtypes = (ctypes.c_void_p,)

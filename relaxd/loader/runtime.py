@@ -51,7 +51,7 @@ class Runtime:
                     _open(_best_copy(bundle, name))
                 self._opened.add(name)
             if self._helpers is None:
-                self._helpers = Helpers(bundle.path(THREADS).resolve())
+                self._helpers = Helpers(_open(bundle.path(THREADS)))
 
     @property
     def helpers(self) -> Helpers:
@@ -131,9 +131,9 @@ def _open_cuda_runtime(manifest: Manifest) -> None:
         ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
 
 
-def _open(path: Path) -> None:
+def _open(path: Path) -> ctypes.CDLL:
     try:
-        ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
     except OSError as error:
         hint = "the bundle must lie on a file system that allows execution; for a tar, point TMPDIR at one"
         raise BundleError(f"{path.name} cannot be opened: {error}", hint=hint, file=path.name) from error

@@ -118,15 +118,21 @@ def product(depth: int, columns: int) -> Family:
     )
 
 
-def quantised(depth: int, columns: int, zero: int = 0) -> Family:
-    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come from the importers."""
-    weight = np.random.default_rng((depth, columns)).integers(-128, 128, (depth, columns))
+def _centred(builder: Any, x: Any, zero: int) -> Any:
+    """Bytes less a zero point, by the program that the importers write."""
 
     def centred(x: Any) -> Any:
         return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32"))
 
+    return builder.emit_te(centred, x, primfunc_name_hint=CENTRED)
+
+
+def quantised(depth: int, columns: int, zero: int = 0) -> Family:
+    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come from the importers."""
+    weight = np.random.default_rng((depth, columns)).integers(-128, 128, (depth, columns))
+
     def graph(builder: Any, x: Any) -> Any:
-        given = builder.emit_te(centred, x, primfunc_name_hint=CENTRED) if zero else op.astype(x, "float32")
+        given = _centred(builder, x, zero) if zero else op.astype(x, "float32")
         return op.astype(op.matmul(given, relax.const(weight.astype("float32"))), "int32")
 
     dims = {"n": Dim(131, lambda machine: (4, register_tile(machine)[0], 64), least=0)}
@@ -137,11 +143,8 @@ def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zer
     """The same over images, whose border stands for the zero point."""
     weight, pad = np.random.default_rng((channels, out)).integers(-128, 128, (out, channels, kernel, kernel)), kernel // 2
 
-    def centred(x: Any) -> Any:
-        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32"))
-
     def graph(builder: Any, x: Any) -> Any:
-        given = builder.emit_te(centred, x, primfunc_name_hint=CENTRED)
+        given = _centred(builder, x, zero)
         return op.astype(op.nn.conv2d(given, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32")
 
     return Family(

@@ -19,12 +19,12 @@ HELPERS = 3
 @pytest.fixture(scope="module")
 def launch():
     """What stands in compiled code for TVMBackendParallelLaunch, led from this thread by a team of four."""
-    path = threads(targets.resolve("native"))
-    helpers = Helpers(path)
+    path = str(threads(targets.resolve("native")))
+    helpers = Helpers(ctypes.CDLL(path))
     team, ids = helpers.start(HELPERS, patience=50_000)
     assert len(set(ids)) == HELPERS
     helpers.lead(team)
-    function = ctypes.CDLL(str(path)).relaxd_launch
+    function = ctypes.CDLL(path).relaxd_launch
     function.argtypes = (TASKS, ctypes.c_void_p, ctypes.c_int32)
     yield lambda tasks, count=0: function(TASKS(tasks), None, count)
     helpers.lead(None)
