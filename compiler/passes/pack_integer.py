@@ -13,6 +13,7 @@ from compiler.passes.kernels.integers import STAGE
 from compiler.passes.machine import IntegerProduct, Machine
 from compiler.passes.pack_conv import LAYOUTS, Window, takes_conv
 from compiler.passes.pack_matmul import FUSABLE, is_weight
+from compiler.passes.tir.exprs import as_int
 
 MOVING = frozenset(f"relax.{name}" for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten"))
 """Operators that keep elements as they are."""
@@ -51,12 +52,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         left, right = call.args[0], constant_of(self, call.args[1])
-        if right is None or not self._small(left):
+        made = None if right is None else self._from_bytes(left)
+        if right is None or made is None:
             return call
         weight = right.value.numpy()
         if not weight.size or np.abs(weight).max() > WIDEST or not np.array_equal(weight, np.rint(weight)):
             return call
-        product = next((product for product in self.products if _holds(product.right, weight)), None)
+        usable = [product for product in self.products if product.left == "int16" or _one_zero(made)]
+        product = next((product for product in usable if _holds(product.right, weight)), None)
         if product is None:
             return call
         if name == "relax.matmul":
@@ -89,19 +92,27 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_attrs=FUSABLE,
         )
 
-    def _small(self, expr: Any) -> bool:
-        """Whether a float32 tensor holds 8-bit integers, less a zero point perhaps."""
+    def _from_bytes(self, expr: Any) -> Any:
+        """What makes a float32 tensor of 8-bit integers, a cast or the program that takes their zero point; None for other tensors."""
         bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
         if bound is None:
-            return False
+            return None
         if isinstance(bound, relax.Var) or op_name(bound) in MOVING:
-            return self._small(bound if isinstance(bound, relax.Var) else bound.args[0])
+            return self._from_bytes(bound if isinstance(bound, relax.Var) else bound.args[0])
         if op_name(bound) == "relax.astype":
-            return str(bound.args[0].ty.dtype) in BYTES
+            return bound if str(bound.args[0].ty.dtype) in BYTES else None
         if op_name(bound) != "relax.call_tir":
-            return False
+            return None
         name, given = bound.args[0].name_hint.rstrip("0123456789"), bound.args[1].fields[0]
-        return str(given.ty.dtype) in BYTES if name == CENTRED else name == SLICE and self._small(given)
+        if name == SLICE:
+            return self._from_bytes(given)
+        return bound if name == CENTRED and str(given.ty.dtype) in BYTES else None
+
+
+def _one_zero(made: Any) -> bool:
+    """Whether all elements have one zero point, so that those of any row lie within 255 of each other and of 0."""
+    zeros = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
+    return all(as_int(extent) == 1 for zero in zeros for extent in zero.ty.shape.values)
 
 
 def _holds(dtype: str, weight: np.ndarray) -> bool:

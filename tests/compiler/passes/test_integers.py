@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te
 
 from compiler import targets
 from compiler.passes.machine import Machine
-from compiler.passes.pack_integer import pack_integers
+from compiler.passes.pack_integer import CENTRED, pack_integers
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -74,6 +74,20 @@ def test_other_processors_multiply_floats(assembly_for, draw):
     assert all(machine.integer_products == () for machine in machines)
     wide = product(draw.integers(-255, 256, (32, 32)))
     assert "sdot" not in assembly_for(wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2"))
+
+
+@pytest.mark.parametrize(("zeros", "instruction"), [((1,), True), ((32,), False)])
+def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_for, draw):
+    weight = relax.const(draw.integers(-127, 128, (32, 32)).astype("float32"))
+
+    def graph(builder, x, zero):
+        def less(x, zero):
+            return te.compute(x.shape, lambda i, j: x[i, j].astype("float32") - zero[j if zeros[0] > 1 else 0].astype("float32"))
+
+        return op.matmul(builder.emit_te(less, x, zero, primfunc_name_hint=CENTRED), weight)
+
+    inputs = {"x": (("m", 32), "uint8"), "zero": (zeros, "uint8")}
+    assert ("sdot" in assembly_for(graph, inputs, targets.resolve("aarch64-v8.2"))) == instruction
 
 
 def products(name):
