@@ -145,7 +145,7 @@ class _Kernel:
         groups = -(-self.panel_count // tiling.panels)
 
         def with_blocks(blocks: Expr, each: Expr) -> Stmt:
-            rows_outside = self.m >= const(self.columns)
+            rows_outside = self.m >= const(2 * tiling.block_rows)
 
             def task(t: Expr) -> Stmt:
                 def split(inside: Expr) -> Stmt:
