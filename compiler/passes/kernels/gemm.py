@@ -63,11 +63,11 @@ class Tiling:
 def tiling_for(machine: Machine, width: int, depth: int, run: int | None = None) -> Tiling:
     """A tiling for panels of `width` whose block of rows stays in L2; with a `run` rows are gathered and passes are multiples of it.
 
-    Where rows are read as they lie, a pass by one panel takes half of L1: a core may be shared by two hardware threads.
+    Where rows are read as they lie, a pass by one panel takes up to five eighths of L1: the rest is for rows and sums.
     """
     mr, nr = rows_for(machine, width // machine.lanes(32)), width
     unit = run or machine.together
-    passes = max(-(-depth // (2048 if run else machine.l1 // 2 // (4 * nr))), 1)
+    passes = max(-(-depth // (2048 if run else machine.l1 * 5 // 8 // (4 * nr))), 1)
     kc = -(-depth // unit // passes) * unit
     tiles = min(max(machine.l2 // 2 // (4 * kc) // mr, 2), 8 if run else 16)
     return Tiling(mr, nr, tiles, 8 if run else 4, kc)
