@@ -70,7 +70,8 @@ def tiling_for(machine: Machine, width: int, depth: int, run: int | None = None)
     passes = max(-(-depth // (2048 if run else machine.l1 * 5 // 8 // (4 * nr))), 1)
     kc = -(-depth // unit // passes) * unit
     tiles = min(max(machine.l2 // 2 // (4 * kc) // mr, 2), 8 if run else 16)
-    return Tiling(mr, nr, tiles, 8 if run else 4, kc)
+    panels = 8 if run else 2 if 4 * mr * tiles * depth <= machine.l2 // 2 else 4
+    return Tiling(mr, nr, tiles, panels, kc)
 
 
 def emit_contraction(contraction: Contraction, machine: Machine) -> Stmt | None:
