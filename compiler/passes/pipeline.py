@@ -7,6 +7,7 @@ from tvm import relax
 
 from compiler.passes.channels_last import channels_last
 from compiler.passes.combine_projections import combine_projections
+from compiler.passes.decide_branches import DecideBranches
 from compiler.passes.define_first import define_first
 from compiler.passes.fold_layout import fold_layout
 from compiler.passes.fuse_attention import fuse_attention
@@ -62,6 +63,7 @@ def passes(machine: Machine, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         define_first,
         # loops
         ScheduleKernels(machine),
+        DecideBranches(dims),
     )
 
 
