@@ -30,3 +30,12 @@ def test_close_to_the_exact_value(name, compile_graph):
         limits = {"exp": (np.inf, 0), "tanh": (1, -1), "erf": (1, -1), "sigmoid": (1, 0)}[name]
         np.testing.assert_allclose(got[1::3], limits[0] if sign > 0 else limits[1], rtol=1e-6)
         np.testing.assert_allclose(got[2::3], limits[1] if sign > 0 else limits[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("divisor", [math.sqrt(2), -0.3, 1e-30, 3e38, 1e-42])
+def test_erf_of_a_quotient(divisor, compile_graph):
+    model = compile_graph(lambda b, x: op.erf(op.divide(x, relax.const(np.float32(divisor)))), {"x": (("n",), "float32")})
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        want = np.array([math.erf(v) for v in VALUES / np.float32(divisor)])
+    # Where the quotient or the reciprocal is too small for a normal number, processors may take it for 0.
+    np.testing.assert_allclose(model(VALUES), want, rtol=1e-6, atol=2e-37)
