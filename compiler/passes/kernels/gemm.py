@@ -244,6 +244,8 @@ class _Kernel:
         Each size is code to compile: where rows are many it does not matter that one tile computes some in vain.
         """
         mr = self.tiling.mr
+        if as_int(rest) == 0:
+            return []
         if self.contraction.bulk:
             return [when(rest > 0, self._tile(mr, block, first, p, start, length, clamped=True))]
 

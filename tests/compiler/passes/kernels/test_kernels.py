@@ -42,10 +42,10 @@ def computed(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y")
 
 
 def product() -> list[Any]:
-    """Panels of four columns, with a rectifier behind the sum."""
-    x, panels, (k,) = tensor("x", 4, 3), tensor("panels", 2, 3, 4), summed(3)
-    sums = computed((4, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums")
-    return [x, panels, computed((4, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32")))]
+    """Two tiles of rows and one more row, panels of four columns, with a rectifier behind the sum."""
+    x, panels, (k,) = tensor("x", 5, 3), tensor("panels", 2, 3, 4), summed(3)
+    sums = computed((5, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums")
+    return [x, panels, computed((5, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32")))]
 
 
 def convolution() -> list[Any]:
