@@ -84,6 +84,7 @@ def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
 
 
 def _all(body: Any, kind: type) -> list[Any]:
+    """Every node of that kind."""
     found: list[Any] = []
     tvm_ffi.structural_walk(body, (kind, found.append), order="pre")
     return found

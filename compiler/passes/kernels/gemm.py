@@ -1,7 +1,7 @@
 """The contraction kernel: MR x NR sums in registers, panels of the right side, blocks of rows, extents symbolic.
 
-Rows are never predicated, so the innermost loop has no branch. Each task computes a block of rows by a
-group of panels into scratch memory, then applies the epilogue to it in one pass. While it works on a panel it asks for the next.
+Rows are never predicated, so the innermost loop has no branch. Each task computes a block of rows by a group of panels into
+scratch memory, then applies the epilogue to it in one pass. While it works on a panel it asks for the next.
 """
 
 from dataclasses import dataclass, replace
@@ -138,7 +138,7 @@ class _Kernel:
     def emit(self) -> Stmt:
         """Tasks over blocks of rows and groups of panels, on one thread where there is little to do.
 
-        Neighbours share what there is more of, rows or weights, so that each thread reads but its part of that.
+        From two blocks on each thread has rows of its own, the same from one kernel to the next; of fewer it reads its part of the weights.
         """
         tiling = self.tiling
         tiles = tirx.ceildiv(self.m, const(tiling.mr))
@@ -225,7 +225,7 @@ class _Kernel:
     def _panel(self, block: _Block, p: Expr, start: Expr, length: Expr) -> Stmt:
         """All rows of the block by panel `p` of it, over `length` of the depth from `start` on.
 
-        Addresses of whole tiles are then the same distance apart, which takes 60 instructions less for each of them.
+        Rows that fill no tile are apart: addresses of whole tiles are a fixed distance from each other, 60 instructions less for each.
         """
         mr = self.tiling.mr
 
