@@ -11,7 +11,8 @@ from artifacts.store import Artifacts, BlobStore, Records
 
 
 def open_store(location: str | Path) -> Artifacts:
-    """Open the store at a path, a `file://` URL, or `s3://`, `gs://`, `az://` and `memory://` (empty, gone at exit).
+    """Open the store at a path, a `file://` URL, or `s3://`, `gs://`, `az://` and `memory://`
+    (empty, gone at exit).
 
     Raises UnsupportedStore for another scheme, StorageFailed when the store cannot be opened.
     """
@@ -23,7 +24,11 @@ def open_store(location: str | Path) -> Artifacts:
 
 
 def _open_remote(url: str) -> Artifacts:
-    from artifacts.remote import ObjectStore, RemoteRecords, connect  # obstore is loaded only where it is used
+    from artifacts.remote import (  # obstore is loaded only where it is used
+        ObjectStore,
+        RemoteRecords,
+        connect,
+    )
 
     handle = connect(url)
     return _assemble(ObjectStore(handle), RemoteRecords(handle))

@@ -8,8 +8,8 @@ from artifacts.store import Records, hex_of
 class ActionCache:
     """Maps an action key's digest to a bundle's manifest digest; the first writer wins.
 
-    `usable` says whether a manifest is there with all its blobs; an entry that points at one that is not counts as
-    absent, so that a lost or quarantined blob costs a compile and nothing else.
+    `usable` says whether a manifest is there with all its blobs; an entry that points at one that
+    is not counts as absent, so that a lost or quarantined blob costs a compile and nothing else.
     """
 
     def __init__(self, records: Records, usable: Callable[[str], bool]) -> None:
@@ -22,7 +22,9 @@ class ActionCache:
         return record.value if record and self._usable(record.value) else None
 
     def put(self, key: str, manifest: str) -> str:
-        """Record the manifest for the key; returns the digest that holds now: the first one written that is still usable."""
+        """Record the manifest for the key; returns the digest that holds now: the first one written
+        that is still usable.
+        """
         hex_of(manifest)
         while True:
             record = self._records.get(_name(key))

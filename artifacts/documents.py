@@ -34,23 +34,50 @@ class Descriptor:
     def from_json(cls, document: Any) -> "Descriptor":
         """Read a descriptor; raises InvalidManifest."""
         try:
-            found = cls(document["mediaType"], document["digest"], document["size"], dict(document.get("annotations") or {}))
+            found = cls(
+                document["mediaType"],
+                document["digest"],
+                document["size"],
+                dict(document.get("annotations") or {}),
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidManifest(f"a descriptor is malformed: {error!r}", hint="give it mediaType, digest and size") from error
-        typed = isinstance(found.media_type, str) and isinstance(found.digest, str) and type(found.size) is int
-        if not typed or not _is_text_map(found.annotations) or found.size < 0 or not is_digest(found.digest):
-            raise InvalidManifest(f"a descriptor has a wrong mediaType, digest or size: {found}", hint="digests are sha256:<64 hex>")
+            raise InvalidManifest(
+                f"a descriptor is malformed: {error!r}", hint="give it mediaType, digest and size"
+            ) from error
+        typed = (
+            isinstance(found.media_type, str)
+            and isinstance(found.digest, str)
+            and type(found.size) is int
+        )
+        if (
+            not typed
+            or not _is_text_map(found.annotations)
+            or found.size < 0
+            or not is_digest(found.digest)
+        ):
+            raise InvalidManifest(
+                f"a descriptor has a wrong mediaType, digest or size: {found}",
+                hint="digests are sha256:<64 hex>",
+            )
         return found
 
     def to_json(self) -> dict[str, Any]:
         """The document, without empty annotations."""
-        document: dict[str, Any] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
-        return document | ({"annotations": dict(sorted(self.annotations.items()))} if self.annotations else {})
+        document: dict[str, Any] = {
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+        }
+        return document | (
+            {"annotations": dict(sorted(self.annotations.items()))} if self.annotations else {}
+        )
 
 
 @dataclass(frozen=True)
 class Document:
-    """A manifest or an index; `children` are the manifests that an index lists, `blobs` a manifest's config and layers."""
+    """A manifest or an index; `children` are the manifests that an index lists, `blobs` a
+    manifest's config and layers.
+    """
 
     media_type: str
     artifact_type: str | None
@@ -65,7 +92,10 @@ class Document:
 def parse(data: bytes) -> Document:
     """Read a manifest or an index of OCI's or Docker's type; raises InvalidManifest."""
     if len(data) > MAX_MANIFEST:
-        raise InvalidManifest(f"a manifest has {len(data)} bytes, more than {MAX_MANIFEST}", hint="keep data in layers")
+        raise InvalidManifest(
+            f"a manifest has {len(data)} bytes, more than {MAX_MANIFEST}",
+            hint="keep data in layers",
+        )
     try:
         document = json.loads(data)
     except ValueError as error:
@@ -73,8 +103,12 @@ def parse(data: bytes) -> Document:
     media_type = _media_type(document)
     if document.get("schemaVersion") != 2:
         raise InvalidManifest("a manifest's schemaVersion is not 2")
-    if not isinstance(document.get("artifactType", ""), str) or not _is_text_map(document.get("annotations") or {}):
-        raise InvalidManifest("a manifest's artifactType is not a text, or its annotations are not texts by name")
+    if not isinstance(document.get("artifactType", ""), str) or not _is_text_map(
+        document.get("annotations") or {}
+    ):
+        raise InvalidManifest(
+            "a manifest's artifactType is not a text, or its annotations are not texts by name"
+        )
     config = [Descriptor.from_json(document.get("config"))] if media_type in MANIFESTS else []
     layers = _descriptors(document, "layers") if media_type in MANIFESTS else ()
     return Document(
@@ -90,18 +124,24 @@ def parse(data: bytes) -> Document:
 
 
 def _media_type(document: Any) -> str:
-    """The document's own mediaType, or what its fields make it when it has none (OCI lets it be left out)."""
+    """The document's own mediaType, or what its fields make it when it has none (OCI lets it be
+    left out).
+    """
     if not isinstance(document, dict):
         raise InvalidManifest("a manifest is not a JSON object")
     inferred = INDEX if "manifests" in document else MANIFEST
     media_type = document.get("mediaType", inferred)
     if not isinstance(media_type, str) or media_type not in MANIFESTS | INDEXES:
-        raise InvalidManifest(f"a manifest has mediaType {media_type!r}", hint=f"use {MANIFEST} or {INDEX}")
+        raise InvalidManifest(
+            f"a manifest has mediaType {media_type!r}", hint=f"use {MANIFEST} or {INDEX}"
+        )
     return media_type
 
 
 def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair)
+    return isinstance(value, dict) and all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    )
 
 
 def _descriptors(document: dict[str, Any], key: str) -> tuple[Descriptor, ...]:
@@ -112,13 +152,17 @@ def _descriptors(document: dict[str, Any], key: str) -> tuple[Descriptor, ...]:
 
 
 def read_document(blobs: BlobStore, digest: str) -> Document:
-    """Read a stored manifest or index; raises BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest."""
+    """Read a stored manifest or index; raises BlobNotFound, BlobCorrupt, InvalidManifest,
+    InvalidDigest.
+    """
     if (size := blobs.size(digest)) > MAX_MANIFEST:
         raise InvalidManifest(f"blob {digest} has {size} bytes: it is no manifest")
     return parse(blobs.read(digest))
 
 
-def manifest_bytes(artifact_type: str, config: Descriptor, layers: list[Descriptor], annotations: dict[str, str]) -> bytes:
+def manifest_bytes(
+    artifact_type: str, config: Descriptor, layers: list[Descriptor], annotations: dict[str, str]
+) -> bytes:
     """An image manifest in canonical bytes."""
     document: dict[str, Any] = {
         "schemaVersion": 2,
@@ -133,8 +177,8 @@ def manifest_bytes(artifact_type: str, config: Descriptor, layers: list[Descript
 def index_bytes(manifests: list[dict[str, Any]]) -> bytes:
     """An image index in deterministic bytes; `manifests` are descriptors with a platform.
 
-    Fields stand in the order in which Go writes them, and only OCI 1.0 has them: tools that write an index anew when
-    they copy it, as skopeo before 1.10 does, then keep its digest.
+    Fields stand in the order in which Go writes them, and only OCI 1.0 has them: tools that write
+    an index anew when they copy it, as skopeo before 1.10 does, then keep its digest.
     """
     document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -146,4 +190,6 @@ def is_complete(blobs: BlobStore, digest: str) -> bool:
         document = read_document(blobs, digest)
     except (BlobNotFound, BlobCorrupt, InvalidManifest):
         return False
-    return all(blobs.has(blob.digest) for blob in document.blobs) and all(is_complete(blobs, child.digest) for child in document.children)
+    return all(blobs.has(blob.digest) for blob in document.blobs) and all(
+        is_complete(blobs, child.digest) for child in document.children
+    )

@@ -15,7 +15,11 @@ class InvalidDigest(StoreError):
     code = "store.invalid_digest"
 
     def __init__(self, digest: str) -> None:
-        super().__init__(f"{digest[:120]!r} is not a digest", hint="write it as sha256:<64 lower-case hex digits>", digest=digest[:120])
+        super().__init__(
+            f"{digest[:120]!r} is not a digest",
+            hint="write it as sha256:<64 lower-case hex digits>",
+            digest=digest[:120],
+        )
 
 
 class BlobNotFound(StoreError):
@@ -24,17 +28,25 @@ class BlobNotFound(StoreError):
     code = "store.not_found"
 
     def __init__(self, digest: str) -> None:
-        super().__init__(f"the store has no blob {digest}", hint="push it, or build it again", digest=digest)
+        super().__init__(
+            f"the store has no blob {digest}", hint="push it, or build it again", digest=digest
+        )
         self.digest = digest
 
 
 class BlobCorrupt(StoreError):
-    """The stored bytes do not hash to their digest; the blob has been set aside and is now missing."""
+    """The stored bytes do not hash to their digest; the blob has been set aside and is
+    now missing.
+    """
 
     code = "store.corrupt"
 
     def __init__(self, digest: str) -> None:
-        super().__init__(f"blob {digest} was corrupt and has been quarantined", hint="push it again, or build it again", digest=digest)
+        super().__init__(
+            f"blob {digest} was corrupt and has been quarantined",
+            hint="push it again, or build it again",
+            digest=digest,
+        )
         self.digest = digest
 
 

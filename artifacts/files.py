@@ -17,12 +17,16 @@ def storage_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageFailed(f"{what}: {error}", hint="make room or fix the permissions, then try again") from error
+        raise StorageFailed(
+            f"{what}: {error}", hint="make room or fix the permissions, then try again"
+        ) from error
 
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[BinaryIO]:
-    """A new file to write and then `commit`; removed if it was not. Locked while its writer lives, so `sweep` can tell."""
+    """A new file to write and then `commit`; removed if it was not. Locked while its writer lives,
+    so `sweep` can tell.
+    """
     with storage_errors(f"cannot create a file in {folder}"):
         file = _create_locked(folder)
     try:
@@ -46,7 +50,9 @@ def _open_read_only(path: str, flags: int) -> int:
 
 
 def commit(file: BinaryIO, destination: Path) -> None:
-    """Make a temporary's content durable under `destination`, replacing atomically what was there."""
+    """Make a temporary's content durable under `destination`, replacing atomically what
+    was there.
+    """
     with storage_errors(f"cannot write {destination}"):
         file.flush()
         os.fsync(file.fileno())

@@ -15,14 +15,19 @@ from artifacts.store import CHUNK, Blob, Record, hex_of
 
 
 class LocalStore(VerifyingReader):
-    """A BlobStore in a folder: `blobs/sha256/ab/<hex>`, with `tmp` for what is being written and `quarantine`.
+    """A BlobStore in a folder: `blobs/sha256/ab/<hex>`, with `tmp` for what is being written and
+    `quarantine`.
 
     Safe for any number of processes on one machine. Opening it sweeps what crashed writers left.
     """
 
     def __init__(self, root: Path) -> None:
         super().__init__()
-        self._blobs, self._tmp, self._quarantine = root / "blobs" / "sha256", root / "tmp", root / "quarantine"
+        self._blobs, self._tmp, self._quarantine = (
+            root / "blobs" / "sha256",
+            root / "tmp",
+            root / "quarantine",
+        )
         with storage_errors(f"cannot open the store {root}"):
             for folder in (self._blobs, self._tmp, self._quarantine):
                 ensure_folder(folder.resolve())
@@ -93,7 +98,10 @@ class LocalStore(VerifyingReader):
     def _set_aside(self, digest: str, version: str) -> None:
         try:
             if self._version(digest) == version:
-                os.rename(self._path(digest), self._quarantine / f"{hex_of(digest)}-{uuid.uuid4().hex[:8]}")
+                os.rename(
+                    self._path(digest),
+                    self._quarantine / f"{hex_of(digest)}-{uuid.uuid4().hex[:8]}",
+                )
         except (BlobNotFound, FileNotFoundError):  # another reader has set it aside
             return
 
@@ -134,6 +142,8 @@ class LocalRecords:
     def names(self, folder: str) -> list[str]:
         """As Records.names."""
         try:
-            return sorted(path.name for path in (self._records / folder).iterdir() if path.is_file())
+            return sorted(
+                path.name for path in (self._records / folder).iterdir() if path.is_file()
+            )
         except FileNotFoundError:
             return []

@@ -1,4 +1,6 @@
-"""Bundles as OCI artifacts: one manifest a bundle, each file a layer, one index for the targets of a job."""
+"""Bundles as OCI artifacts: one manifest a bundle, each file a layer, one index for the targets of
+a job.
+"""
 
 import os
 import tempfile
@@ -28,7 +30,13 @@ TARGET = "org.relaxd.target"
 FEATURES = "org.relaxd.features"
 DEVICE = "org.relaxd.device"
 STATUS = "org.relaxd.status"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm", "wasm32": "wasm"}
+ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "i686": "386",
+    "armv7l": "arm",
+    "wasm32": "wasm",
+}
 SYSTEMS = {"win32": "windows"}
 VARIANTS = {"armv7l": "v7"}
 _LEVELS = (("v4", "avx512vl"), ("v3", "avx2"), ("v2", "sse4_2"))
@@ -38,7 +46,9 @@ MEDIA_TYPES = {".json": "application/json", ".so": "application/vnd.relaxd.libra
 
 @dataclass(frozen=True)
 class Published:
-    """A bundle in the store: its manifest's digest, the bytes of all its files, and its reference in this registry."""
+    """A bundle in the store: its manifest's digest, the bytes of all its files, and its reference
+    in this registry.
+    """
 
     digest: str
     size: int
@@ -47,9 +57,11 @@ class Published:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One target of a job: `digest` of its bundle, architecture and OS as Python spells them, ISA features.
+    """One target of a job: `digest` of its bundle, architecture and OS as Python spells them, ISA
+    features.
 
-    variant: by default what the architecture and the features make it; status: how the build was verified.
+    variant: by default what the architecture and the features make it; status: how the build was
+    verified.
     """
 
     digest: str
@@ -62,14 +74,20 @@ class IndexEntry:
     status: str | None = None
 
 
-def publish_bundle(blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None) -> Published:
-    """Store every file under `directory` and the manifest that lists them; the same bundle gives the same digest.
+def publish_bundle(
+    blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None
+) -> Published:
+    """Store every file under `directory` and the manifest that lists them; the same bundle gives
+    the same digest.
 
-    The manifest is written last, so whoever can see it can fetch it. Raises UnsafeTitle for anything but plain files.
+    The manifest is written last, so whoever can see it can fetch it. Raises UnsafeTitle for
+    anything but plain files.
     """
     layers = [_publish_file(blobs, directory, path) for path in _files(directory)]
     config = blobs.put(EMPTY_CONTENT)
-    data = manifest_bytes(BUNDLE, Descriptor(EMPTY, config.digest, config.size), layers, annotations or {})
+    data = manifest_bytes(
+        BUNDLE, Descriptor(EMPTY, config.digest, config.size), layers, annotations or {}
+    )
     digest = blobs.put(data).digest
     return Published(digest, sum(layer.size for layer in layers), f"{REPOSITORY}@{digest}")
 
@@ -78,7 +96,10 @@ def _files(directory: Path) -> list[Path]:
     paths = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     for path in paths:
         if path.is_symlink() or not path.is_file():
-            raise UnsafeTitle(f"{path.relative_to(directory)} is not a plain file", hint="a bundle holds plain files and folders only")
+            raise UnsafeTitle(
+                f"{path.relative_to(directory)} is not a plain file",
+                hint="a bundle holds plain files and folders only",
+            )
     if not paths:
         raise InvalidManifest(f"{directory.name} holds no files, so it is no bundle")
     return paths
@@ -87,22 +108,35 @@ def _files(directory: Path) -> list[Path]:
 def _publish_file(blobs: BlobStore, directory: Path, path: Path) -> Descriptor:
     blob = blobs.put_file(path)
     media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
-    return Descriptor(media_type, blob.digest, blob.size, {TITLE: path.relative_to(directory).as_posix()})
+    return Descriptor(
+        media_type, blob.digest, blob.size, {TITLE: path.relative_to(directory).as_posix()}
+    )
 
 
 def publish_index(blobs: BlobStore, entries: Iterable[IndexEntry]) -> str:
-    """Store the index over the bundles of one job, ordered by target; its digest. Raises BlobNotFound for an absent bundle."""
-    manifests = [_index_entry(blobs, entry) for entry in sorted(entries, key=lambda entry: entry.target)]
+    """Store the index over the bundles of one job, ordered by target; its digest. Raises
+    BlobNotFound for an absent bundle.
+    """
+    manifests = [
+        _index_entry(blobs, entry) for entry in sorted(entries, key=lambda entry: entry.target)
+    ]
     return blobs.put(index_bytes(manifests)).digest
 
 
 def _index_entry(blobs: BlobStore, entry: IndexEntry) -> dict[str, Any]:
     document = read_document(blobs, entry.digest)
-    annotations = {TARGET: entry.target} | ({FEATURES: ",".join(entry.features)} if entry.features else {})
+    annotations = {TARGET: entry.target} | (
+        {FEATURES: ",".join(entry.features)} if entry.features else {}
+    )
     annotations |= {DEVICE: entry.device} if entry.device != "cpu" else {}
     annotations |= {STATUS: entry.status} if entry.status else {}
-    descriptor = Descriptor(document.media_type, entry.digest, blobs.size(entry.digest), annotations)
-    platform = {"architecture": ARCHITECTURES.get(entry.architecture, entry.architecture), "os": SYSTEMS.get(entry.os, entry.os)}
+    descriptor = Descriptor(
+        document.media_type, entry.digest, blobs.size(entry.digest), annotations
+    )
+    platform = {
+        "architecture": ARCHITECTURES.get(entry.architecture, entry.architecture),
+        "os": SYSTEMS.get(entry.os, entry.os),
+    }
     variant = entry.variant or _variant(entry)
     platform |= {"variant": variant} if variant else {}
     return descriptor.to_json() | {"platform": platform}
@@ -115,10 +149,15 @@ def _variant(entry: IndexEntry) -> str | None:
 
 
 def bundle_files(document: Document) -> dict[str, Descriptor]:
-    """The bundle's layers by file name; raises InvalidManifest, and UnsafeTitle for a name that is not safe to write."""
+    """The bundle's layers by file name; raises InvalidManifest, and UnsafeTitle for a name that is
+    not safe to write.
+    """
     if document.media_type in INDEXES:
         targets = sorted(child.annotations.get(TARGET, "?") for child in document.children)
-        raise InvalidManifest(f"this is an index over targets {', '.join(targets)}", hint="name the bundle of one target")
+        raise InvalidManifest(
+            f"this is an index over targets {', '.join(targets)}",
+            hint="name the bundle of one target",
+        )
     files: dict[str, Descriptor] = {}
     for layer in document.layers:
         title = _safe(layer.annotations.get(TITLE, ""))
@@ -128,34 +167,51 @@ def bundle_files(document: Document) -> dict[str, Descriptor]:
     if not files:
         raise InvalidManifest("the manifest lists no files")
     for title in files:
-        if clash := [parent.as_posix() for parent in PurePosixPath(title).parents if parent.as_posix() in files]:
+        if clash := [
+            parent.as_posix()
+            for parent in PurePosixPath(title).parents
+            if parent.as_posix() in files
+        ]:
             raise UnsafeTitle(f"the title {clash[0]!r} is both a file and a folder")
     return files
 
 
 def _safe(title: str) -> str:
     parts = title.split("/")
-    if any(part in ("", ".", "..") or len(part.encode()) > 255 or not part.isprintable() or "\\" in part for part in parts):
+    if any(
+        part in ("", ".", "..")
+        or len(part.encode()) > 255
+        or not part.isprintable()
+        or "\\" in part
+        for part in parts
+    ):
         raise UnsafeTitle(
-            f"a layer's title is {title[:200]!r}", hint="a title is a relative path with forward slashes, without `.` or `..`"
+            f"a layer's title is {title[:200]!r}",
+            hint="a title is a relative path with forward slashes, without `.` or `..`",
         )
     return title
 
 
 def fetch_bundle(blobs: BlobStore, digest: str, directory: Path) -> Document:
-    """Write a bundle's files, each verified, to `directory`, which appears complete or not at all; the manifest read.
+    """Write a bundle's files, each verified, to `directory`, which appears complete or not at all;
+    the manifest read.
 
-    Raises DestinationExists unless `directory` is absent or empty, BlobNotFound and BlobCorrupt for lost or bad blobs,
-    InvalidManifest (UnsafeTitle) for a manifest that is no bundle or would write outside the directory.
+    Raises DestinationExists unless `directory` is absent or empty, BlobNotFound and BlobCorrupt for
+    lost or bad blobs, InvalidManifest (UnsafeTitle) for a manifest that is no bundle or would write
+    outside the directory.
     """
     document = read_document(blobs, digest)
     files = bundle_files(document)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise DestinationExists(f"{directory} exists already", hint="remove it, or choose another directory")
+        raise DestinationExists(
+            f"{directory} exists already", hint="remove it, or choose another directory"
+        )
     directory = directory.absolute()
     with storage_errors(f"cannot write {directory}"):
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{directory.name}-", dir=directory.parent
+        ) as scratch:
             staged = Path(scratch) / "bundle"
             for title, layer in files.items():
                 _fetch_file(blobs, layer, staged / title)
@@ -171,4 +227,6 @@ def _fetch_file(blobs: BlobStore, layer: Descriptor, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     if size != layer.size:
-        raise InvalidManifest(f"the manifest gives {path.name} {layer.size} bytes, its blob has {size}")
+        raise InvalidManifest(
+            f"the manifest gives {path.name} {layer.size} bytes, its blob has {size}"
+        )

@@ -20,9 +20,11 @@ class VerifyingReader(ABC):
         return b"".join(self.open(digest))
 
     def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Chunks of bytes `start` to `end` (exclusive); raises BlobNotFound at once, BlobCorrupt before the last chunk.
+        """Chunks of bytes `start` to `end` (exclusive); raises BlobNotFound at once, BlobCorrupt
+        before the last chunk.
 
-        A part of a blob cannot be checked by itself, so the whole is checked first, once for each version of it.
+        A part of a blob cannot be checked by itself, so the whole is checked first, once for each
+        version of it.
         """
         size = self.size(digest)
         if start == 0 and (end is None or end >= size):

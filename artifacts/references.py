@@ -4,7 +4,9 @@ from artifacts.store import Records, hex_of
 
 
 class References:
-    """Tags and referrers by repository; names are the caller's to validate (OCI's grammar keeps them safe in paths)."""
+    """Tags and referrers by repository; names are the caller's to validate (OCI's grammar keeps
+    them safe in paths).
+    """
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -32,7 +34,8 @@ class References:
         return [f"sha256:{name}" for name in self._records.names(_referrers(repository, subject))]
 
 
-# No component of a repository's name starts with an underscore, so these folders cannot meet a repository.
+# No component of a repository's name starts with an underscore, so these folders cannot meet a
+# repository.
 def _tags(repository: str) -> str:
     return f"references/{repository}/_tags"
 

@@ -1,7 +1,7 @@
 """The artifact store in an object store (S3, GCS, Azure, memory), through obstore.
 
-obstore writes objects atomically and swaps them by etag, as promised here; its local backend does not fsync, which is
-why the local file system has a store of its own.
+obstore writes objects atomically and swaps them by etag, as promised here; its local backend does
+not fsync, which is why the local file system has a store of its own.
 """
 
 import hashlib
@@ -26,13 +26,17 @@ IN_MEMORY = 8 << 20
 
 
 def connect(url: str, **options: Any) -> Any:
-    """An obstore handle for the URL; credentials come from the environment, as each cloud's own tools read them.
+    """An obstore handle for the URL; credentials come from the environment, as each cloud's own
+    tools read them.
 
-    Raises UnsupportedStore for an unknown scheme, StorageFailed for a URL or settings that obstore refuses.
+    Raises UnsupportedStore for an unknown scheme, StorageFailed for a URL or settings that obstore
+    refuses.
     """
     if url.partition("://")[0] not in SCHEMES:
         raise UnsupportedStore(
-            f"no kind of store has the URL {url!r}", hint=f"use a path, file:// or one of {', '.join(SCHEMES)}://", url=url
+            f"no kind of store has the URL {url!r}",
+            hint=f"use a path, file:// or one of {', '.join(SCHEMES)}://",
+            url=url,
         )
     with _translated(f"cannot open the store {url}"):
         return from_url("memory:///" if url.startswith("memory:") else url, **options)
@@ -45,11 +49,15 @@ def _translated(what: str) -> Iterator[None]:
     except FileNotFoundError:  # obstore's NotFoundError is one too; it is the callers' business
         raise
     except BaseError as error:
-        raise StorageFailed(f"{what}: {error}", hint="check the store's URL, credentials and health, then try again") from error
+        raise StorageFailed(
+            f"{what}: {error}", hint="check the store's URL, credentials and health, then try again"
+        ) from error
 
 
 class ObjectStore(VerifyingReader):
-    """A BlobStore in an object store: `blobs/sha256/<hex>` and `quarantine/`; takes a URL or a handle from `connect`."""
+    """A BlobStore in an object store: `blobs/sha256/<hex>` and `quarantine/`; takes a URL or a
+    handle from `connect`.
+    """
 
     def __init__(self, store: Any) -> None:
         super().__init__()
@@ -115,10 +123,16 @@ class ObjectStore(VerifyingReader):
         return f"{head['e_tag']}.{head['last_modified']}.{head['size']}"
 
     def _chunks(self, digest: str, start: int, end: int | None) -> Iterator[bytes]:
-        options: Any = {"range": {"offset": start} if end is None else (start, end)} if (start, end) != (0, None) else None
+        options: Any = (
+            {"range": {"offset": start} if end is None else (start, end)}
+            if (start, end) != (0, None)
+            else None
+        )
         with _translated(f"cannot read {digest}"):
             try:
-                yield from obstore.get(self._store, _path(digest), options=options).stream(min_chunk_size=CHUNK)
+                yield from obstore.get(self._store, _path(digest), options=options).stream(
+                    min_chunk_size=CHUNK
+                )
             except FileNotFoundError:
                 raise BlobNotFound(digest) from None
 
@@ -126,13 +140,19 @@ class ObjectStore(VerifyingReader):
         with _translated(f"cannot quarantine {digest}"):
             try:
                 if self._version(digest) == version:
-                    obstore.rename(self._store, _path(digest), f"quarantine/{hex_of(digest)}-{uuid.uuid4().hex[:8]}")
+                    obstore.rename(
+                        self._store,
+                        _path(digest),
+                        f"quarantine/{hex_of(digest)}-{uuid.uuid4().hex[:8]}",
+                    )
             except (BlobNotFound, FileNotFoundError):  # another reader has set it aside
                 return
 
 
 class RemoteRecords:
-    """Records as objects under `records/`; the version is the object's etag, and its generation where the store has them."""
+    """Records as objects under `records/`; the version is the object's etag, and its generation
+    where the store has them.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -142,7 +162,11 @@ class RemoteRecords:
         with _translated(f"cannot read the record {name}"):
             try:
                 found = obstore.get(self._store, f"records/{name}")
-                version = {key: found.meta[key] for key in ("e_tag", "version") if found.meta[key] is not None}
+                version = {
+                    key: found.meta[key]
+                    for key in ("e_tag", "version")
+                    if found.meta[key] is not None
+                }
                 return Record(bytes(found.bytes()).decode(), version=json.dumps(version))
             except FileNotFoundError:
                 return None

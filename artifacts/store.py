@@ -1,4 +1,6 @@
-"""What a blob store and a record store promise, and the bundle of parts that make one artifact store."""
+"""What a blob store and a record store promise, and the bundle of parts that make one artifact
+store.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,12 +36,15 @@ class Record:
 class BlobStore(Protocol):
     """Immutable bytes by sha256 digest.
 
-    A blob appears whole and durable, or not at all. Bytes that do not hash to their digest raise BlobCorrupt and are
-    set aside; after that the blob is missing. Every method raises InvalidDigest for a malformed digest.
+    A blob appears whole and durable, or not at all. Bytes that do not hash to their digest raise
+    BlobCorrupt and are set aside; after that the blob is missing. Every method raises InvalidDigest
+    for a malformed digest.
     """
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """Store the bytes; raises DigestMismatch, and stores nothing, when they do not hash to `expected`."""
+        """Store the bytes; raises DigestMismatch, and stores nothing, when they do not hash to
+        `expected`.
+        """
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """Store a file's content; as `put`."""
@@ -54,7 +59,9 @@ class BlobStore(Protocol):
         """The whole content, verified; raises BlobNotFound, BlobCorrupt."""
 
     def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Chunks of bytes `start` to `end` (exclusive); the last chunk comes only once the blob has proved sound."""
+        """Chunks of bytes `start` to `end` (exclusive); the last chunk comes only once the blob has
+        proved sound.
+        """
 
     def delete(self, digest: str) -> None:
         """Remove the blob; no error when it is not there."""
@@ -67,7 +74,9 @@ class Records(Protocol):
         """The record, or None."""
 
     def swap(self, name: str, value: str, current: Record | None) -> bool:
-        """Write `value` if the record is still `current` (None: still absent); whether it was written."""
+        """Write `value` if the record is still `current` (None: still absent); whether it was
+        written.
+        """
 
     def set(self, name: str, value: str) -> None:
         """Write `value`, whatever was there."""

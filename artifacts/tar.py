@@ -8,7 +8,9 @@ from artifacts.store import BlobStore
 
 
 def bundle_tar(blobs: BlobStore, files: Mapping[str, Descriptor]) -> Iterator[bytes]:
-    """The files as a tar, each verified as it is read; the same files give the same bytes. Raises as BlobStore.open."""
+    """The files as a tar, each verified as it is read; the same files give the same bytes. Raises
+    as BlobStore.open.
+    """
     for name, layer in files.items():
         header = tarfile.TarInfo(name)
         header.size = layer.size

@@ -1,4 +1,6 @@
-"""How each engine takes an ONNX file with symbolic axes and runs it; every function compiles once for all shapes."""
+"""How each engine takes an ONNX file with symbolic axes and runs it; every function compiles once
+for all shapes.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ Runner = Callable[[Arrays], list[NDArray[Any]]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model file, its input names in order and, for engines that need it, the declared dims and inputs.
+    """A model file, its input names in order and, for engines that need it, the declared dims and
+    inputs.
 
-    name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch module.
+    name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch
+    module.
     threads: what every engine computes with; None leaves each its default.
-    built: a folder where an engine that compiles ahead of time leaves its result and finds it the next time.
+    built: a folder where an engine that compiles ahead of time leaves its result and finds it the
+    next time.
     """
 
     path: Path
@@ -45,7 +50,9 @@ def relaxd(subject: Subject) -> Runner:
     bundle = (subject.built or Path(folder.name)) / "relaxd"
     if not bundle.exists():
         options = {"verify": False, "profile": False}
-        compile_model(subject.path, output=bundle, dims=subject.dims, inputs=subject.inputs, options=options)
+        compile_model(
+            subject.path, output=bundle, dims=subject.dims, inputs=subject.inputs, options=options
+        )
     model = load(bundle, threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
@@ -82,20 +89,45 @@ def iree(subject: Subject) -> Runner:
     with TemporaryDirectory(prefix="iree-") as folder:
         text, binary = Path(folder) / "model.mlir", Path(folder) / "model.vmfb"
         bin_folder = Path(sys.executable).parent
-        subprocess.run([bin_folder / "iree-import-onnx", subject.path, "-o", text], check=True, capture_output=True, text=True)
-        flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host"]
-        subprocess.run([bin_folder / "iree-compile", *flags, text, "-o", binary], check=True, capture_output=True, text=True)
+        subprocess.run(
+            [bin_folder / "iree-import-onnx", subject.path, "-o", text],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        flags = [
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            "--iree-llvmcpu-target-cpu=host",
+        ]
+        subprocess.run(
+            [bin_folder / "iree-compile", *flags, text, "-o", binary],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         if subject.threads:
             runtime.flags.parse_flags(f"--task_topology_group_count={subject.threads}")
         config = runtime.Config("local-task")
         context = runtime.SystemContext(config=config)
         context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, binary.read_bytes()))
-    entries = (module[name] for key, module in context.modules.items() if key != "hal" for name in module.vm_module.function_names)
-    function = next(entry for entry in entries if not entry.vm_function.name.startswith("__") and "async" not in entry.vm_function.name)
+    entries = (
+        module[name]
+        for key, module in context.modules.items()
+        if key != "hal"
+        for name in module.vm_module.function_names
+    )
+    function = next(
+        entry
+        for entry in entries
+        if not entry.vm_function.name.startswith("__") and "async" not in entry.vm_function.name
+    )
 
     def run(feed: Arrays) -> list[NDArray[Any]]:
         result = function(*(feed[name] for name in subject.names))
-        return [np.asarray(one) for one in (result if isinstance(result, (list, tuple)) else [result])]
+        return [
+            np.asarray(one) for one in (result if isinstance(result, (list, tuple)) else [result])
+        ]
 
     return run
 
@@ -129,7 +161,9 @@ def onnxruntime(subject: Subject) -> Runner:
 
 
 def torch_compile(subject: Subject) -> Runner:
-    """`torch.compile(dynamic=True)` of the module that `tests/exports.py` exports; no other model has one."""
+    """`torch.compile(dynamic=True)` of the module that `tests/exports.py` exports; no other model
+    has one.
+    """
     import torch
 
     from tests.exports import MODULES

@@ -1,4 +1,6 @@
-"""The compile process: reads one job from standard input, writes messages to a file descriptor, prints logs. Started by `process`."""
+"""The compile process: reads one job from standard input, writes messages to a file descriptor,
+prints logs. Started by `process`.
+"""
 
 import argparse
 import faulthandler
@@ -7,15 +9,25 @@ import os
 import sys
 from typing import TextIO
 
-from compiler import sandbox
-from compiler.messages import CompileJob, Failed, Message, Succeeded, job_from_json
+from compiler.isolation import sandbox
+from compiler.isolation.messages import CompileJob, Failed, Message, Succeeded, job_from_json
 
 
 def main() -> int:
     """0 when the job succeeded, 1 when it failed, 2 when nobody waits for it."""
     parser = argparse.ArgumentParser(prog="python -m compiler", description=__doc__)
-    parser.add_argument("--messages", type=int, required=True, help="file descriptor that receives one JSON message a line")
-    parser.add_argument("--parent", type=int, required=True, help="process id of the starter; this process ends with it")
+    parser.add_argument(
+        "--messages",
+        type=int,
+        required=True,
+        help="file descriptor that receives one JSON message a line",
+    )
+    parser.add_argument(
+        "--parent",
+        type=int,
+        required=True,
+        help="process id of the starter; this process ends with it",
+    )
     options = parser.parse_args()
     faulthandler.enable()
     try:
@@ -33,14 +45,14 @@ def main() -> int:
 
 def _run(document: dict[str, object], stream: TextIO) -> Succeeded | Failed:
     # Imported here: the sandbox needs a process that has no thread but its own yet.
-    from compiler import driver
+    from compiler import build
     from compiler.errors import CompileError
 
     job = job_from_json(document)
     try:
         if isinstance(job, CompileJob):
-            return Succeeded(driver.build(job, lambda event: _send(stream, event)).to_json())
-        return Succeeded(driver.inspect(job, lambda event: _send(stream, event)))
+            return Succeeded(build.build(job, lambda event: _send(stream, event)).to_json())
+        return Succeeded(build.inspect(job, lambda event: _send(stream, event)))
     except CompileError as error:
         return Failed(error.failure)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compiler import runtimes
-from compiler.emulation import emulator
 from compiler.targets import Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
+from compiler.verify.emulation import emulator
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import probe
@@ -15,7 +15,9 @@ from relaxd.loader.host import this_host
 
 @dataclass(frozen=True)
 class Capabilities:
-    """compiles: the targets' `capability`; verifies: by target name, the status that a build which passes here gets."""
+    """compiles: the targets' `capability`; verifies: by target name, the status that a build which
+    passes here gets.
+    """
 
     compiles: tuple[str, ...]
     verifies: Mapping[str, TargetStatus] = field(default_factory=dict)
@@ -25,7 +27,11 @@ def capabilities() -> Capabilities:
     """Of this machine as it is now."""
     able = [target for target in registry() if lacking(target) is None]
     raw = [f"raw-{kind}" for kind in KINDS if any(target.kind == kind for target in able)]
-    verifies = {target.name: status for target in able if (status := verification(target)) is not TargetStatus.COMPILED_ONLY}
+    verifies = {
+        target.name: status
+        for target in able
+        if (status := verification(target)) is not TargetStatus.COMPILED_ONLY
+    }
     return Capabilities((*(target.capability for target in able), *raw), verifies)
 
 
@@ -34,7 +40,10 @@ def lacking(target: Target) -> str | None:
     if target.device is not None and target.device.lacking:
         return target.device.lacking
     if target.platform.runtime is Runtime.BUNDLED and not runtimes.present(target.platform):
-        return f"the TVM runtime for {target.platform.os} on {target.arch} is not here: run `{runtimes.COMMAND}`"
+        return (
+            f"the TVM runtime for {target.platform.os} on {target.arch} is not here: run "
+            f"`{runtimes.COMMAND}`"
+        )
     return None
 
 

@@ -1,4 +1,6 @@
-"""Errors of the compiler: one class a stage, each carrying the structured failure that goes over the wire."""
+"""Errors of the compiler: one class a stage, each carrying the structured failure that goes over
+the wire.
+"""
 
 from typing import Any, ClassVar
 
@@ -50,21 +52,27 @@ class CompileError(RelaxdError):
     @classmethod
     def from_failure(cls, failure: Failure) -> "CompileError":
         """The error whose `failure` is the given one, of the class that its code names."""
-        error = _class_of(failure.code)(failure.message, reason="internal", hint=failure.hint, **failure.details)
+        error = _class_of(failure.code)(
+            failure.message, reason="internal", hint=failure.hint, **failure.details
+        )
         error.failure = failure
         error.code = failure.code
         return error
 
 
 class LoadError(CompileError):
-    """The model cannot be read: missing, too large, truncated, not ONNX, or it names data outside its own folder."""
+    """The model cannot be read: missing, too large, truncated, not ONNX, or it names data outside
+    its own folder.
+    """
 
     prefix = "load"
     default_stage = Stage.LOAD
 
 
 class ImportFailed(CompileError):
-    """The model cannot be turned into Relax: an unsupported operator, or a declaration that contradicts the graph."""
+    """The model cannot be turned into Relax: an unsupported operator, or a declaration that
+    contradicts the graph.
+    """
 
     prefix = "import"
     default_stage = Stage.IMPORT
@@ -141,9 +149,34 @@ _BY_CODE: dict[str, type[CompileError]] = {
 }
 _BY_PREFIX: dict[str, type[CompileError]] = {
     kind.prefix: kind
-    for kind in (LoadError, ImportFailed, PassError, CodegenError, LinkError, VerifyError, ProfileError, UnknownTarget, ToolchainMissing)
+    for kind in (
+        LoadError,
+        ImportFailed,
+        PassError,
+        CodegenError,
+        LinkError,
+        VerifyError,
+        ProfileError,
+        UnknownTarget,
+        ToolchainMissing,
+    )
 }
 
 
 def _class_of(code: str) -> type[CompileError]:
     return _BY_CODE.get(code) or _BY_PREFIX.get(code.partition(".")[0], CompileError)
+
+
+_MESSAGE_CHARACTERS = 400
+
+
+def summary(error: BaseException) -> str:
+    """The line of a foreign error that says what is wrong, shortened; native libraries put a
+    backtrace around it.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [
+        line for line in lines if "Check failed" in line or "Error:" in line or "error:" in line
+    ]
+    text = (telling or lines or [type(error).__name__])[0]
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[: _MESSAGE_CHARACTERS - 1] + "…"

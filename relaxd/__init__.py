@@ -1,4 +1,6 @@
-"""relaxd: load, run and request compiled dynamic-shape models; light by contract (numpy and apache-tvm-ffi to run)."""
+"""relaxd: load, run and request compiled dynamic-shape models; light by contract (numpy and
+apache-tvm-ffi to run).
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

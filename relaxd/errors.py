@@ -23,7 +23,9 @@ class DeclarationError(RelaxdError):
 
     code = "request.invalid"
 
-    def __init__(self, message: str, *, field: str, hint: str | None = None, **details: Any) -> None:
+    def __init__(
+        self, message: str, *, field: str, hint: str | None = None, **details: Any
+    ) -> None:
         super().__init__(message, hint=hint, field=field, **details)
         self.field = field
 
@@ -40,7 +42,12 @@ class LoadContractError(RelaxdError):
     code = "bundle.load_contract"
 
     def __init__(self, what: str, *, need: str, have: str, hint: str | None = None) -> None:
-        super().__init__(f"{what}: the bundle needs {need}, this machine has {have}", hint=hint, need=need, have=have)
+        super().__init__(
+            f"{what}: the bundle needs {need}, this machine has {have}",
+            hint=hint,
+            need=need,
+            have=have,
+        )
         self.what = what
         self.need = need
         self.have = have
@@ -59,7 +66,9 @@ class ExecutionError(RelaxdError):
 
 
 class ServerError(RelaxdError):
-    """The service answered with a problem document; `status` is the HTTP status, `problem` the document."""
+    """The service answered with a problem document; `status` is the HTTP status, `problem` the
+    document.
+    """
 
     code = "server.problem"
 

@@ -8,19 +8,21 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from artifacts.store import Artifacts
-from service.broker import CeleryDoorbell, celery_app
-from service.compiling import ChildCompiler
+from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
+from service.adapters.compiler import ChildCompiler
 from service.core import Compiler, Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.jobs import Jobs
-from service.metrics import JobCollector
+from service.observability.metrics import JobCollector
 from service.settings import Settings
 
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that an entry point needs; `metrics` holds the job database's figures and takes more."""
+    """Everything that an entry point needs; `metrics` holds the job database's figures and takes
+    more.
+    """
 
     settings: Settings
     core: Core
@@ -34,7 +36,9 @@ class Services:
         return self.core.store
 
     def check(self) -> None:
-        """Raise DatabaseUnavailable unless the service can take jobs; the broker may be away without harm."""
+        """Raise DatabaseUnavailable unless the service can take jobs; the broker may be away
+        without harm.
+        """
         self.core.db.ping()
 
     def close(self) -> None:
@@ -44,7 +48,9 @@ class Services:
 
 
 def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
-    """Open the database, bringing its tables up to date, the store and the broker; raises ServiceError and StoreError."""
+    """Open the database, bringing its tables up to date, the store and the broker; raises
+    ServiceError and StoreError.
+    """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     db = Database(settings.database)
     upgrade(db)

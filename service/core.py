@@ -1,4 +1,6 @@
-"""What every use case works with: the database, the store, the compiler, the doorbell, the clock and the settings."""
+"""What every use case works with: the database, the store, the compiler, the doorbell, the clock
+and the settings.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,8 +9,8 @@ from typing import Any, Protocol
 
 from artifacts.store import Artifacts
 from compiler.capabilities import Capabilities
-from compiler.messages import ChildJob, Event
-from compiler.process import Limits
+from compiler.isolation.child import Limits
+from compiler.isolation.messages import ChildJob, Event
 from compiler.targets import Target
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
@@ -23,7 +25,9 @@ class Doorbell(Protocol):
     """Tells some worker that a build waits; a ring may be lost or heard twice."""
 
     def ring(self, build_id: str, capability: str) -> None:
-        """Ring for a build that asks for that capability; never raises for a broker that is away."""
+        """Ring for a build that asks for that capability; never raises for a broker that
+        is away.
+        """
 
 
 class Compiler(Protocol):
@@ -36,7 +40,9 @@ class Compiler(Protocol):
         """What this machine can compile, emulate and execute."""
 
     def capability(self, target: str) -> str:
-        """What a worker must offer to compile for a name or a raw target; raises compiler.errors.UnknownTarget."""
+        """What a worker must offer to compile for a name or a raw target; raises
+        compiler.errors.UnknownTarget.
+        """
 
     def check(self, target: str) -> None:
         """Raise compiler.errors.UnknownTarget for a name that is not known."""
@@ -45,7 +51,12 @@ class Compiler(Protocol):
         """The identity of the work on this machine; raises compiler.errors.CompileError."""
 
     def run(
-        self, job: ChildJob, *, on_event: Callable[[Event], None], cancelled: Callable[[], bool], limits: Limits
+        self,
+        job: ChildJob,
+        *,
+        on_event: Callable[[Event], None],
+        cancelled: Callable[[], bool],
+        limits: Limits,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a child process; raises compiler.errors.CompileError."""
 
@@ -54,7 +65,8 @@ class Compiler(Protocol):
 class Core:
     """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch.
 
-    Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since fences decide.
+    Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since
+    fences decide.
     """
 
     settings: Settings

@@ -21,9 +21,11 @@ class Kind(StrEnum):
 class EventType(StrEnum):
     """What an event of a job reports.
 
-    BUILD_QUEUED: a build went back to the queue or began to wait for an equal one; `data.reason` says why.
+    BUILD_QUEUED: a build went back to the queue or began to wait for an equal one; `data.reason`
+    says why.
     BUILD_STAGE: `data.stage`, and `data.message` where the stage says what it is doing.
-    BUILD_LOG: `data.line`. BUILD_FINISHED: `data.state`, `cached`, `artifact`, `error`. JOB_FINISHED: `data.state`.
+    BUILD_LOG: `data.line`. BUILD_FINISHED: `data.state`, `cached`, `artifact`, `error`.
+    JOB_FINISHED: `data.state`.
     """
 
     JOB_QUEUED = "job.queued"
@@ -37,7 +39,9 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A published bundle: the digest of its OCI manifest, its reference, and its size in bytes, all layers together."""
+    """A published bundle: the digest of its OCI manifest, its reference, and its size in bytes, all
+    layers together.
+    """
 
     digest: str
     ref: str
@@ -50,7 +54,9 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a build ended: SUCCEEDED with an artifact (compile) or a report (inspect), or another terminal state with an error."""
+    """How a build ended: SUCCEEDED with an artifact (compile) or a report (inspect), or another
+    terminal state with an error.
+    """
 
     state: State
     cached: bool = False
@@ -66,9 +72,12 @@ class Build:
     """One target's part of a job.
 
     capability: what a worker must offer to take it.
-    action_key: digest of the key, once a worker has resolved the target. note: why a queued build does not run, else None.
-    waiting_on: id of the equal build whose result this one waits for. attempts: workers that have taken it.
-    fence: rises with every claim; a worker's word counts only while it holds the newest. report: what inspection found.
+    action_key: digest of the key, once a worker has resolved the target. note: why a queued build
+    does not run, else None.
+    waiting_on: id of the equal build whose result this one waits for. attempts: workers that have
+    taken it.
+    fence: rises with every claim; a worker's word counts only while it holds the newest. report:
+    what inspection found.
     """
 
     id: str
@@ -97,7 +106,9 @@ class Build:
 
 @dataclass(frozen=True)
 class Job:
-    """A model, what was declared about it, and one build per target in the request's order; index: over all bundles, at its end."""
+    """A model, what was declared about it, and one build per target in the request's order; index:
+    over all bundles, at its end.
+    """
 
     id: str
     kind: Kind
@@ -113,7 +124,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a job; `seq` counts from 1 within the job without gaps; `target` is None for the job itself."""
+    """One thing that happened to a job; `seq` counts from 1 within the job without gaps; `target`
+    is None for the job itself.
+    """
 
     seq: int
     time: datetime
@@ -140,7 +153,9 @@ class Worker:
 
 @dataclass(frozen=True)
 class Claim:
-    """A worker's hold on a build; what it writes is taken only while `fence` is the build's newest."""
+    """A worker's hold on a build; what it writes is taken only while `fence` is the
+    build's newest.
+    """
 
     build_id: str
     job_id: str
@@ -154,7 +169,9 @@ class Claim:
 
 
 def job_state(builds: Sequence[State]) -> State:
-    """A job's state from its builds': one build's failure decides only once every build has ended."""
+    """A job's state from its builds': one build's failure decides only once every build
+    has ended.
+    """
     if all(state.terminal for state in builds):
         worst: Iterable[State] = (State.FAILED, State.TIMED_OUT, State.CANCELLED)
         return next((state for state in worst if state in builds), State.SUCCEEDED)

@@ -16,7 +16,11 @@ class UnknownJob(ServiceError):
     code = "job.unknown"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"no job has the id {job_id!r}", hint="list the jobs with `relaxd jobs list`", job=job_id)
+        super().__init__(
+            f"no job has the id {job_id!r}",
+            hint="list the jobs with `relaxd jobs list`",
+            job=job_id,
+        )
 
 
 class UnknownBlob(ServiceError):
@@ -26,7 +30,10 @@ class UnknownBlob(ServiceError):
 
     def __init__(self, digest: str, *, field: str) -> None:
         super().__init__(
-            f"{field}: the store holds no blob {digest}", hint="upload it first, or POST it to /v1/compile", field=field, digest=digest
+            f"{field}: the store holds no blob {digest}",
+            hint="upload it first, or POST it to /v1/compile",
+            field=field,
+            digest=digest,
         )
         self.field = field
 
@@ -63,7 +70,9 @@ class InspectionFailed(ServiceError):
 
 
 class NotFinished(ServiceError):
-    """The work did not finish in the time that the caller would wait; it goes on, and asking again finds the result."""
+    """The work did not finish in the time that the caller would wait; it goes on, and asking again
+    finds the result.
+    """
 
     code = "job.not_finished"
 
@@ -74,10 +83,15 @@ class DatabaseUnavailable(ServiceError):
     code = "database.unavailable"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the job database does not answer: {why.strip()}", hint="check RELAXD_DATABASE_URL and that the server runs")
+        super().__init__(
+            f"the job database does not answer: {why.strip()}",
+            hint="check RELAXD_DATABASE_URL and that the server runs",
+        )
 
 
 class StaleClaim(ServiceError):
-    """The worker no longer holds the build: its lease expired, or the build ended; nothing it says is taken."""
+    """The worker no longer holds the build: its lease expired, or the build ended; nothing it says
+    is taken.
+    """
 
     code = "claim.stale"

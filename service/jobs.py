@@ -1,4 +1,6 @@
-"""The facade over the use cases that callers of the service may use: submit, watch and cancel jobs, inspect models, list targets."""
+"""The facade over the use cases that callers of the service may use: submit, watch and cancel jobs,
+inspect models, list targets.
+"""
 
 import builtins
 from typing import Any
@@ -22,12 +24,26 @@ class Jobs:
         """Blobs and the action cache."""
         return self._core.store
 
-    def submit(self, model_digest: str, request: CompileRequest, idempotency_key: str | None = None, model_name: str | None = None) -> Job:
-        """A new job with one queued build per target, or the job that an equal submission with the same key made.
+    def submit(
+        self,
+        model_digest: str,
+        request: CompileRequest,
+        idempotency_key: str | None = None,
+        model_name: str | None = None,
+    ) -> Job:
+        """A new job with one queued build per target, or the job that an equal submission with the
+        same key made.
 
-        Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and compiler.errors.UnknownTarget.
+        Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
+        compiler.errors.UnknownTarget.
         """
-        return submitting.submit(self._core, model_digest, request, idempotency_key=idempotency_key, model_name=model_name)
+        return submitting.submit(
+            self._core,
+            model_digest,
+            request,
+            idempotency_key=idempotency_key,
+            model_name=model_name,
+        )
 
     def get(self, job_id: str) -> Job:
         """The job as it stands; raises UnknownJob."""
@@ -38,7 +54,8 @@ class Jobs:
         return watching.newest(self._core, limit, state)
 
     def cancel(self, job_id: str) -> Job:
-        """Ask every unfinished build to end; queued ones end at once, running ones when their worker notices (about a second).
+        """Ask every unfinished build to end; queued ones end at once, running ones when their
+        worker notices (about a second).
 
         A job that has ended stays as it is; raises UnknownJob.
         """
@@ -53,9 +70,13 @@ class Jobs:
         return watching.wait(self._core, job_id, seconds)
 
     def inspect(self, model_digest: str, request: CompileRequest, seconds: float) -> dict[str, Any]:
-        """The inspection report of a model, made on a worker and kept; raises UnknownModel, InspectionFailed, NotFinished."""
+        """The inspection report of a model, made on a worker and kept; raises UnknownModel,
+        InspectionFailed, NotFinished.
+        """
         return inspecting.inspect(self._core, model_digest, request, seconds)
 
     def targets(self) -> builtins.list[dict[str, Any]]:
-        """Every known target in the registry's order: name, arch, isa, status, and `workers`, the live workers that compile it."""
+        """Every known target in the registry's order: name, arch, isa, status, and `workers`, the
+        live workers that compile it.
+        """
         return fleet.targets(self._core)

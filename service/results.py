@@ -1,4 +1,6 @@
-"""Results that exist already: bundles by action key in the store, inspection reports by action key in the database."""
+"""Results that exist already: bundles by action key in the store, inspection reports by action key
+in the database.
+"""
 
 import json
 from typing import Any
@@ -33,11 +35,21 @@ def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
 
     size = sum(layer.size for layer in files.values())
     artifact = Artifact(digest, f"{REPOSITORY}@{digest}", size)
-    return Outcome(State.SUCCEEDED, cached, artifact, profile=document("profile.json"), numerics=document("numerics.json"))
+    return Outcome(
+        State.SUCCEEDED,
+        cached,
+        artifact,
+        profile=document("profile.json"),
+        numerics=document("numerics.json"),
+    )
 
 
 def _report(core: Core, key: str) -> Outcome | None:
-    query = select(builds.c.report).where(builds.c.action_key == key, builds.c.state == State.SUCCEEDED).limit(1)
+    query = (
+        select(builds.c.report)
+        .where(builds.c.action_key == key, builds.c.state == State.SUCCEEDED)
+        .limit(1)
+    )
     with core.reading() as tx:
         report = tx.connection.scalars(query).one_or_none()
     return Outcome(State.SUCCEEDED, cached=True, report=report) if report is not None else None

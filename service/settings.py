@@ -1,4 +1,6 @@
-"""Settings of the service: environment variables with the prefix RELAXD_, and what follows from them."""
+"""Settings of the service: environment variables with the prefix RELAXD_, and what follows from
+them.
+"""
 
 import os
 from pathlib import Path
@@ -13,13 +15,17 @@ def _default_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    """One immutable set of settings; URLs left out mean the embedded form, which keeps everything under `data_dir`.
+    """One immutable set of settings; URLs left out mean the embedded form, which keeps everything
+    under `data_dir`.
 
     token: bearer token that the API asks for, None to ask for none.
     job_timeout_s, memory_mb: limits of one compile. max_model_bytes: the largest upload.
-    lease_s: how long a worker may be silent before its build goes to another; max_attempts: how many workers may be lost on one build.
-    sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered doorbell counts as lost.
-    max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its metrics, None for nowhere.
+    lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
+    many workers may be lost on one build.
+    sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered
+    doorbell counts as lost.
+    max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
+    metrics, None for nowhere.
     """
 
     model_config = SettingsConfigDict(env_prefix="RELAXD_", frozen=True, extra="forbid")
@@ -63,5 +69,8 @@ class Settings(BaseSettings):
     def environment(self) -> dict[str, str]:
         """The variables from which another process reads equal settings."""
         values = self.model_dump(exclude_none=True)
-        plain = {name: value.get_secret_value() if isinstance(value, SecretStr) else str(value) for name, value in values.items()}
+        plain = {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            for name, value in values.items()
+        }
         return {f"RELAXD_{name.upper()}": value for name, value in plain.items()}

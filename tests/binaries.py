@@ -1,4 +1,6 @@
-"""What a library says of itself: format and machine in its headers, instructions and attributes as far as binutils show them."""
+"""What a library says of itself: format and machine in its headers, instructions and attributes as
+far as binutils show them.
+"""
 
 import re
 import struct
@@ -15,7 +17,11 @@ _BUILD_VERSION = 0x32
 _MACHO_PLATFORMS = {1: "macOS", 2: "iOS"}
 _VERSION_MIN = {0x24: "macOS", 0x25: "iOS"}
 _ATTRIBUTES = ("CPU_arch", "FP_arch", "Advanced_SIMD_arch", "ABI_VFP_args")
-_SPOKEN = {"x86_64": "x86-64", "armv7l": "ARM, EABI5", "riscv64": "UCB RISC-V, RVC, double-float ABI"}
+_SPOKEN = {
+    "x86_64": "x86-64",
+    "armv7l": "ARM, EABI5",
+    "riscv64": "UCB RISC-V, RVC, double-float ABI",
+}
 """Architectures as `file` spells them."""
 
 
@@ -47,7 +53,11 @@ def machine_of(code: bytes) -> tuple[str, int]:
 
 def expected_machine(target: Target) -> tuple[str, int]:
     """What `machine_of` a library for the target is."""
-    numbers = {"elf": _ELF_MACHINES.get(target.arch, 0), "macho": _MACHO_ARM64, "coff": _COFF_X86_64}
+    numbers = {
+        "elf": _ELF_MACHINES.get(target.arch, 0),
+        "macho": _MACHO_ARM64,
+        "coff": _COFF_X86_64,
+    }
     return target.platform.object_format.value, numbers[target.platform.object_format.value]
 
 
@@ -71,15 +81,25 @@ def expected_words(target: Target) -> tuple[str, ...]:
         case ObjectFormat.COFF:
             return ("PE32+ executable (DLL)", "x86-64")
         case ObjectFormat.MACHO:
-            return ("Mach-O 64-bit arm64", "object" if linked else "dynamically linked shared library")
+            return (
+                "Mach-O 64-bit arm64",
+                "object" if linked else "dynamically linked shared library",
+            )
     bits = 32 if target.arch == "armv7l" else 64
-    return (f"ELF {bits}-bit LSB {'relocatable' if linked else 'shared object'}", _SPOKEN.get(target.arch, "ARM aarch64"))
+    return (
+        f"ELF {bits}-bit LSB {'relocatable' if linked else 'shared object'}",
+        _SPOKEN.get(target.arch, "ARM aarch64"),
+    )
 
 
 def traits(library: Path, target: Target) -> str:
-    """What the code is made for: an x86 library's widest registers, an ELF archive's attributes, a Mach-O file's platform."""
+    """What the code is made for: an x86 library's widest registers, an ELF archive's attributes, a
+    Mach-O file's platform.
+    """
     if target.arch == "x86_64":
-        used = re.findall(r"%([xyz])mm\d", _tool("objdump", "-d", "--no-show-raw-insn", str(library)))
+        used = re.findall(
+            r"%([xyz])mm\d", _tool("objdump", "-d", "--no-show-raw-insn", str(library))
+        )
         return f"{max(used)}mm" if used else "no vectors"
     if target.platform.object_format is ObjectFormat.MACHO:
         return _macho_platform(code_of(library, target))
@@ -121,4 +141,6 @@ def _macho_platform(code: bytes) -> str:
 
 
 def _tool(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, errors="replace").stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, errors="replace"
+    ).stdout

@@ -1,4 +1,6 @@
-"""Of every test: files with slow ones come first; torch stays out of this process, since tvm_ffi imports it wherever it is installed."""
+"""Of every test: files with slow ones come first; torch stays out of this process, since tvm_ffi
+imports it wherever it is installed.
+"""
 
 import sys
 

@@ -1,6 +1,8 @@
-"""Real models for every CPU target, one `relaxd compile` each, with no compiler on the path: `python -m tests.cpu_zoo --markdown zoo.md`.
+"""Real models for every CPU target, one `relaxd compile` each, with no compiler on the path:
+`python -m tests.cpu_zoo --markdown zoo.md`.
 
-Needs file, readelf and objdump for its checks; emulates what qemu and the runtimes that are built here allow.
+Needs file, readelf and objdump for its checks; emulates what qemu and the runtimes that are built
+here allow.
 """
 
 import argparse
@@ -31,7 +33,11 @@ DIMS = {
 """Models, and ranges whose ends an emulator reaches within the time that a verification has."""
 _PAGES = (2, 3, 64, 64)
 """The shape of PP-OCR's samples, within its ranges."""
-CPUS = tuple(entry.name for entry in targets.registry() if entry.device is None and entry.name != targets.NATIVE)
+CPUS = tuple(
+    entry.name
+    for entry in targets.registry()
+    if entry.device is None and entry.name != targets.NATIVE
+)
 _EMULATORS = ("qemu-aarch64-static", "qemu-arm-static", "qemu-riscv64-static")
 
 
@@ -39,7 +45,8 @@ _EMULATORS = ("qemu-aarch64-static", "qemu-arm-static", "qemu-riscv64-static")
 class Built:
     """One target's end.
 
-    file, traits: as binaries.py says them; shapes: how many were verified; difference: the greatest of any, and
+    file, traits: as binaries.py says them; shapes: how many were verified; difference: the greatest
+    of any, and
     range: the greatest number that the reference gave.
     """
 
@@ -62,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="relaxd-cpu-zoo-") as folder:
         for model in options.models:
             output = (options.output or Path(folder)) / model
-            results += [_read(model, result) for result in compile_all(_declared(model, Path(folder)), options.targets, output)]
+            results += [
+                _read(model, result)
+                for result in compile_all(_declared(model, Path(folder)), options.targets, output)
+            ]
             print(*table(results), sep="\n", flush=True)
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
@@ -71,14 +81,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(result.wrong for result in results))
 
 
-def compile_all(declared: Sequence[str], names: Sequence[str], output: Path) -> list[dict[str, Any]]:
-    """What one `relaxd compile --json` says of each target; on its path are emulators and nothing else."""
+def compile_all(
+    declared: Sequence[str], names: Sequence[str], output: Path
+) -> list[dict[str, Any]]:
+    """What one `relaxd compile --json` says of each target; on its path are emulators and nothing
+    else.
+    """
     chosen = [word for name in names for word in ("--target", name)]
-    command = [sys.executable, "-m", "relaxd", "compile", *declared, *chosen, "-o", str(output), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "relaxd",
+        "compile",
+        *declared,
+        *chosen,
+        "-o",
+        str(output),
+        "--json",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         for name in _EMULATORS:
             Path(folder, name).symlink_to(Path("/usr/bin", name))
-        done = subprocess.run(command, env={**os.environ, "PATH": folder}, stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PATH": folder},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
     return results
 
@@ -87,12 +117,19 @@ def _declared(name: str, folder: Path) -> list[str]:
     """What the command line says of the model; its samples are written into the folder."""
     model = MODELS[name]
     tables = {"--dim": DIMS[name], "--input": model.inputs, "--option": {"profile": "false"}}
-    words = (word for option, table in tables.items() for key, value in table.items() for word in (option, f"{key}={value}"))
+    words = (
+        word
+        for option, table in tables.items()
+        for key, value in table.items()
+        for word in (option, f"{key}={value}")
+    )
     return [str(path_of(name)), *words, *_samples(name, folder)]
 
 
 def _samples(name: str, folder: Path) -> list[str]:
-    """Dark strokes on bright pages: on noise the detector of text says 0 everywhere, which many a wrong library says too."""
+    """Dark strokes on bright pages: on noise the detector of text says 0 everywhere, which many a
+    wrong library says too.
+    """
     if name != "ppocr_det":
         return []
     pages = np.full(_PAGES, 2, np.float32)
@@ -106,7 +143,9 @@ def _samples(name: str, folder: Path) -> list[str]:
 def _read(model: str, result: dict[str, Any]) -> Built:
     target = targets.resolve(result["target"])
     if "error" in result:
-        return Built(model, target.name, wrong=f"{result['error']['code']}: {result['error']['message']}")
+        return Built(
+            model, target.name, wrong=f"{result['error']['code']}: {result['error']['message']}"
+        )
     bundle = Path(result["output"])
     manifest, numerics = read_manifest(bundle), json.loads((bundle / "numerics.json").read_text())
     library, outputs = bundle / manifest.library, numerics.get("outputs", ())
@@ -127,12 +166,18 @@ def _read(model: str, result: dict[str, Any]) -> Built:
 def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]:
     """Where the library is not of its target."""
     said, traits = binaries.spoken(library, target), binaries.traits(library, target)
-    yield from (f"`file` says {said}, not {words}" for words in binaries.expected_words(target) if words not in said)
+    yield from (
+        f"`file` says {said}, not {words}"
+        for words in binaries.expected_words(target)
+        if words not in said
+    )
     if traits != binaries.expected_traits(target):
         yield f"the code is for {traits}, not {binaries.expected_traits(target)}"
     if b"__tvm_ffi_" + _prefix(library, target) not in library.read_bytes():
         yield "there is no kernel's symbol"
-    if target.platform.libc and binaries.newest_glibc(library) > tuple(map(int, target.platform.libc.split("."))):
+    if target.platform.libc and binaries.newest_glibc(library) > tuple(
+        map(int, target.platform.libc.split("."))
+    ):
         yield f"it needs glibc {binaries.newest_glibc(library)}"
     if manifest.load.arch != target.arch or manifest.load.os != target.platform.os:
         yield f"the manifest is of {manifest.load.os} on {manifest.load.arch}"
@@ -142,7 +187,13 @@ def _prefix(library: Path, target: Target) -> bytes:
     """What stands before the names of an archive's kernels."""
     if target.platform.runtime is Runtime.BUNDLED:
         return b""
-    return library.with_name("model.h").read_text().partition('_PREFIX "')[2].partition('"')[0].encode()
+    return (
+        library.with_name("model.h")
+        .read_text()
+        .partition('_PREFIX "')[2]
+        .partition('"')[0]
+        .encode()
+    )
 
 
 def table(results: Sequence[Built]) -> Iterator[str]:
@@ -159,20 +210,38 @@ def table(results: Sequence[Built]) -> Iterator[str]:
 
 def _kind(said: str) -> str:
     """What `file` says, without what is the same for every library."""
-    return re.sub(r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie linked|, \d sections", "", said)
+    return re.sub(
+        r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie "
+        r"linked|, \d sections",
+        "",
+        said,
+    )
 
 
 def _outcome(result: Built) -> str:
     if result.wrong:
         return f"wrong: {result.wrong}"
-    verified = f", {result.shapes} shapes, {result.difference:.1e} of {result.range:.2g}" if result.difference is not None else ""
+    verified = (
+        f", {result.shapes} shapes, {result.difference:.1e} of {result.range:.2g}"
+        if result.difference is not None
+        else ""
+    )
     return f"{result.bytes / 1e6:.1f} MB, {result.status}{verified}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cpu_zoo", description=__doc__)
-    parser.add_argument("--models", nargs="+", choices=list(DIMS), default=list(DIMS), metavar="NAME", help=", ".join(DIMS))
-    parser.add_argument("--targets", nargs="+", choices=CPUS, default=CPUS, metavar="NAME", help=", ".join(CPUS))
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=list(DIMS),
+        default=list(DIMS),
+        metavar="NAME",
+        help=", ".join(DIMS),
+    )
+    parser.add_argument(
+        "--targets", nargs="+", choices=CPUS, default=CPUS, metavar="NAME", help=", ".join(CPUS)
+    )
     parser.add_argument("--output", type=Path, help="keep the bundles here")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here")

@@ -1,4 +1,6 @@
-"""What NVIDIA's disassembler says of CUDA machine code: `cuobjdump` from PATH or from its wheel (nvidia-cuda-cuobjdump)."""
+"""What NVIDIA's disassembler says of CUDA machine code: `cuobjdump` from PATH or from its wheel
+(nvidia-cuda-cuobjdump).
+"""
 
 import importlib.util
 import re
@@ -12,7 +14,9 @@ CUBIN = re.compile(rb"\x7fELF.{14}\xbe\x00", re.DOTALL)
 
 
 def command() -> list[str] | None:
-    """How to call it, None where it is not installed; the wheel's file is not executable as pip unpacks it."""
+    """How to call it, None where it is not installed; the wheel's file is not executable as pip
+    unpacks it.
+    """
     if found := shutil.which("cuobjdump"):
         return [found]
     spec = importlib.util.find_spec("nvidia")
@@ -24,12 +28,20 @@ def command() -> list[str] | None:
 
 
 def disassembled(cubin: bytes) -> tuple[set[str], set[str]]:
-    """The architectures (`sm_80`) that it finds instructions (SASS) for, and the kernels that these make up."""
+    """The architectures (`sm_80`) that it finds instructions (SASS) for, and the kernels that these
+    make up.
+    """
     tool = command()
     assert tool is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.cubin"
         path.write_bytes(cubin)
-        text = subprocess.run([*tool, "-sass", str(path)], capture_output=True, text=True, check=True).stdout
-    kernels = {part.split()[0] for part in text.split("Function :")[1:] if re.search(r"/\*[0-9a-f]{4,}\*/\s+\S", part)}
+        text = subprocess.run(
+            [*tool, "-sass", str(path)], capture_output=True, text=True, check=True
+        ).stdout
+    kernels = {
+        part.split()[0]
+        for part in text.split("Function :")[1:]
+        if re.search(r"/\*[0-9a-f]{4,}\*/\s+\S", part)
+    }
     return set(re.findall(r"code for (sm_\w+)", text)), kernels

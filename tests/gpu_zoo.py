@@ -1,8 +1,10 @@
-"""Real models for every target with a GPU, as far as a machine without one gets: `python -m tests.gpu_zoo --markdown zoo.md`.
+"""Real models for every target with a GPU, as far as a machine without one gets: `python -m
+tests.gpu_zoo --markdown zoo.md`.
 
-A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code for the architecture named:
-by the code's own header, and by cuobjdump where that is installed. For OpenCL it has run where there is such a device; for
-WebGPU its shaders are what Dawn takes, where that is installed.
+A build that ends well has every kernel bound to a grid and code made of it, on CUDA machine code
+for the architecture named: by the code's own header, and by cuobjdump where that is installed. For
+OpenCL it has run where there is such a device; for WebGPU its shaders are what Dawn takes, where
+that is installed.
 """
 
 import argparse
@@ -14,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compiler import compile_model, targets
-from compiler.cuda import architecture_of
 from compiler.errors import CompileError
+from compiler.toolchain.cuda import architecture_of
 from relaxd.contract.manifest import Manifest
 from tests import cuobjdump, wgsl
 from tests.models import MODELS, path_of
@@ -26,7 +28,8 @@ DEVICES = tuple(entry.name for entry in targets.registry() if entry.device is no
 
 @dataclass(frozen=True)
 class Built:
-    """One build: seconds it took; library_bytes: of the file that holds the kernels; machine_code: its architecture on CUDA.
+    """One build: seconds it took; library_bytes: of the file that holds the kernels; machine_code:
+    its architecture on CUDA.
 
     kernels: how many cuobjdump finds in that, None where it is not installed.
     """
@@ -53,19 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     if options.markdown:
         options.markdown.write_text("\n".join(table(results)) + "\n")
-    failed = [result for result in results if result.error and not result.error.startswith("toolchain.")]
+    failed = [
+        result for result in results if result.error and not result.error.startswith("toolchain.")
+    ]
     print(f"{len(results) - len(failed)} of {len(results)} built, or lack a toolkit")
     return int(bool(failed))
 
 
 def build(name: str, target: str, keep: Path | None = None) -> Built:
-    """The model built for the target in a process of its own, and what its library holds; `keep`: where bundles are to stay."""
+    """The model built for the target in a process of its own, and what its library holds; `keep`:
+    where bundles are to stay.
+    """
     model, started = MODELS[name], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="relaxd-gpu-zoo-") as folder:
         try:
             bundle = (keep or Path(folder)) / f"{name}-{target}"
             manifest = compile_model(
-                path_of(name), output=bundle, target=target, dims=model.dims, inputs=model.inputs or None, consts=model.consts or None
+                path_of(name),
+                output=bundle,
+                target=target,
+                dims=model.dims,
+                inputs=model.inputs or None,
+                consts=model.consts or None,
             )
         except CompileError as error:
             return Built(name, target, time.monotonic() - started, error=f"{error.code}: {error}")
@@ -77,11 +89,19 @@ def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manife
     found = cuobjdump.CUBIN.search(library)
     code = library[found.start() :] if found else None
     architecture = architecture_of(code) if code else None
-    seen, kernels = cuobjdump.disassembled(code) if code and cuobjdump.command() else ({architecture}, None)
+    seen, kernels = (
+        cuobjdump.disassembled(code) if code and cuobjdump.command() else ({architecture}, None)
+    )
     wrong = {manifest.load.sm} != seen | {architecture} or kernels == set()
-    error = f"the library holds code for {architecture}, not {manifest.load.sm}" if wrong else _refused(manifest, library)
+    error = (
+        f"the library holds code for {architecture}, not {manifest.load.sm}"
+        if wrong
+        else _refused(manifest, library)
+    )
     count = None if kernels is None else len(kernels)
-    return Built(name, target, seconds, len(library), architecture, count, manifest.target["status"], error)
+    return Built(
+        name, target, seconds, len(library), architecture, count, manifest.target["status"], error
+    )
 
 
 def _refused(manifest: Manifest, library: bytes) -> str | None:
@@ -102,14 +122,32 @@ def table(results: Sequence[Built]) -> Iterator[str]:
 def _cells(result: Built) -> tuple[str, ...]:
     outcome = result.error or result.status or ""
     size = f"{result.library_bytes / 1e6:.1f} MB" if result.library_bytes else "-"
-    code = f"{result.machine_code}{f', {result.kernels} kernels' if result.kernels else ''}" if result.machine_code else "-"
+    code = (
+        f"{result.machine_code}{f', {result.kernels} kernels' if result.kernels else ''}"
+        if result.machine_code
+        else "-"
+    )
     return result.model, result.target, f"{result.seconds:.0f} s", size, code, outcome
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu_zoo", description=__doc__)
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--targets", nargs="+", choices=DEVICES, default=DEVICES, metavar="NAME", help=", ".join(DEVICES))
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=list(MODELS),
+        default=NAMES,
+        metavar="NAME",
+        help=", ".join(NAMES),
+    )
+    parser.add_argument(
+        "--targets",
+        nargs="+",
+        choices=DEVICES,
+        default=DEVICES,
+        metavar="NAME",
+        help=", ".join(DEVICES),
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the bundles here")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here")

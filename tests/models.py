@@ -1,4 +1,6 @@
-"""The real models that tests and the demo compile: where each file comes from and what must be declared about it."""
+"""The real models that tests and the demo compile: where each file comes from and what must be
+declared about it.
+"""
 
 import fcntl
 import importlib.util
@@ -37,7 +39,12 @@ class RealModel:
 
     def request(self, **others: Any) -> dict[str, Any]:
         """The request document of `POST /v1/compile`."""
-        return {"dims": dict(self.dims), "inputs": dict(self.inputs), "consts": dict(self.consts), **others}
+        return {
+            "dims": dict(self.dims),
+            "inputs": dict(self.inputs),
+            "consts": dict(self.consts),
+            **others,
+        }
 
 
 def cache() -> Path:
@@ -54,7 +61,9 @@ def packaged(package: str, file: str) -> Path:
 
 
 def _exported(name: str) -> Path:
-    """A model exported once by `tests/exports.py`, in a process of its own so that torch stays out of this one."""
+    """A model exported once by `tests/exports.py`, in a process of its own so that torch stays out
+    of this one.
+    """
     path = cache() / f"{name}.onnx"
     if path.exists():
         return path
@@ -63,7 +72,10 @@ def _exported(name: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             partial_path = path.with_suffix(f".{os.getpid()}.partial")
-            subprocess.run([sys.executable, Path(__file__).with_name("exports.py"), name, partial_path], check=True)
+            subprocess.run(
+                [sys.executable, Path(__file__).with_name("exports.py"), name, partial_path],
+                check=True,
+            )
             partial_path.replace(path)
     return path
 
@@ -75,7 +87,12 @@ MODELS: dict[str, RealModel] = {
     "minilm": RealModel(
         partial(_exported, "minilm"),
         dims={"batch": "1:64", "seq": "1:512"},
-        shapes=({"batch": 1, "seq": 7}, {"batch": 1, "seq": 128}, {"batch": 8, "seq": 64}, {"batch": 3, "seq": 500}),
+        shapes=(
+            {"batch": 1, "seq": 7},
+            {"batch": 1, "seq": 128},
+            {"batch": 8, "seq": 64},
+            {"batch": 3, "seq": 500},
+        ),
         draw={"input_ids": 30522, "token_type_ids": 2, "attention_mask": 2},
     ),
     "resnet50": RealModel(
@@ -160,7 +177,9 @@ def path_of(name: str) -> Path:
 
 
 def feed_of(name: str, dims: Mapping[str, int], seed: int = 0) -> Feed:
-    """Seeded random inputs of an ONNX model at `dims`: integers within what they index, floats standard normal, constants as declared."""
+    """Seeded random inputs of an ONNX model at `dims`: integers within what they index, floats
+    standard normal, constants as declared.
+    """
     import onnx
 
     model = MODELS[name]
@@ -177,7 +196,9 @@ def feed_of(name: str, dims: Mapping[str, int], seed: int = 0) -> Feed:
             continue
         shape = [dims.get(axis, axis) for axis in _axes(model, value)]
         if value.name in model.draw:
-            feed[value.name] = generator.integers(0, model.draw[value.name], [int(n) for n in shape]).astype(dtype)
+            feed[value.name] = generator.integers(
+                0, model.draw[value.name], [int(n) for n in shape]
+            ).astype(dtype)
         else:
             feed[value.name] = generator.standard_normal([int(n) for n in shape]).astype(dtype)
     if "attention_mask" in feed:

@@ -1,4 +1,6 @@
-"""What a browser's WebGPU says of a library's shaders: Dawn, from the npm package `webgpu`, where node finds it (NODE_PATH)."""
+"""What a browser's WebGPU says of a library's shaders: Dawn, from the npm package `webgpu`, where
+node finds it (NODE_PATH).
+"""
 
 import json
 import re
@@ -21,7 +23,9 @@ def shaders(library: bytes) -> dict[str, str]:
         begin = library.rindex(b"//----", 0, entry.start())
         begin = library.rindex(b"//----", 0, begin)
         (length,) = struct.unpack_from("<Q", library, begin - 8)
-        assert entry.end() - begin < length < _LONGEST, "TVM writes shaders in another way than it did"
+        assert entry.end() - begin < length < _LONGEST, (
+            "TVM writes shaders in another way than it did"
+        )
         found[entry[1].decode()] = library[begin : begin + length].decode()
     return found
 
@@ -44,4 +48,6 @@ def refused(sources: dict[str, str]) -> dict[str, str]:
 
 
 def _run(*files: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["node", str(_PROGRAM), *files], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        ["node", str(_PROGRAM), *files], capture_output=True, text=True, timeout=120, check=False
+    )

@@ -1,4 +1,6 @@
-"""Creates .venv with everything that tests and the demo need; does nothing when it is up to date."""
+"""Creates .venv with everything that tests and the demo need; does nothing when it is up
+to date.
+"""
 
 import fcntl
 import hashlib
@@ -10,7 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 VENV = ROOT / ".venv"
-INPUTS = (*(ROOT / name for name in ("requirements/dev.txt", "requirements/models.txt", "compiler/runtimes/pins.py")), Path(__file__))
+INPUTS = (
+    *(
+        ROOT / name
+        for name in ("requirements/dev.txt", "requirements/models.txt", "compiler/runtimes/pins.py")
+    ),
+    Path(__file__),
+)
 
 
 def fingerprint() -> str:

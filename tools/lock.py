@@ -1,4 +1,6 @@
-"""Writes requirements/*.txt: every package that pyproject.toml's extras need, at the version installed here."""
+"""Writes requirements/*.txt: every package that pyproject.toml's extras need, at the version
+installed here.
+"""
 
 import tomllib
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ BUILD = ("setuptools",)
 
 
 def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str]) -> set[str]:
-    """Canonical names of all that the project needs with `extras`; what only packages in `without` need is left out too."""
+    """Canonical names of all that the project needs with `extras`; what only packages in `without`
+    need is left out too.
+    """
     own = project["name"]
     seen: set[tuple[str, str]] = set()
     queue = [(own, ""), *((own, extra) for extra in extras)]
@@ -49,7 +53,9 @@ def lock(project: dict[str, Any], file: str) -> str:
     extras, without = LOCKS[file]
     names = closure(project, extras, without) | set(BUILD)
     pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted(names)]
-    return "\n".join([f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.", *pins, ""])
+    return "\n".join(
+        [f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.", *pins, ""]
+    )
 
 
 def main() -> None:

@@ -18,7 +18,9 @@ def table() -> str:
 
 def _row(target: Target) -> tuple[str, ...]:
     platform = target.platform
-    vectors = f"{target.vector_registers} of {target.vector_bits} bits" if target.vector_bits else "none"
+    vectors = (
+        f"{target.vector_registers} of {target.vector_bits} bits" if target.vector_bits else "none"
+    )
     device = f" with {target.device.sm or target.device.name}" if target.device else ""
     system = f"{platform.os}, glibc {platform.libc}" if platform.libc else platform.os
     runtime = "in the bundle" if platform.runtime is Runtime.BUNDLED else "linked by the program"

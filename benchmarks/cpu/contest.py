@@ -1,4 +1,6 @@
-"""All engines on one model: each in a process of its own, asked one at a time, in rounds that alternate between them."""
+"""All engines on one model: each in a process of its own, asked one at a time, in rounds that
+alternate between them.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ from benchmarks.cpu.rows import Point
 from tests import models
 
 TOLERANCE = 1e-3
-"""Largest difference from ONNX Runtime, relative to the greater of 1 and the output's range, that counts as right."""
+"""Largest difference from ONNX Runtime, relative to the greater of 1 and the output's range, that
+counts as right.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """engines by name; rounds of `seconds` each per engine and point; `threads` for every engine."""
+    """engines by name; rounds of `seconds` each per engine and point; `threads` for every
+    engine.
+    """
 
     engines: tuple[str, ...]
     rounds: int
@@ -39,7 +45,13 @@ class Contestant:
         """Start it and wait until it has compiled."""
         self.engine = engine
         command = [sys.executable, "-m", "benchmarks.cpu.worker", engine, str(folder)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self.ready = self._answer()
 
     def ask(self, **request: Any) -> dict[str, Any]:
@@ -71,16 +83,27 @@ def prepare(name: str, points: Sequence[Point], threads: int, folder: Path) -> N
     names = [value.name for value in graph.input if value.name not in stored]
     for index, point in enumerate(points):
         np.savez(folder / f"feed_{index}.npz", **models.feed_of(name, point, seed=index))
-    subject = {"name": name, "path": str(path), "names": names, "dims": dict(real.dims), "inputs": dict(real.inputs), "threads": threads}
+    subject = {
+        "name": name,
+        "path": str(path),
+        "names": names,
+        "dims": dict(real.dims),
+        "inputs": dict(real.inputs),
+        "threads": threads,
+    }
     (folder / "subject.json").write_text(json.dumps(subject))
 
 
 MEASURED = ("relaxd", "onnxruntime", "openvino")
-"""Engines whose memory is measured: a fresh process each time, which the others would compile in once more."""
+"""Engines whose memory is measured: a fresh process each time, which the others would compile in
+once more.
+"""
 
 
 def contest(plan: Plan, points: Sequence[Point], folder: Path) -> list[dict[str, Any]]:
-    """For each point, what each engine did: median and quartiles in ms, memory in bytes, difference to ONNX Runtime, or its error."""
+    """For each point, what each engine did: median and quartiles in ms, memory in bytes, difference
+    to ONNX Runtime, or its error.
+    """
     with _contestants(plan.engines, folder) as contestants:
         outcomes = [_point(plan, contestants, index, folder) for index in range(len(points))]
         for index, outcome in enumerate(outcomes):
@@ -111,12 +134,18 @@ def _contestants(engines: Sequence[str], folder: Path) -> Iterator[list[Contesta
             contestant.end()
 
 
-def _point(plan: Plan, contestants: Sequence[Contestant], index: int, folder: Path) -> dict[str, Any]:
+def _point(
+    plan: Plan, contestants: Sequence[Contestant], index: int, folder: Path
+) -> dict[str, Any]:
     outcomes: dict[str, dict[str, Any]] = {one.engine: dict(one.ready) for one in contestants}
     racing = [one for one in contestants if "error" not in one.ready]
     for one in racing:
-        outcomes[one.engine] |= one.ask(point=index, save=str(folder / f"made_{one.engine}_{index}.npz"))
-    times: dict[str, list[float]] = {one.engine: [] for one in racing if "error" not in outcomes[one.engine]}
+        outcomes[one.engine] |= one.ask(
+            point=index, save=str(folder / f"made_{one.engine}_{index}.npz")
+        )
+    times: dict[str, list[float]] = {
+        one.engine: [] for one in racing if "error" not in outcomes[one.engine]
+    }
     for _ in range(plan.rounds):
         for one in racing:
             if one.engine in times:
@@ -137,8 +166,14 @@ def _difference(folder: Path, engine: str, index: int) -> float | None:
     """Worst over the outputs; None where ONNX Runtime is not among the engines."""
     if not (folder / f"made_onnxruntime_{index}.npz").exists():
         return None
-    with np.load(folder / f"made_onnxruntime_{index}.npz") as want, np.load(folder / f"made_{engine}_{index}.npz") as made:
+    with (
+        np.load(folder / f"made_onnxruntime_{index}.npz") as want,
+        np.load(folder / f"made_{engine}_{index}.npz") as made,
+    ):
         return max(
-            float(np.abs(made[key].astype(np.float64) - want[key]).max(initial=0) / max(1.0, np.abs(want[key]).max(initial=0)))
+            float(
+                np.abs(made[key].astype(np.float64) - want[key]).max(initial=0)
+                / max(1.0, np.abs(want[key]).max(initial=0))
+            )
             for key in want.files
         )

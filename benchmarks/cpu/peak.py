@@ -1,4 +1,6 @@
-"""The machine's float32 FMA peak, measured by a loop of independent vector multiply-adds in registers."""
+"""The machine's float32 FMA peak, measured by a loop of independent vector multiply-adds in
+registers.
+"""
 
 import ctypes
 import os
@@ -35,17 +37,29 @@ _ROUNDS = 20_000_000
 
 
 def peak_meter(threads: int, vector_floats: int) -> Callable[[], float]:
-    """Measures the GFLOP/s of `threads` threads together, for some 40 ms a call; vectors of `vector_floats` lanes."""
+    """Measures the GFLOP/s of `threads` threads together, for some 40 ms a call; vectors of
+    `vector_floats` lanes.
+    """
     with TemporaryDirectory(prefix="peak-") as folder:
         source, library = Path(folder) / "peak.c", Path(folder) / "peak.so"
         source.write_text(_SOURCE)
-        command = [sys.executable, "-m", "ziglang", "cc", "-O3", "-march=native", "-shared", "-fPIC"]
+        command = [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "cc",
+            "-O3",
+            "-march=native",
+            "-shared",
+            "-fPIC",
+        ]
         defines = [f"-DWIDTH={vector_floats}", f"-DLANES={_LANES}"]
         subprocess.run([*command, *defines, source, "-o", library], check=True, capture_output=True)
         chain = ctypes.CDLL(str(library)).chain
     chain.argtypes, chain.restype = [ctypes.c_long], ctypes.c_float
     work = 2.0 * _LANES * vector_floats * _ROUNDS * threads
-    # Left to the scheduler, two threads of a fresh pool may share a processor for as long as this takes.
+    # Left to the scheduler, two threads of a fresh pool may share a processor for as long as this
+    # takes.
     places = SimpleQueue[frozenset[int]]()
     for group in core_groups(threads, usable_cores()):
         places.put(group)
@@ -54,7 +68,9 @@ def peak_meter(threads: int, vector_floats: int) -> Callable[[], float]:
 
 
 def peak_gflops(threads: int, vector_floats: int) -> float:
-    """The best of twenty measurements: a host that moves virtual processors about may run two of them on one core for a while."""
+    """The best of twenty measurements: a host that moves virtual processors about may run two of
+    them on one core for a while.
+    """
     measure = peak_meter(threads, vector_floats)
     return max(measure() for _ in range(20))
 

@@ -1,4 +1,6 @@
-"""The multiply-adds that a model's definition asks for at given inputs, counted on ONNX Runtime's shapes."""
+"""The multiply-adds that a model's definition asks for at given inputs, counted on ONNX Runtime's
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 
 @dataclass(frozen=True)
 class Work:
-    """Floating point operations, a multiply-add being two: of all products, and of those of a matrix by constant weights.
+    """Floating point operations, a multiply-add being two: of all products, and of those of a
+    matrix by constant weights.
 
     A convolution counts what its direct form takes, whatever an engine makes of it.
     """
@@ -28,18 +31,33 @@ class Work:
 
 
 def works_of(path: Path, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> list[Work]:
-    """The work of one run on each of `feeds`, which have the same inputs; products inside branches and loops are not counted."""
+    """The work of one run on each of `feeds`, which have the same inputs; products inside branches
+    and loops are not counted.
+    """
     model = onnx.load(path)
     constants = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     nodes = [node for node in model.graph.node if node.op_type in _PRODUCTS]
-    names = {name for node in nodes for name in (*node.input, *node.output) if name and name not in constants} - set(feeds[0])
+    names = {
+        name
+        for node in nodes
+        for name in (*node.input, *node.output)
+        if name and name not in constants
+    } - set(feeds[0])
     session = _session_with(model, sorted(names))
     return [_work(nodes, constants, _shapes(session, feed)) for feed in feeds]
 
 
-def _work(nodes: Sequence[onnx.NodeProto], constants: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> Work:
+def _work(
+    nodes: Sequence[onnx.NodeProto],
+    constants: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Work:
     counts = [(node, _flops(node, {**shapes, **constants})) for node in nodes]
-    matmuls = (n for node, n in counts if node.op_type in ("MatMul", "Gemm") and any(name in constants for name in node.input[:2]))
+    matmuls = (
+        n
+        for node, n in counts
+        if node.op_type in ("MatMul", "Gemm") and any(name in constants for name in node.input[:2])
+    )
     return Work(sum(n for _, n in counts), sum(matmuls))
 
 
@@ -59,9 +77,16 @@ def _session_with(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.I
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
-def _shapes(session: onnxruntime.InferenceSession, feed: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    session: onnxruntime.InferenceSession, feed: Mapping[str, NDArray[Any]]
+) -> dict[str, tuple[int, ...]]:
     made = zip(session.get_outputs(), session.run(None, dict(feed)), strict=True)
-    return {**{name: value.shape for name, value in feed.items()}, **{output.name: np.shape(value) for output, value in made}}
+    return {
+        **{name: value.shape for name, value in feed.items()},
+        **{output.name: np.shape(value) for output, value in made},
+    }

@@ -1,10 +1,13 @@
-"""One engine holding one model: `python -m benchmarks.cpu.worker ENGINE FOLDER`, asked for timings one line at a time.
+"""One engine holding one model: `python -m benchmarks.cpu.worker ENGINE FOLDER`, asked for timings
+one line at a time.
 
-A request is a JSON line `{"point": k, "seconds": s}`; the answer has the milliseconds of every call made in that time.
-`{"point": k, "save": file}` stores the outputs. `{"point": k, "memory": true}`, asked of a process that has run nothing yet,
-gives the anonymous memory that two calls add at their peak, in bytes: activations, outputs, whatever the engine allocates.
-`{"point": k, "matmuls": true}`, asked of relaxd, gives the milliseconds that one call spends in products by constant matrices,
-and the FMA peak measured in turns with that.
+A request is a JSON line `{"point": k, "seconds": s}`; the answer has the milliseconds of every call
+made in that time. `{"point": k, "save": file}` stores the outputs. `{"point": k, "memory": true}`,
+asked of a process that has run nothing yet,
+gives the anonymous memory that two calls add at their peak, in bytes: activations, outputs,
+whatever the engine allocates. `{"point": k, "matmuls": true}`, asked of relaxd, gives the
+milliseconds that one call spends in products by constant matrices, and the FMA peak measured in
+turns with that.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ MATMUL_ROUNDS = 7
 def main(engine: str, folder: Path) -> None:
     """Compile, say how long that took, then answer until standard input ends."""
     document = json.loads((folder / "subject.json").read_text())
-    subject = Subject(**{**document, "path": Path(document["path"]), "names": tuple(document["names"]), "built": folder})
+    subject = Subject(
+        **{
+            **document,
+            "path": Path(document["path"]),
+            "names": tuple(document["names"]),
+            "built": folder,
+        }
+    )
     os.environ["RELAXD_NUM_THREADS"] = str(subject.threads)
     started = time.perf_counter()
     try:
@@ -62,22 +72,36 @@ def _memory(run: Runner, feed: Arrays) -> dict[str, Any]:
     Path("/proc/self/clear_refs").write_text("5")
     for _ in range(2):
         run(feed)
-    return {"memory_bytes": _anonymous("VmHWM") - _anonymous("RssFile") - _anonymous("RssShmem") - before}
+    return {
+        "memory_bytes": _anonymous("VmHWM")
+        - _anonymous("RssFile")
+        - _anonymous("RssShmem")
+        - before
+    }
 
 
 def _in_matmuls(feed: Arrays, bundle: Path) -> dict[str, Any]:
-    """By the virtual machine's report of each kernel; the peak of the machine in turns with them, and the median of both."""
+    """By the virtual machine's report of each kernel; the peak of the machine in turns with them,
+    and the median of both.
+    """
     from benchmarks.cpu.peak import peak_meter
     from compiler import targets
-    from compiler.profile import kernel_times
+    from compiler.profile.measure import kernel_times
 
-    measure = peak_meter(int(os.environ["RELAXD_NUM_THREADS"]), targets.resolve("native").vector_bits // 32)
+    measure = peak_meter(
+        int(os.environ["RELAXD_NUM_THREADS"]), targets.resolve("native").vector_bits // 32
+    )
     spent, peaks = [], []
     for _ in range(MATMUL_ROUNDS):
         runs = kernel_times(bundle, feed, runs=3)
-        spent += [sum(sum(times) for name, times in run.items() if "matmul" in name) for run in runs]
+        spent += [
+            sum(sum(times) for name, times in run.items() if "matmul" in name) for run in runs
+        ]
         peaks.append(measure())
-    return {"matmul_milliseconds": 1e3 * statistics.median(spent), "matmul_peak_gflops": statistics.median(peaks)}
+    return {
+        "matmul_milliseconds": 1e3 * statistics.median(spent),
+        "matmul_peak_gflops": statistics.median(peaks),
+    }
 
 
 def _timed(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.importers`: every engine on ONNX's conformance cases and on every model of the ONNX zoo with dynamic axes.
+"""`python -m benchmarks.importers`: every engine on ONNX's conformance cases and on every model of
+the ONNX zoo with dynamic axes.
 
-Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside the development
-environment; an engine that is not installed is shown as missing.
+Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside
+the development environment; an engine that is not installed is shown as missing.
 """
 
 from __future__ import annotations
@@ -29,18 +30,40 @@ ENGINES = ("relaxd", "onnxruntime", "openvino", "tvm", "iree")
 
 
 def main() -> int:
-    """Run the chosen engines on the chosen models, print the table, write JSON and Markdown where asked."""
+    """Run the chosen engines on the chosen models, print the table, write JSON and Markdown where
+    asked.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.importers", description=__doc__)
-    parser.add_argument("--models", nargs="*", default=list(CASES), choices=list(CASES), metavar="CASE")
+    parser.add_argument(
+        "--models", nargs="*", default=list(CASES), choices=list(CASES), metavar="CASE"
+    )
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
-    parser.add_argument("--timeout", type=float, default=600, help="seconds for one engine on one model")
-    parser.add_argument("--no-conformance", action="store_true", help="leave ONNX's conformance cases out: they take hours for IREE")
-    parser.add_argument("--sample", type=int, help="that many of the conformance cases, drawn at random")
-    parser.add_argument("--known", type=Path, help="a folder of reports by tests.conformance, ENGINE_MODE.json, not to be made again")
+    parser.add_argument(
+        "--timeout", type=float, default=600, help="seconds for one engine on one model"
+    )
+    parser.add_argument(
+        "--no-conformance",
+        action="store_true",
+        help="leave ONNX's conformance cases out: they take hours for IREE",
+    )
+    parser.add_argument(
+        "--sample", type=int, help="that many of the conformance cases, drawn at random"
+    )
+    parser.add_argument(
+        "--known",
+        type=Path,
+        help="a folder of reports by tests.conformance, ENGINE_MODE.json, not to be made again",
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
-    reports = [] if options.no_conformance else conformance.measured(options.engines, options.timeout / 10, options.sample, options.known)
+    reports = (
+        []
+        if options.no_conformance
+        else conformance.measured(
+            options.engines, options.timeout / 10, options.sample, options.known
+        )
+    )
     cases = conformance.markdown(reports)
     print(cases)
     results: dict[str, dict[str, Any]] = {}
@@ -51,17 +74,31 @@ def main() -> int:
             except ExportError as error:
                 print(f"{key:24}  not exported: {str(error).splitlines()[-1]}", flush=True)
                 continue
-            results[key] = {engine: trial(engine, Path(folder), options.timeout) for engine in options.engines}
-        print(f"{key:24}", *(f"{engine}: {_cell(results[key][engine])}" for engine in options.engines), sep="  ", flush=True)
+            results[key] = {
+                engine: trial(engine, Path(folder), options.timeout) for engine in options.engines
+            }
+        print(
+            f"{key:24}",
+            *(f"{engine}: {_cell(results[key][engine])}" for engine in options.engines),
+            sep="  ",
+            flush=True,
+        )
     if options.json:
-        options.json.write_text(json.dumps({"conformance": [report["totals"] for report in reports], "models": results}, indent=1))
+        options.json.write_text(
+            json.dumps(
+                {"conformance": [report["totals"] for report in reports], "models": results},
+                indent=1,
+            )
+        )
     if options.markdown:
         options.markdown.write_text(f"{cases}\n{markdown(results, options.engines)}")
     return 0
 
 
 def prepare(case: Case, folder: Path) -> None:
-    """Write the subject, seeded inputs at each of the case's points, and ONNX Runtime's answers; raises ExportError."""
+    """Write the subject, seeded inputs at each of the case's points, and ONNX Runtime's answers;
+    raises ExportError.
+    """
     exported, path = case.export(), folder / "model.onnx"
     onnx.save(declared(onnx.load(exported), case), path)
     feeds = [feed_of(case, exported, point, seed) for seed, point in enumerate(case.points)]
@@ -69,21 +106,35 @@ def prepare(case: Case, folder: Path) -> None:
         np.savez(folder / f"feed_{index}.npz", **feed)  # type: ignore[arg-type]
         np.savez(folder / f"want_{index}.npz", **wanted)  # type: ignore[arg-type]
     names = [name for name in feeds[0] if name not in case.consts]
-    subject = {"path": str(path), "names": names, "dims": dict(case.dims), "inputs": dict(case.inputs), "points": len(feeds)}
+    subject = {
+        "path": str(path),
+        "names": names,
+        "dims": dict(case.dims),
+        "inputs": dict(case.inputs),
+        "points": len(feeds),
+    }
     (folder / "subject.json").write_text(json.dumps(subject))
 
 
 def declared(model: onnx.ModelProto, case: Case) -> onnx.ModelProto:
-    """The model with what the case declares written into it, so that no engine has to guess: names of axes, constants."""
+    """The model with what the case declares written into it, so that no engine has to guess: names
+    of axes, constants.
+    """
     for value in list(model.graph.input):
         if value.name in case.consts:
             dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(case.consts[value.name], dtype), value.name))
+            model.graph.initializer.append(
+                onnx.numpy_helper.from_array(np.asarray(case.consts[value.name], dtype), value.name)
+            )
             model.graph.input.remove(value)
         elif value.name in case.inputs:
             axes = case.inputs[value.name].partition("[")[2].rstrip("]").split(",")
             for dim, axis in zip(value.type.tensor_type.shape.dim, axes, strict=True):
-                dim.CopyFrom(onnx.TensorShapeProto.Dimension(**({"dim_value": int(axis)} if axis.isdigit() else {"dim_param": axis})))
+                dim.CopyFrom(
+                    onnx.TensorShapeProto.Dimension(
+                        **({"dim_value": int(axis)} if axis.isdigit() else {"dim_param": axis})
+                    )
+                )
     for value in model.graph.output if case.inputs else ():
         for dim in value.type.tensor_type.shape.dim:
             dim.Clear()
@@ -98,7 +149,11 @@ def trial(engine: str, folder: Path, timeout: float) -> dict[str, Any]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        return {"verdict": "failed", "stage": "compile", "message": f"no result after {timeout:.0f} s"}
+        return {
+            "verdict": "failed",
+            "stage": "compile",
+            "message": f"no result after {timeout:.0f} s",
+        }
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         return {"verdict": "crashed", "message": f"exit status {done.returncode}"}
@@ -118,11 +173,30 @@ def markdown(results: dict[str, dict[str, Any]], engines: list[str]) -> str:
     notes = []
     for name, row in results.items():
         lines.append(f"| {name} | " + " | ".join(_cell(row[engine]) for engine in engines) + " |")
-        notes += [f"- {engine} on {name}: `{row[engine]['message']}`" for engine in engines if "message" in row[engine]]
-    taken = {engine: sum(row[engine]["verdict"] == "ok" for row in results.values()) for engine in engines}
-    lines.append("| right answers | " + " | ".join(f"{taken[engine]} of {len(results)}" for engine in engines) + " |")
+        notes += [
+            f"- {engine} on {name}: `{row[engine]['message']}`"
+            for engine in engines
+            if "message" in row[engine]
+        ]
+    taken = {
+        engine: sum(row[engine]["verdict"] == "ok" for row in results.values())
+        for engine in engines
+    }
+    lines.append(
+        "| right answers | "
+        + " | ".join(f"{taken[engine]} of {len(results)}" for engine in engines)
+        + " |"
+    )
     return "\n".join(
-        [*lines, "", "Worst difference from ONNX Runtime over all shapes, relative to the output's range, in brackets.", "", *notes, ""]
+        [
+            *lines,
+            "",
+            "Worst difference from ONNX Runtime over all shapes, relative to the output's range, "
+            "in brackets.",
+            "",
+            *notes,
+            "",
+        ]
     )
 
 

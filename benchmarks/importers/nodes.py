@@ -1,4 +1,6 @@
-"""Peers on ONNX's conformance cases: the engines that `tests.conformance` runs beside relaxd and ONNX Runtime."""
+"""Peers on ONNX's conformance cases: the engines that `tests.conformance` runs beside relaxd and
+ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.conformance.outcomes import Outcome
 
 
 def peer(engine: str, case: Case, mode: Mode) -> Ran:
-    """`engine` on the model with the mode's axes; refused where it does not compile, error where it does not run."""
+    """`engine` on the model with the mode's axes; refused where it does not compile, error where it
+    does not run.
+    """
     with tempfile.TemporaryDirectory(prefix="nodes-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(_declared(case, mode).SerializeToString())
@@ -36,7 +40,9 @@ def peer(engine: str, case: Case, mode: Mode) -> Ran:
 
 
 def _declared(case: Case, mode: Mode) -> onnx.ModelProto:
-    """A copy whose redeclared inputs name each open axis; outputs that could contradict them say nothing of their shape."""
+    """A copy whose redeclared inputs name each open axis; outputs that could contradict them say
+    nothing of their shape.
+    """
     declared = {spec.name: spec.shape for spec in request(case, mode).inputs}
     if not declared:
         return case.model
@@ -44,7 +50,9 @@ def _declared(case: Case, mode: Mode) -> onnx.ModelProto:
     model.CopyFrom(case.model)
     del model.graph.value_info[:]
     for entry in model.graph.input:
-        for dim, axis in zip(entry.type.tensor_type.shape.dim, declared.get(entry.name, ()), strict=False):
+        for dim, axis in zip(
+            entry.type.tensor_type.shape.dim, declared.get(entry.name, ()), strict=False
+        ):
             dim.Clear()
             if axis.size is None:
                 dim.dim_param = axis.text

@@ -1,6 +1,8 @@
-"""One engine on one model, in a process of its own: `python -m benchmarks.importers.trial ENGINE FOLDER`.
+"""One engine on one model, in a process of its own: `python -m benchmarks.importers.trial ENGINE
+FOLDER`.
 
-FOLDER holds subject.json, and feed_<k>.npz with want_<k>.npz beside it; the outcome is one JSON line on stdout.
+FOLDER holds subject.json, and feed_<k>.npz with want_<k>.npz beside it; the outcome is one JSON
+line on stdout.
 """
 
 from __future__ import annotations
@@ -21,21 +23,35 @@ TOLERANCE = 1e-3
 
 
 def attempt(engine: str, folder: Path) -> dict[str, Any]:
-    """`verdict` is ok, wrong or failed; `stage` is compile or run; `error` the worst difference; `message` one line."""
+    """`verdict` is ok, wrong or failed; `stage` is compile or run; `error` the worst difference;
+    `message` one line.
+    """
     document = json.loads((folder / "subject.json").read_text())
-    subject = Subject(Path(document["path"]), tuple(document["names"]), document["dims"], document["inputs"])
+    subject = Subject(
+        Path(document["path"]), tuple(document["names"]), document["dims"], document["inputs"]
+    )
     try:
         run = ENGINES[engine](subject)
     except Exception as error:
         return {"verdict": "failed", "stage": "compile", "message": _line(error)}
     worst = 0.0
     for index in range(document["points"]):
-        with np.load(folder / f"feed_{index}.npz") as feed, np.load(folder / f"want_{index}.npz") as want:
+        with (
+            np.load(folder / f"feed_{index}.npz") as feed,
+            np.load(folder / f"want_{index}.npz") as want,
+        ):
             try:
                 made = run({name: feed[name] for name in document["names"]})
             except Exception as error:
-                return {"verdict": "failed", "stage": "run", "message": f"point {index}: {_line(error)}"}
-            worst = max(worst, *(_distance(one, want[name]) for one, name in zip(made, want.files, strict=True)))
+                return {
+                    "verdict": "failed",
+                    "stage": "run",
+                    "message": f"point {index}: {_line(error)}",
+                }
+            worst = max(
+                worst,
+                *(_distance(one, want[name]) for one, name in zip(made, want.files, strict=True)),
+            )
     return {"verdict": "ok" if worst <= TOLERANCE else "wrong", "error": worst}
 
 
@@ -48,8 +64,16 @@ def _distance(made: Any, want: Any) -> float:
 
 
 def _line(error: BaseException) -> str:
-    text = error.stderr if isinstance(error, subprocess.CalledProcessError) and error.stderr else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Exception from")]
+    text = (
+        error.stderr
+        if isinstance(error, subprocess.CalledProcessError) and error.stderr
+        else str(error)
+    )
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.startswith("Exception from")
+    ]
     telling = [line for line in lines if "error" in line.lower() or "check failed" in line.lower()]
     return re.sub(r"/\S*/", "", (telling or lines or [type(error).__name__])[0])[:200]
 

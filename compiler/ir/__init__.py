@@ -1,4 +1,6 @@
-"""Models to Relax: the symbolic builder and its front ends. Importing this package imports no TVM."""
+"""Models to Relax: the symbolic builder and its front ends. Importing this package
+imports no TVM.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,27 @@ if TYPE_CHECKING:
 
 
 def import_model(model: onnx.ModelProto, request: CompileRequest) -> Imported:
-    """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at fault."""
+    """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
+    fault.
+    """
     from compiler.ir.onnx.reader import read
 
     return read(model, request)
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
-    """What importing would find, node by node, without compiling (see compiler.ir.onnx.inspection)."""
+    """What importing would find, node by node, without compiling (see
+    compiler.ir.onnx.inspection).
+    """
     from compiler.ir.onnx.inspection import inspect
 
     return inspect(model, request)
 
 
 def import_torchscript(source: Path | bytes, request: CompileRequest) -> Imported:
-    """Import a module saved with torch.jit.save; raises ImportFailed, LoadError for other files, ToolchainMissing without torch."""
+    """Import a module saved with torch.jit.save; raises ImportFailed, LoadError for other files,
+    ToolchainMissing without torch.
+    """
     from compiler.ir.torchscript.loading import load, without_torch
 
     program = load(source)

@@ -1,4 +1,6 @@
-"""Dataflow blocks that end where a run-time value becomes a dim: TVM's fusion moves programs across that point."""
+"""Dataflow blocks that end where a run-time value becomes a dim: TVM's fusion moves programs across
+that point.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,16 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 
 def in_blocks(module: tvm.IRModule) -> tvm.IRModule:
-    """The module's bindings in dataflow blocks, none of which both defines a dim by matching a shape and uses it.
+    """The module's bindings in dataflow blocks, none of which both defines a dim by matching a
+    shape and uses it.
 
     FuseOps places a fused program by the tensors it reads, not by the dims of its result.
     """
     module = relax.transform.ConvertToDataflow(min_size=1)(module)
     for gvar, function in list(module.functions.items()):
-        if isinstance(function, relax.Function) and any(_cuts(block) for block in function.body.blocks):
+        if isinstance(function, relax.Function) and any(
+            _cuts(block) for block in function.body.blocks
+        ):
             module[gvar] = _split(function)
     return module
 
@@ -32,7 +37,9 @@ def _split(function: relax.Function) -> relax.Function:
 
 @mutator
 class _Outward(PyExprMutator):  # type: ignore[misc]
-    """Makes every variable visible outside its block; TVM's CanonicalizeBindings hides again those that need not be."""
+    """Makes every variable visible outside its block; TVM's CanonicalizeBindings hides again those
+    that need not be.
+    """
 
     def visit_dataflow_var_def_(self, var: relax.DataflowVar) -> relax.Var:
         """The same variable of the visible kind."""
@@ -51,15 +58,23 @@ def _parts(block: relax.BindingBlock) -> list[relax.BindingBlock]:
         if not runs or runs[-1][0] != defines:
             runs.append((defines, []))
         runs[-1][1].append(binding)
-    return [relax.BindingBlock(run) if defines else relax.DataflowBlock(run) for defines, run in runs]
+    return [
+        relax.BindingBlock(run) if defines else relax.DataflowBlock(run) for defines, run in runs
+    ]
 
 
 def _cuts(block: relax.BindingBlock) -> Sequence[Any]:
-    return [binding for binding in block.bindings if _defines(binding)] if isinstance(block, relax.DataflowBlock) else []
+    return (
+        [binding for binding in block.bindings if _defines(binding)]
+        if isinstance(block, relax.DataflowBlock)
+        else []
+    )
 
 
 def _defines(binding: Any) -> bool:
-    """Whether a binding matches a shape against dims, or a tensor: ConvertLayout loses the value of such a match."""
+    """Whether a binding matches a shape against dims, or a tensor: ConvertLayout loses the value of
+    such a match.
+    """
     if not isinstance(binding, relax.MatchCast):
         return False
     if isinstance(binding.ty, relax.TensorType):

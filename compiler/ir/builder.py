@@ -1,4 +1,6 @@
-"""The graph builder: turns values into Relax bindings, keeping every shape symbolic and every decision checked."""
+"""The graph builder: turns values into Relax bindings, keeping every shape symbolic and every
+decision checked.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Block:
 class Builder:
     """Emits Relax; one instance builds one function, `facts` holds what is known of its dims.
 
-    quantized: whether it works on integers of few bits that stand for reals, so that roundings decide its numbers.
+    quantized: whether it works on integers of few bits that stand for reals, so that roundings
+    decide its numbers.
     """
 
     facts: Facts = field(default_factory=Facts)
@@ -47,53 +50,98 @@ class Builder:
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
 
-    # -- emitting -----------------------------------------------------------------------------------------------------
+    # -- emitting
+    # ----------------------------------------------------------------------------------------------
 
     def emit(self, expr: relax.Expr, shape: Sequence[Extent] | None = None) -> Tensor:
-        """Bind a tensor expression; `shape` states its extents where Relax's own deduction may lose them."""
+        """Bind a tensor expression; `shape` states its extents where Relax's own deduction may lose
+        them.
+        """
         return self.adopt(self.bb.emit(expr), shape)
 
     def emit_tuple(self, expr: relax.Expr) -> tuple[Tensor, ...]:
         """Bind an expression that yields a tuple of tensors."""
         bound = self.bb.emit(expr)
-        return tuple(self.emit(relax.TupleGetItem(bound, index)) for index in range(len(bound.ty.fields)))
+        return tuple(
+            self.emit(relax.TupleGetItem(bound, index)) for index in range(len(bound.ty.fields))
+        )
 
     def adopt(self, variable: relax.Expr, shape: Sequence[Extent] | None = None) -> Tensor:
-        """A bound tensor variable as a value; extents that Relax does not know are taken from `shape`, else made fresh and matched."""
+        """A bound tensor variable as a value; extents that Relax does not know are taken from
+        `shape`, else made fresh and matched.
+        """
         ty = variable.ty
         if shape is None and ty.shape is not None and isinstance(ty.shape, relax.ShapeExpr):
-            return Tensor(variable, tuple(self.facts.simplify(extent) for extent in ty.shape.values), str(ty.dtype))
+            return Tensor(
+                variable,
+                tuple(self.facts.simplify(extent) for extent in ty.shape.values),
+                str(ty.dtype),
+            )
         if shape is None:
             if ty.ndim < 0:
                 raise ImportFailed(
-                    "a tensor's rank is not known at compile time", reason="unknown_rank", hint="fix the inputs that decide it with --const"
+                    "a tensor's rank is not known at compile time",
+                    reason="unknown_rank",
+                    hint="fix the inputs that decide it with --const",
                 )
             shape = [self.facts.fresh("dyn") for _ in range(ty.ndim)]
         wanted = tuple(self.facts.simplify(extent) for extent in shape)
-        if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr) or not _identical(ty.shape.values, wanted):
-            if isinstance(ty.shape, relax.ShapeExpr) and any(isinstance(extent, tirx.Var) for extent in wanted):
-                # TVM takes a dim matched with an expression to be defined by it, and replaces it without end.
-                variable = self.bb.match_cast(variable, relax.TensorType(ndim=ty.ndim, dtype=ty.dtype))
-            variable = self.bb.match_cast(variable, relax.TensorType([ex.prim(extent) for extent in wanted], ty.dtype))
+        if (
+            ty.shape is None
+            or not isinstance(ty.shape, relax.ShapeExpr)
+            or not _identical(ty.shape.values, wanted)
+        ):
+            if isinstance(ty.shape, relax.ShapeExpr) and any(
+                isinstance(extent, tirx.Var) for extent in wanted
+            ):
+                # TVM takes a dim matched with an expression to be defined by it, and replaces it
+                # without end.
+                variable = self.bb.match_cast(
+                    variable, relax.TensorType(ndim=ty.ndim, dtype=ty.dtype)
+                )
+            variable = self.bb.match_cast(
+                variable, relax.TensorType([ex.prim(extent) for extent in wanted], ty.dtype)
+            )
         return Tensor(variable, wanted, str(ty.dtype))
 
-    def te(self, compute: Callable[..., Any], *values: Value, name: str = "kernel", attrs: dict[str, Any] | None = None) -> Tensor:
-        """One tensor program over the values; `compute` takes their TE tensors and gives one TE tensor.
+    def te(
+        self,
+        compute: Callable[..., Any],
+        *values: Value,
+        name: str = "kernel",
+        attrs: dict[str, Any] | None = None,
+    ) -> Tensor:
+        """One tensor program over the values; `compute` takes their TE tensors and gives one TE
+        tensor.
 
         Expressions of dims that `compute` closes over become parameters of the program.
         """
-        call, _ = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols, attrs)
+        call, _ = call_program(
+            self.bb,
+            compute,
+            [self.tensor(value) for value in values],
+            name,
+            self.facts.symbols,
+            attrs,
+        )
         return self.emit(call)
 
-    def te_many(self, compute: Callable[..., Sequence[Any]], *values: Value, name: str = "kernel") -> tuple[Tensor, ...]:
+    def te_many(
+        self, compute: Callable[..., Sequence[Any]], *values: Value, name: str = "kernel"
+    ) -> tuple[Tensor, ...]:
         """As `te`, for a program of several outputs."""
-        call, outputs = call_program(self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols)
+        call, outputs = call_program(
+            self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols
+        )
         return self.emit_tuple(call) if len(outputs) > 1 else (self.emit(call),)
 
-    # -- constants and symbols ----------------------------------------------------------------------------------------
+    # -- constants and symbols
+    # ----------------------------------------------------------------------------------------
 
     def tensor(self, value: Value) -> Tensor:
-        """A run-time tensor holding the value: itself, a constant, or a small program that writes the symbols."""
+        """A run-time tensor holding the value: itself, a constant, or a small program that writes
+        the symbols.
+        """
         if isinstance(value, Tensor):
             return value
         if value.symbolic:
@@ -110,23 +158,31 @@ class Builder:
         """A program whose output is the array of symbols (at most MAX_SYMBOLS of them)."""
         items = [ex.prim(item, value.dtype) for item in value.scalars()]
         if len(items) > MAX_SYMBOLS:
-            raise ImportFailed(f"a shape computation yields {len(items)} symbolic elements, more than {MAX_SYMBOLS}", reason="symbols")
+            raise ImportFailed(
+                f"a shape computation yields {len(items)} symbolic elements, more than "
+                f"{MAX_SYMBOLS}",
+                reason="symbols",
+            )
         strides = [int(np.prod(value.shape[axis + 1 :])) for axis in range(len(value.shape))]
 
         def element(*index: Any) -> PrimExpr:
             flat = sum((i * s for i, s in zip(index, strides, strict=True)), tirx.const(0, "int64"))
             result = items[-1]
             for position in range(len(items) - 2, -1, -1):
-                result = tirx.Select(tirx.EQ(flat, tirx.const(position, "int64")), items[position], result)
+                result = tirx.Select(
+                    tirx.EQ(flat, tirx.const(position, "int64")), items[position], result
+                )
             return result
 
         shape = [tirx.IntImm("int64", extent) for extent in value.shape]
         return self.te(lambda: te.compute(shape, element, name="symbols"), name="symbols")
 
     def known(self, value: Value, what: str = "value", low: int | None = None) -> Known:
-        """The elements as symbols: a run-time integer tensor of few elements becomes fresh dims, matched at run time.
+        """The elements as symbols: a run-time integer tensor of few elements becomes fresh dims,
+        matched at run time.
 
-        low: a least value that the caller will check or that the model guarantees (None: any int64).
+        low: a least value that the caller will check or that the model guarantees (None: any
+        int64).
         """
         if isinstance(value, Known):
             return value
@@ -138,23 +194,32 @@ class Builder:
             or value.dtype.startswith(("float", "bfloat"))
         ):
             raise ImportFailed(
-                f"{what} is computed at run time and is too large or not of integers, so shapes cannot follow from it",
+                f"{what} is computed at run time and is too large or not of integers, so shapes "
+                "cannot follow from it",
                 reason="data_dependent",
-                hint="fix the input that it comes from with --const, or export the model with that value constant",
+                hint="fix the input that it comes from with --const, or export the model with "
+                "that value constant",
             )
         count = int(ex.product(value.shape))
         flat = self.emit(relax.op.reshape(value.expr, [count])) if len(value.shape) != 1 else value
         if flat.dtype != "int64":
             flat = self.emit(relax.op.astype(flat.expr, "int64"))
         variables = [
-            self.facts.fresh(what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)) for index in range(count)
+            self.facts.fresh(
+                what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)
+            )
+            for index in range(count)
         ]
         if count:
             shape = self.bb.emit(relax.op.tensor_to_shape(flat.expr))
             self.bb.match_cast(shape, relax.ShapeType(variables))
         data: Any = np.empty(count, dtype=object)
         data[:] = variables
-        items = [tirx.NE(v, tirx.const(0, "int64")) for v in variables] if value.dtype == "bool" else variables
+        items = (
+            [tirx.NE(v, tirx.const(0, "int64")) for v in variables]
+            if value.dtype == "bool"
+            else variables
+        )
         for index, item in enumerate(items):
             data[index] = item
         result = Known(data.reshape([int(extent) for extent in value.shape]), value.dtype)  # type: ignore[arg-type]
@@ -168,10 +233,11 @@ class Builder:
         return (-(1 << 40) if low is None else low), None
 
     def symbol(self, extent: Extent, hint: str = "dim") -> Extent:
-        """A name for an extent too complex to carry along: computed once at run time, a plain dim from here on.
+        """A name for an extent too complex to carry along: computed once at run time, a plain dim
+        from here on.
 
-        The value goes through a tensor on purpose: TVM inlines a variable bound to an expression, and its
-        CanonicalizeBindings recurses without end where that expression holds a Select.
+        The value goes through a tensor on purpose: TVM inlines a variable bound to an expression,
+        and its CanonicalizeBindings recurses without end where that expression holds a Select.
         """
         extent = self.facts.simplify(extent)
         if isinstance(extent, int | tirx.Var):
@@ -184,30 +250,47 @@ class Builder:
     def define(self, variable: PrimExpr, extent: Extent) -> None:
         """Give a dim its value, worked out at run time from dims that have theirs."""
         written = self._write(Known.of([extent]))
-        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable]))
+        self.bb.match_cast(
+            self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable])
+        )
 
     def extents(self, shape: Sequence[Extent], hint: str = "dim") -> tuple[Extent, ...]:
-        """The shape simplified, every extent that holds a choice (Select, a comparison, a cast) named by `symbol`.
+        """The shape simplified, every extent that holds a choice (Select, a comparison, a cast)
+        named by `symbol`.
 
-        Call it on any shape worked out from run-time values: TVM's passes handle arithmetic on dims, not choices.
+        Call it on any shape worked out from run-time values: TVM's passes handle arithmetic on
+        dims, not choices.
         """
-        return tuple(self.symbol(extent, hint) if _chooses(extent) else extent for extent in map(self.facts.simplify, shape))
+        return tuple(
+            self.symbol(extent, hint) if _chooses(extent) else extent
+            for extent in map(self.facts.simplify, shape)
+        )
 
-    # -- conditions ---------------------------------------------------------------------------------------------------
+    # -- conditions
+    # ----------------------------------------------------------------------------------------------
 
     def require(self, condition: Scalar, message: str) -> None:
-        """Fail the import if the condition never holds, do nothing if it always does, else check it at every run."""
+        """Fail the import if the condition never holds, do nothing if it always does, else check it
+        at every run.
+        """
         decided = self.facts.decide(condition)
         if decided is False:
             raise ImportFailed(message, reason="shape")
         if decided is None:
             number = tirx.IntImm("int64", self.checks.number(message))
-            self.verify(self._write(Known.of([tirx.Select(condition, number, tirx.IntImm("int64", 0))])), message)
+            self.verify(
+                self._write(Known.of([tirx.Select(condition, number, tirx.IntImm("int64", 0))])),
+                message,
+            )
 
     def verify(self, held: Tensor, message: str) -> None:
-        """Fail every run where the one int64 that `held` holds is not the message's number (see `checks`)."""
+        """Fail every run where the one int64 that `held` holds is not the message's number (see
+        `checks`).
+        """
         number = tirx.IntImm("int64", self.checks.number(message))
-        self.bb.match_cast(self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([number]))
+        self.bb.match_cast(
+            self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([number])
+        )
 
     def same(self, a: Extent, b: Extent, message: str) -> Extent:
         """Require two extents to be equal and give the simpler of them."""
@@ -215,11 +298,14 @@ class Builder:
             self.require(ex.equal(a, b), message)
         return a if isinstance(ex.plain(a), int) else b if isinstance(ex.plain(b), int) else a
 
-    # -- scopes -------------------------------------------------------------------------------------------------------
+    # -- scopes
+    # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Bindings emitted inside go to `Block.block`, for a branch or a loop body; constants and symbols stay local."""
+        """Bindings emitted inside go to `Block.block`, for a branch or a loop body; constants and
+        symbols stay local.
+        """
         outer_symbols, outer_constants = dict(self._symbols), dict(self._constants)
         inner = Block()
         self.bb._begin_binding_block()
@@ -241,8 +327,12 @@ def _chooses(extent: Extent) -> bool:
 
 
 def _identical(have: Sequence[PrimExpr], want: Sequence[Extent]) -> bool:
-    """Whether TVM itself, without the facts of this import, takes the extents for equal: then no cast need say so."""
-    return len(have) == len(want) and all(_evidently_equal(a, ex.prim(b)) for a, b in zip(have, want, strict=True))
+    """Whether TVM itself, without the facts of this import, takes the extents for equal: then no
+    cast need say so.
+    """
+    return len(have) == len(want) and all(
+        _evidently_equal(a, ex.prim(b)) for a, b in zip(have, want, strict=True)
+    )
 
 
 def _evidently_equal(a: PrimExpr, b: PrimExpr) -> bool:

@@ -11,7 +11,9 @@ import tvm
 FIRST = 1 << 20
 """Of the numbers: no extent is matched with a constant like that."""
 ATTRIBUTE = "checks"
-"""Of `main`: the messages by number, for the pass that writes them into the errors of the virtual machine."""
+"""Of `main`: the messages by number, for the pass that writes them into the errors of the virtual
+machine.
+"""
 
 _PRINTED = re.compile(r"T\.int64\((-?\d+)\)")
 """A number as TVM prints it."""
@@ -31,7 +33,9 @@ class Checks:
         """The function with the messages in its attribute."""
         if not self.numbers:
             return function
-        return function.with_attr(ATTRIBUTE, {str(number): message for message, number in self.numbers.items()})
+        return function.with_attr(
+            ATTRIBUTE, {str(number): message for message, number in self.numbers.items()}
+        )
 
 
 def messages_of(module: tvm.IRModule) -> Mapping[str, str]:

@@ -29,7 +29,9 @@ def plain(value: Scalar) -> Scalar:
     return value
 
 
-def _binary(on_ints: Callable[[Any, Any], Any], on_exprs: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[[Scalar, Scalar], Any]:
+def _binary(
+    on_ints: Callable[[Any, Any], Any], on_exprs: Callable[[PrimExpr, PrimExpr], PrimExpr]
+) -> Callable[[Scalar, Scalar], Any]:
     def apply(a: Scalar, b: Scalar) -> Any:
         a, b = plain(a), plain(b)
         if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
@@ -79,13 +81,22 @@ def select(condition: Scalar, then: Scalar, other: Scalar) -> Any:
     condition = plain(condition)
     if not isinstance(condition, PrimExpr):
         return then if condition else other
-    dtype = next((value.ty.dtype for value in (then, other) if isinstance(value, PrimExpr)), _natural(then, other))
+    dtype = next(
+        (value.ty.dtype for value in (then, other) if isinstance(value, PrimExpr)),
+        _natural(then, other),
+    )
     return tirx.Select(condition, prim(then, dtype), prim(other, dtype))
 
 
 def _natural(*values: Scalar) -> str:
     """The dtype that Python numbers share."""
-    return "float64" if any(isinstance(v, float) for v in values) else "bool" if all(isinstance(v, bool) for v in values) else "int64"
+    return (
+        "float64"
+        if any(isinstance(v, float) for v in values)
+        else "bool"
+        if all(isinstance(v, bool) for v in values)
+        else "int64"
+    )
 
 
 def product(extents: Any) -> Extent:

@@ -1,4 +1,6 @@
-"""What is known about dims: ranges, multiples and equalities, held in one analyzer that simplification uses."""
+"""What is known about dims: ranges, multiples and equalities, held in one analyzer that
+simplification uses.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Facts:
         self.symbols: set[PrimExpr] = set()
 
     def dim(self, name: str, declared: Dim | None = None) -> Extent:
-        """The extent of a dim, declaring it on first sight; a dim with one allowed value is that integer."""
+        """The extent of a dim, declaring it on first sight; a dim with one allowed value is that
+        integer.
+        """
         if name not in self.variables:
             dim = declared or Dim(name)
             self.dims[name] = dim
@@ -48,7 +52,9 @@ class Facts:
         return variable
 
     def _bind(self, variable: tirx.Var, low: int, high: int | None, multiple: int = 1) -> None:
-        """Tell the analyzers a dim's range; the second one writes it as so many units, which decides what a multiple implies."""
+        """Tell the analyzers a dim's range; the second one writes it as so many units, which
+        decides what a multiple implies.
+        """
         high = UNBOUNDED if high is None else high
         self.analyzer.bind(variable, _range(low, high))
         if multiple == 1:
@@ -100,10 +106,14 @@ class Facts:
 
     def found(self, extent: Extent) -> bool:
         """Whether an extent holds a dim found on the way, which nobody can declare."""
-        return any(var.name in self.derived for var in tirx.analysis.undefined_vars(ex.prim(extent)))
+        return any(
+            var.name in self.derived for var in tirx.analysis.undefined_vars(ex.prim(extent))
+        )
 
     def same(self, a: Extent, b: Extent) -> bool | None:
-        """Whether two extents are equal for every allowed value of the dims: True, False (never), or None."""
+        """Whether two extents are equal for every allowed value of the dims: True, False (never),
+        or None.
+        """
         a, b = ex.plain(a), ex.plain(b)
         if isinstance(a, int) and isinstance(b, int):
             return a == b

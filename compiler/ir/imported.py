@@ -1,4 +1,6 @@
-"""What an import yields: a Relax module and everything the manifest and verify need to know of it."""
+"""What an import yields: a Relax module and everything the manifest and verify need to
+know of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ class Imported:
     """`module.main` takes `inputs` in order and returns a relax.Tuple of `outputs`.
 
     dims: of the inputs, then those found on the way (`derived`), whose values only a run knows.
-    index_bounds: for inputs that index something, least and greatest index valid at every allowed dim.
+    index_bounds: for inputs that index something, least and greatest index valid at every allowed
+    dim.
     quantized: whether it works on integers of few bits that stand for reals.
     """
 

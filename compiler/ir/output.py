@@ -1,4 +1,6 @@
-"""Closes the function under construction: outputs with their axis expressions, and the finished module."""
+"""Closes the function under construction: outputs with their axis expressions, and the finished
+module.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from relaxd.contract.tensors import TensorSpec
 
 
 def close(b: Builder, outputs: Sequence[tuple[str, Value]]) -> tuple[TensorSpec, ...]:
-    """Emit the function's result, one relax.Tuple; an extent that the contract cannot spell becomes a named dim."""
+    """Emit the function's result, one relax.Tuple; an extent that the contract cannot spell becomes
+    a named dim.
+    """
     tensors, specs = [], []
     for name, value in outputs:
         tensor = b.tensor(value)
@@ -39,7 +43,9 @@ def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
 
 
 def finish(b: Builder) -> tvm.IRModule:
-    """The module, its bindings in dataflow blocks, the dims' upper bounds on `main` for memory planning."""
+    """The module, its bindings in dataflow blocks, the dims' upper bounds on `main` for memory
+    planning.
+    """
     module = in_blocks(b.bb.finalize())
     bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]

@@ -1,4 +1,6 @@
-"""The parameters of `main`: a variable for every input; a dim that no axis is plainly is worked out from an axis that holds it."""
+"""The parameters of `main`: a variable for every input; a dim that no axis is plainly is worked out
+from an axis that holds it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class _Size:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The variables of the function to open; `tensors`, once it is open, gives what they stand for."""
+    """The variables of the function to open; `tensors`, once it is open, gives what they
+    stand for.
+    """
 
     specs: Sequence[TensorSpec]
     shapes: Sequence[tuple[Extent, ...]]
@@ -41,10 +45,14 @@ class Parameters:
     unknown: frozenset[PrimExpr]
 
     def tensors(self, b: Builder) -> list[Tensor]:
-        """The inputs with their declared shapes; raises ImportFailed for a dim that no axis gives."""
+        """The inputs with their declared shapes; raises ImportFailed for a dim that no
+        axis gives.
+        """
         pending, unknown = list(self.sizes), set(self.unknown)
         while unknown:
-            solved = next((found for size in pending if (found := _solved(b.facts, size, unknown))), None)
+            solved = next(
+                (found for size in pending if (found := _solved(b.facts, size, unknown))), None
+            )
             if solved is None:
                 raise _unsolved(pending, unknown)
             b.define(*solved)
@@ -56,10 +64,16 @@ class Parameters:
         ]
 
 
-def parameters_of(facts: Facts, specs: Sequence[TensorSpec], shapes: Sequence[tuple[Extent, ...]]) -> Parameters:
-    """For inputs of these shapes; an axis gets a size of its own where it holds a dim that none is plainly."""
+def parameters_of(
+    facts: Facts, specs: Sequence[TensorSpec], shapes: Sequence[tuple[Extent, ...]]
+) -> Parameters:
+    """For inputs of these shapes; an axis gets a size of its own where it holds a dim that none is
+    plainly.
+    """
     plain = {extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)}
-    unknown = {var for shape in shapes for extent in shape for var in _dims(extent) if var not in plain}
+    unknown = {
+        var for shape in shapes for extent in shape for var in _dims(extent) if var not in plain
+    }
     variables, sizes = [], []
     for spec, shape in zip(specs, shapes, strict=True):
         own: list[Extent] = list(shape)
@@ -67,7 +81,12 @@ def parameters_of(facts: Facts, specs: Sequence[TensorSpec], shapes: Sequence[tu
             if any(var in unknown for var in _dims(extent)):
                 own[axis] = facts.size(f"{identifier(spec.name)}_size_{axis}")
                 sizes.append(_Size(spec, axis, own[axis], extent))
-        variables.append(relax.Var(identifier(spec.name), relax.TensorType([ex.prim(extent) for extent in own], spec.dtype)))
+        variables.append(
+            relax.Var(
+                identifier(spec.name),
+                relax.TensorType([ex.prim(extent) for extent in own], spec.dtype),
+            )
+        )
     return Parameters(specs, shapes, tuple(variables), tuple(sizes), frozenset(unknown))
 
 
@@ -76,21 +95,29 @@ def _dims(extent: Extent) -> Any:
 
 
 def _solved(facts: Facts, size: _Size, unknown: set[PrimExpr]) -> tuple[PrimExpr, Extent] | None:
-    """The one unknown dim of an axis that is linear in it, and its value; None where there is no such dim."""
+    """The one unknown dim of an axis that is linear in it, and its value; None where there is no
+    such dim.
+    """
     dims = [var for var in _dims(size.extent) if var in unknown]
     if len(dims) != 1:
         return None
     (dim,) = dims
     base = _at(facts, size.extent, dim, 0)
     slope = facts.simplify(ex.sub(_at(facts, size.extent, dim, 1), base))
-    if not isinstance(slope, int) or slope == 0 or facts.same(size.extent, ex.add(base, ex.mul(slope, dim))) is not True:
+    if (
+        not isinstance(slope, int)
+        or slope == 0
+        or facts.same(size.extent, ex.add(base, ex.mul(slope, dim))) is not True
+    ):
         return None
     return dim, facts.simplify(ex.floordiv(ex.sub(size.raw, base), slope))
 
 
 def _at(facts: Facts, extent: PrimExpr, dim: PrimExpr, value: int) -> Extent:
     """The extent where a dim has that value."""
-    swapped = tvm_ffi.structural.structural_map(extent, ((tirx.Var, lambda var: ex.prim(value) if var.same_as(dim) else var),))
+    swapped = tvm_ffi.structural.structural_map(
+        extent, ((tirx.Var, lambda var: ex.prim(value) if var.same_as(dim) else var),)
+    )
     return facts.simplify(swapped)  # type: ignore[no-any-return]
 
 
@@ -98,8 +125,10 @@ def _unsolved(pending: Sequence[_Size], unknown: set[PrimExpr]) -> ImportFailed:
     name = min(str(var) for var in unknown)
     held = next(size for size in pending if any(str(var) == name for var in _dims(size.extent)))
     return ImportFailed(
-        f"no input gives the dim {name!r}: axis {held.axis} of {held.spec.name!r} is {held.spec.shape[held.axis]}",
+        f"no input gives the dim {name!r}: axis {held.axis} of {held.spec.name!r} is "
+        f"{held.spec.shape[held.axis]}",
         reason="input_shape",
         field=f"inputs.{held.spec.name}",
-        hint=f"declare an axis that is plainly {name}, or a sum or multiple of it such as 2*{name}+1",
+        hint=f"declare an axis that is plainly {name}, or a sum or multiple of it such as "
+        f"2*{name}+1",
     )

@@ -1,4 +1,6 @@
-"""Tensor programs from TE: a computation over values becomes a PrimFunc that owns its dims, and the call to it."""
+"""Tensor programs from TE: a computation over values becomes a PrimFunc that owns its dims, and the
+call to it.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +28,41 @@ def call_program(
 ) -> tuple[Expr, list[te.Tensor]]:
     """The `call_tir` of a TE computation and its outputs.
 
-    `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te renames the dims of the
-    inputs but not those in closures, which leaves the latter unbound; here one set of variables is used throughout
-    and renewed at the end.
+    `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te
+    renames the dims of the inputs but not those in closures, which leaves the latter unbound; here
+    one set of variables is used throughout and renewed at the end.
     """
-    placeholders = [te.placeholder([ex.prim(extent) for extent in t.shape], t.dtype, name=f"p{index}") for index, t in enumerate(inputs)]
+    placeholders = [
+        te.placeholder([ex.prim(extent) for extent in t.shape], t.dtype, name=f"p{index}")
+        for index, t in enumerate(inputs)
+    ]
     made = compute(*placeholders)
     outputs = [made] if isinstance(made, te.Tensor) else list(made)
     function = te.create_prim_func([*placeholders, *outputs], "int64")
-    bound = {axis for t in (*placeholders, *outputs) for axis in t.shape if isinstance(axis, tirx.Var)}
+    bound = {
+        axis for t in (*placeholders, *outputs) for axis in t.shape if isinstance(axis, tirx.Var)
+    }
     extras = [var for var in _used(function, [*placeholders, *outputs], dims) if var not in bound]
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
     if extras:
-        # FuseTIR renews a variable twice that is both a scalar parameter here and an axis of a neighbour.
+        # FuseTIR renews a variable twice that is both a scalar parameter here and an axis of a
+        # neighbour.
         function = function.with_attr("op_pattern", OPAQUE)
     if attrs:
         function = function.with_attrs(attrs)
     program: GlobalVar = bb.add_func(function, name)
     types = [relax.TensorType(list(output.shape), output.dtype) for output in outputs]
-    call = relax.call_tir(program, [*(t.expr for t in inputs), *extras], types if len(types) > 1 else types[0])
+    call = relax.call_tir(
+        program, [*(t.expr for t in inputs), *extras], types if len(types) > 1 else types[0]
+    )
     return call, outputs
 
 
-def _used(function: tirx.PrimFunc, tensors: Sequence[te.Tensor], dims: Collection[tirx.Var]) -> list[tirx.Var]:
+def _used(
+    function: tirx.PrimFunc, tensors: Sequence[te.Tensor], dims: Collection[tirx.Var]
+) -> list[tirx.Var]:
     """The dims that the body or a shape uses, in order of appearance."""
     found = dict.fromkeys(tirx.analysis.undefined_vars(function.body, list(function.params)))
     for tensor in tensors:

@@ -1,4 +1,6 @@
-"""The inputs of a model as declared by its file and redeclared by the request, with every axis named."""
+"""The inputs of a model as declared by its file and redeclared by the request, with every axis
+named.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ANONYMOUS = frozenset({"", "?", "-1", "0", "None", "none", "null", "unk", "unkno
 
 @dataclass(frozen=True)
 class FileInput:
-    """An input as the model's file has it; an axis is an int, a name of any spelling, or None; `axes` None: rank unknown."""
+    """An input as the model's file has it; an axis is an int, a name of any spelling, or None;
+    `axes` None: rank unknown.
+    """
 
     name: str
     dtype: str
@@ -34,7 +38,9 @@ def identifier(text: str) -> str:
 
 
 def axis_from_file(input_name: str, index: int, axis: int | str | None) -> Axis:
-    """The axis a file declares: anonymous ones get the name `<input>_<index>`, so that no two are taken for equal."""
+    """The axis a file declares: anonymous ones get the name `<input>_<index>`, so that no two are
+    taken for equal.
+    """
     if isinstance(axis, int) and axis > 0:
         return Axis(str(axis))
     if axis is None or isinstance(axis, int) or axis.strip() in ANONYMOUS:
@@ -46,7 +52,9 @@ def axis_from_file(input_name: str, index: int, axis: int | str | None) -> Axis:
 
 
 def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
-    """The input with the request's redeclaration applied; raises ImportFailed where the two contradict each other."""
+    """The input with the request's redeclaration applied; raises ImportFailed where the two
+    contradict each other.
+    """
     declared = {spec.name: spec for spec in request.inputs}.get(found.name)
     if declared is None:
         if found.axes is None:
@@ -56,7 +64,11 @@ def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
                 field=f"inputs.{found.name}",
                 hint=f'declare it: --input "{found.name}={found.dtype}[n,...]"',
             )
-        return TensorSpec(found.name, found.dtype, tuple(axis_from_file(found.name, i, axis) for i, axis in enumerate(found.axes)))
+        return TensorSpec(
+            found.name,
+            found.dtype,
+            tuple(axis_from_file(found.name, i, axis) for i, axis in enumerate(found.axes)),
+        )
     if declared.dtype != found.dtype:
         raise ImportFailed(
             f"input {found.name!r} is {found.dtype} in the model, declared as {declared.dtype}",
@@ -65,21 +77,25 @@ def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
         )
     if found.axes is not None and len(found.axes) != len(declared.shape):
         raise ImportFailed(
-            f"input {found.name!r} has {len(found.axes)} axes in the model, declared with {len(declared.shape)}",
+            f"input {found.name!r} has {len(found.axes)} axes in the model, declared with "
+            f"{len(declared.shape)}",
             reason="input_rank",
             field=f"inputs.{found.name}",
         )
     for index, (have, want) in enumerate(zip(found.axes or (), declared.shape, strict=False)):
         if isinstance(have, int) and have > 0 and want.size is not None and want.size != have:
             raise ImportFailed(
-                f"axis {index} of input {found.name!r} is {have} in the model, declared as {want.size}",
+                f"axis {index} of input {found.name!r} is {have} in the model, declared as "
+                f"{want.size}",
                 reason="input_shape",
                 field=f"inputs.{found.name}",
             )
     return declared
 
 
-def declare(facts: Facts, specs: Sequence[TensorSpec], request: CompileRequest) -> list[tuple[Extent, ...]]:
+def declare(
+    facts: Facts, specs: Sequence[TensorSpec], request: CompileRequest
+) -> list[tuple[Extent, ...]]:
     """Make every dim of the inputs known to `facts`; gives each input's extents.
 
     Raises ImportFailed for a declared dim that the model does not have.
@@ -89,7 +105,12 @@ def declare(facts: Facts, specs: Sequence[TensorSpec], request: CompileRequest) 
     table = request.dim_table
     for name in table:
         if name not in named:
-            raise ImportFailed(f"the model has no dim {name!r}", reason="unknown_dim", field=f"dims.{name}", hint=_known(named))
+            raise ImportFailed(
+                f"the model has no dim {name!r}",
+                reason="unknown_dim",
+                field=f"dims.{name}",
+                hint=_known(named),
+            )
 
     def dim(name: str) -> Extent:
         return facts.dim(name, table.get(name))

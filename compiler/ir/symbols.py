@@ -14,11 +14,19 @@ from relaxd.contract.axes import Axis
 
 _TEXT = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
 _CALLS = {tirx.Min: "min", tirx.Max: "max"}
-_EVALUATE = {ast.Add: ex.add, ast.Sub: ex.sub, ast.Mult: ex.mul, ast.FloorDiv: ex.floordiv, ast.Mod: ex.floormod}
+_EVALUATE = {
+    ast.Add: ex.add,
+    ast.Sub: ex.sub,
+    ast.Mult: ex.mul,
+    ast.FloorDiv: ex.floordiv,
+    ast.Mod: ex.floormod,
+}
 
 
 def axis_of(extent: Extent) -> Axis | None:
-    """The axis expression of an extent, None where it has an operator that the contract does not."""
+    """The axis expression of an extent, None where it has an operator that the contract
+    does not.
+    """
     text = _spell(extent)
     return None if text is None else Axis(text)
 

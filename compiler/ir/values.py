@@ -16,14 +16,18 @@ from compiler.ir.extents import Extent, Scalar
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """An array known at import; `data` is numeric, or of objects (int, float, bool, PrimExpr) where dims occur in it."""
+    """An array known at import; `data` is numeric, or of objects (int, float, bool, PrimExpr) where
+    dims occur in it.
+    """
 
     data: np.ndarray[Any, Any]
     dtype: str
 
     @classmethod
     def of(cls, data: Any, dtype: str | None = None) -> Known:
-        """From a number, an expression, a nested list of them or an array; numeric data is cast to `dtype`."""
+        """From a number, an expression, a nested list of them or an array; numeric data is cast to
+        `dtype`.
+        """
         if isinstance(data, np.ndarray) and data.dtype != object:
             return cls(data.astype(np.dtype(dtype)) if dtype else data, dtype or data.dtype.name)
         dtype = dtype or "int64"
@@ -49,7 +53,9 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A run-time tensor: a Relax expression (a variable) whose extents are all known as expressions."""
+    """A run-time tensor: a Relax expression (a variable) whose extents are all known as
+    expressions.
+    """
 
     expr: relax.Expr
     shape: tuple[Extent, ...]

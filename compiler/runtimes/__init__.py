@@ -1,4 +1,6 @@
-"""TVM's runtime for platforms other than this one: taken from its wheels ahead of time, found here by builds."""
+"""TVM's runtime for platforms other than this one: taken from its wheels ahead of time, found here
+by builds.
+"""
 
 import sys
 from importlib import metadata
@@ -33,10 +35,15 @@ def present(platform: Platform) -> bool:
 
 
 def find(platform: Platform) -> Path:
-    """The folder with the platform's runtime libraries; raises LinkError naming the command that fetches them."""
+    """The folder with the platform's runtime libraries; raises LinkError naming the command that
+    fetches them.
+    """
     pin = pin_of(platform)
     if pin is None:
-        raise LinkError(f"TVM has no runtime wheel for {platform.os} on {platform.arch}", reason="runtime_missing")
+        raise LinkError(
+            f"TVM has no runtime wheel for {platform.os} on {platform.arch}",
+            reason="runtime_missing",
+        )
     if not present(platform):
         raise LinkError(
             f"the TVM runtime for {pin.name} is not in this environment",

@@ -1,14 +1,17 @@
-"""Prepares this environment for other platforms: `fetch` runtimes from wheels, `build` them from sources, `warm` the linker."""
+"""Prepares this environment for other platforms: `fetch` runtimes from wheels, `build` them from
+sources, `warm` the linker.
+"""
 
 import argparse
 from collections.abc import Callable
 from functools import partial
 
-from compiler import link, targets
+from compiler import targets
 from compiler.runtimes import archives
 from compiler.runtimes.fetch import fetch
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
+from compiler.toolchain import zig
 
 Steps = dict[str, Callable[[], object]]
 
@@ -18,7 +21,12 @@ def main() -> None:
     commands = {"fetch": _fetching, "build": _building, "warm": _warming}
     parser = argparse.ArgumentParser(prog="python -m compiler.runtimes", description=__doc__)
     parser.add_argument("command", choices=commands)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="platforms to fetch for, or targets to build or warm for; all by default")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="platforms to fetch for, or targets to build or warm for; all by default",
+    )
     arguments = parser.parse_args()
     steps = commands[arguments.command]()
     if unknown := sorted(set(arguments.names) - steps.keys()):
@@ -32,15 +40,25 @@ def _fetching() -> Steps:
 
 
 def _building() -> Steps:
-    return {target.name: partial(archives.build, target) for target in _of(Runtime.LINKED) if target.emulator}
+    return {
+        target.name: partial(archives.build, target)
+        for target in _of(Runtime.LINKED)
+        if target.emulator
+    }
 
 
 def _warming() -> Steps:
-    return {target.name: partial(link.warm_up, target) for target in _of(Runtime.BUNDLED)}
+    return {
+        target.name: partial(zig.warm_up, target.platform.linker) for target in _of(Runtime.BUNDLED)
+    }
 
 
 def _of(runtime: Runtime) -> list[Target]:
-    return [target for target in targets.registry() if target.platform.runtime is runtime and target.device is None]
+    return [
+        target
+        for target in targets.registry()
+        if target.platform.runtime is runtime and target.device is None
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""TVM's runtime as a static archive, built from the sources in its wheels for platforms that have no wheel."""
+"""TVM's runtime as a static archive, built from the sources in its wheels for platforms that have
+no wheel.
+"""
 
 import hashlib
 import importlib.util
@@ -10,11 +12,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from compiler import link
 from compiler.errors import ToolchainMissing
 from compiler.runtimes import folder
 from compiler.targets import Target
 from compiler.targets.target import Platform
+from compiler.toolchain import zig
 
 COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
@@ -77,7 +79,9 @@ _FLAGS = (
 
 
 def path_of(platform: Platform) -> Path:
-    """Where the platform's archive lies; it may not exist, and one built otherwise lies elsewhere."""
+    """Where the platform's archive lies; it may not exist, and one built otherwise lies
+    elsewhere.
+    """
     return folder() / metadata.version("apache-tvm") / f"{platform.linker}-{_recipe()}" / NAME
 
 
@@ -102,9 +106,11 @@ def include_folders() -> tuple[Path, ...]:
 
 
 def build(target: Target) -> Path:
-    """The archive for the target's platform, which appears complete or not at all: minutes; raises LinkError.
+    """The archive for the target's platform, which appears complete or not at all: minutes; raises
+    LinkError.
 
-    Zig's C++ library, which programs with the archive in them need too, is in the shared cache afterwards.
+    Zig's C++ library, which programs with the archive in them need too, is in the shared cache
+    afterwards.
     """
     output = path_of(target.platform)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -119,12 +125,14 @@ def _compile_all(target: Target, folder: Path) -> Path:
     include = [f"-I{path}" for path in (*include_folders(), *_own_headers(folder / "support"))]
     with ThreadPoolExecutor(len(UNITS)) as pool:
         objects = list(pool.map(lambda unit: _compile(unit, folder, include, target), UNITS))
-    link.link_objects(objects, folder / NAME, target)
+    zig.archive(objects, folder / NAME)
     return folder / NAME
 
 
 def _own_headers(folder: Path) -> list[Path]:
-    """A copy of the support headers, as folders to search: TVM's sources name headers relative to where they lie."""
+    """A copy of the support headers, as folders to search: TVM's sources name headers relative to
+    where they lie.
+    """
     shutil.copytree(_SUPPORT, folder)
     places = [folder.joinpath(*["deeper"] * depth) for depth in _DEPTHS]
     places[-1].mkdir(parents=True)
@@ -132,31 +140,61 @@ def _own_headers(folder: Path) -> list[Path]:
 
 
 def _compile(unit: Unit, folder: Path, include: list[str], target: Target) -> Path:
-    """All sources of a package as one: most of the time goes into headers that each of them includes."""
+    """All sources of a package as one: most of the time goes into headers that each of them
+    includes.
+    """
     source, compiled = folder / f"{unit.package}.cc", folder / f"{unit.package}.o"
     source.write_text("".join(f'#include "{path}"\n' for path in sources(unit)))
-    link.compile_with_zig(*_FLAGS, *include, "-c", "-o", str(compiled), str(source), target=target, language="c++", seconds=_SECONDS)
+    zig.compile_with_zig(
+        *_FLAGS,
+        *include,
+        "-c",
+        "-o",
+        str(compiled),
+        str(source),
+        triple=target.platform.linker,
+        language="c++",
+        seconds=_SECONDS,
+    )
     return compiled
 
 
 def _link_nothing(target: Target, folder: Path) -> None:
-    """Zig compiles both of its libraries, over a thousand files, before it links the first program for a platform."""
+    """Zig compiles both of its libraries, over a thousand files, before it links the first program
+    for a platform.
+    """
     source = folder / "empty.cc"
     source.write_text("int main() { return 0; }\n")
-    link.compile_with_zig("-static", "-o", str(folder / "empty"), str(source), target=target, language="c++", seconds=_SECONDS)
+    zig.compile_with_zig(
+        "-static",
+        "-o",
+        str(folder / "empty"),
+        str(source),
+        triple=target.platform.linker,
+        language="c++",
+        seconds=_SECONDS,
+    )
 
 
 def sources(unit: Unit) -> list[Path]:
     """The unit's files in the installed package; raises ToolchainMissing where there are none."""
-    found = [path for pattern in unit.patterns for path in sorted(_package(unit.package).glob(pattern))]
+    found = [
+        path for pattern in unit.patterns for path in sorted(_package(unit.package).glob(pattern))
+    ]
     if not found:
         hint = "reinstall apache-tvm and apache-tvm-ffi from their wheels"
-        raise ToolchainMissing(f"the package {unit.package} holds no sources", reason="runtime_missing", hint=hint)
+        raise ToolchainMissing(
+            f"the package {unit.package} holds no sources", reason="runtime_missing", hint=hint
+        )
     return found
 
 
 def _package(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise ToolchainMissing(f"{name} is not installed", reason="missing_package", hint="pip install 'relaxd[server]'")
+        raise ToolchainMissing(
+            f"{name} is not installed",
+            reason="missing_package",
+            hint="pip install 'relaxd[server]'",
+        )
     return Path(spec.submodule_search_locations[0])

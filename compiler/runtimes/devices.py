@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
-from compiler.runtimes import archives, built
+from compiler.runtimes import archives
 from compiler.targets import Target
+from compiler.toolchain import build
 
 OPENCL = "libtvm_runtime_opencl.so"
 _SOURCE = Path(__file__).with_name("opencl.cc")
 _OWN_SYMBOLS = ("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wl,-Bsymbolic")
-"""What TVM's libraries define too is taken from here: an error thrown by their C++ library is none to ours."""
+"""What TVM's libraries define too is taken from here: an error thrown by their C++ library is none
+to ours.
+"""
 
 _FLAGS = (
     *("-std=c++20", "-O2", "-g0", "-fPIC", "-w", "-shared", "-DTVM_FFI_USE_LIBBACKTRACE=0"),
@@ -18,11 +21,12 @@ _FLAGS = (
 
 
 def opencl(target: Target) -> Path:
-    """The library for the target's host, built at first into the compiler's cache; raises LinkError.
+    """The library for the target's host, built at first into the compiler's cache; raises
+    LinkError.
 
     Building takes seconds, and a minute or two once where zig has not built its C++ library yet.
     """
-    return built.library(_SOURCE, OPENCL, _FLAGS, _includes(), target)
+    return build.library(_SOURCE, OPENCL, _FLAGS, _includes(), target.platform.linker)
 
 
 def _includes() -> list[str]:

@@ -1,4 +1,6 @@
-"""Fetches the pinned wheels with pip, which checks their hashes, and keeps the runtime libraries and licences."""
+"""Fetches the pinned wheels with pip, which checks their hashes, and keeps the runtime libraries
+and licences.
+"""
 
 import shutil
 import subprocess
@@ -16,7 +18,9 @@ _PYTHON = "3.11"
 
 
 def fetch(pin: Pin) -> Path:
-    """The folder with the platform's libraries, which appears complete or not at all; raises ToolchainMissing."""
+    """The folder with the platform's libraries, which appears complete or not at all; raises
+    ToolchainMissing.
+    """
     destination = directory(pin)
     if all((destination / name).is_file() for name in pin.libraries):
         return destination
@@ -28,7 +32,9 @@ def fetch(pin: Pin) -> Path:
         for wheel in wheels.glob("*.whl"):
             _extract(pin, wheel, kept)
         if missing := [name for name in pin.libraries if not (kept / name).is_file()]:
-            raise ToolchainMissing(f"the wheels for {pin.name} hold no {', '.join(missing)}", reason="runtime_missing")
+            raise ToolchainMissing(
+                f"the wheels for {pin.name} hold no {', '.join(missing)}", reason="runtime_missing"
+            )
         shutil.rmtree(destination, ignore_errors=True)
         kept.rename(destination)
     return destination
@@ -36,10 +42,34 @@ def fetch(pin: Pin) -> Path:
 
 def _download(pin: Pin, into: Path) -> None:
     pinned = into.with_suffix(".txt")
-    pinned.write_text("".join(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in pin.wheels))
-    choice = ("--platform", pin.tag, "--python-version", _PYTHON, "--only-binary=:all:", "--no-deps", "--require-hashes")
+    pinned.write_text(
+        "".join(
+            f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n"
+            for wheel in pin.wheels
+        )
+    )
+    choice = (
+        "--platform",
+        pin.tag,
+        "--python-version",
+        _PYTHON,
+        "--only-binary=:all:",
+        "--no-deps",
+        "--require-hashes",
+    )
     quiet = ("-q", "--disable-pip-version-check", "--no-input")
-    command = [sys.executable, "-m", "pip", "download", *quiet, *choice, "-d", str(into), "-r", str(pinned)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *quiet,
+        *choice,
+        "-d",
+        str(into),
+        "-r",
+        str(pinned),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise ToolchainMissing(

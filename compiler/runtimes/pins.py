@@ -15,7 +15,9 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pin:
-    """The runtime of one platform; `tag` is what `pip download --platform` takes, os and arch are a load contract's."""
+    """The runtime of one platform; `tag` is what `pip download --platform` takes, os and arch are a
+    load contract's.
+    """
 
     name: str
     os: str
@@ -25,7 +27,9 @@ class Pin:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """File names of every library, TVM's own and the function interface that a loader without Python needs."""
+        """File names of every library, TVM's own and the function interface that a loader without
+        Python needs.
+        """
         return tuple(name for wheel in self.wheels for name in wheel.keep)
 
 
@@ -33,7 +37,9 @@ _TVM, _FFI = "0.27.0.post1", "0.1.15.post2"
 
 
 IMPORT_LIBRARY = "tvm_ffi.lib"
-"""What a DLL is linked against: Windows resolves no symbol at load time that was not bound to a library."""
+"""What a DLL is linked against: Windows resolves no symbol at load time that was not bound to a
+library.
+"""
 
 
 def _wheels(tvm: str, ffi: str, prefix: str, suffix: str) -> tuple[Wheel, ...]:

@@ -1,9 +1,11 @@
-"""Threads for compiled code on Linux: the library that a bundle brings and the loader runs it with, built with zig."""
+"""Threads for compiled code on Linux: the library that a bundle brings and the loader runs it with,
+built with zig.
+"""
 
 from pathlib import Path
 
-from compiler.runtimes import built
 from compiler.targets import Target
+from compiler.toolchain import build
 from relaxd.contract.manifest import THREADS
 
 _SOURCE = Path(__file__).with_name("threads.c")
@@ -24,5 +26,7 @@ _FLAGS = (
 
 
 def threads(target: Target) -> Path:
-    """The library for the target's host, built at first into the compiler's cache; raises LinkError."""
-    return built.library(_SOURCE, THREADS, _FLAGS, (), target)
+    """The library for the target's host, built at first into the compiler's cache; raises
+    LinkError.
+    """
+    return build.library(_SOURCE, THREADS, _FLAGS, (), target.platform.linker)

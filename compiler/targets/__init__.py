@@ -1,17 +1,46 @@
-"""The target registry: what each target's processor has, and what a bundle built for it needs. Knows nothing of TVM."""
+"""The target registry: what each target's processor has, and what a bundle built for it needs.
+Knows nothing of TVM.
+"""
 
 from compiler.errors import UnknownTarget
-from compiler.host import host
 from compiler.targets import arm, gpu, riscv, x86
+from compiler.targets.host import host
 from compiler.targets.raw import is_raw, resolve_raw
-from compiler.targets.target import GLIBC, Device, ObjectFormat, Platform, Runtime, Target, TargetStatus
+from compiler.targets.target import (
+    GLIBC,
+    Device,
+    ObjectFormat,
+    Platform,
+    Runtime,
+    Target,
+    TargetStatus,
+)
 
-__all__ = ["GLIBC", "Device", "ObjectFormat", "Platform", "Runtime", "Target", "TargetStatus", "names", "registry", "resolve"]
+__all__ = [
+    "GLIBC",
+    "Device",
+    "ObjectFormat",
+    "Platform",
+    "Runtime",
+    "Target",
+    "TargetStatus",
+    "names",
+    "registry",
+    "resolve",
+]
 
 NATIVE = "native"
 _NATIVE_OF = {"x86_64": x86.native_x86, "aarch64": arm.native_aarch64}
 _ENTRIES = {
-    target.name: target for target in (*x86.ENTRIES, *arm.ENTRIES, *riscv.ENTRIES, *arm.DEVICE_ENTRIES, *x86.WINDOWS_ENTRIES, *gpu.ENTRIES)
+    target.name: target
+    for target in (
+        *x86.ENTRIES,
+        *arm.ENTRIES,
+        *riscv.ENTRIES,
+        *arm.DEVICE_ENTRIES,
+        *x86.WINDOWS_ENTRIES,
+        *gpu.ENTRIES,
+    )
 }
 
 
@@ -21,19 +50,29 @@ def names() -> tuple[str, ...]:
 
 
 def resolve(name: str) -> Target:
-    """The target of that name or TVM target JSON, `native` as found on this machine; raises UnknownTarget."""
+    """The target of that name or TVM target JSON, `native` as found on this machine; raises
+    UnknownTarget.
+    """
     if is_raw(name):
         return gpu.equipped(resolve_raw(name))
     if name == NATIVE:
         return _native()
     if name not in _ENTRIES:
         hint = f"one of {', '.join(names())}, or a TVM target as JSON"
-        raise UnknownTarget(f"unknown target {name!r}", reason="unknown", field="targets", hint=hint, known=list(names()))
+        raise UnknownTarget(
+            f"unknown target {name!r}",
+            reason="unknown",
+            field="targets",
+            hint=hint,
+            known=list(names()),
+        )
     return gpu.equipped(_ENTRIES[name])
 
 
 def registry() -> tuple[Target, ...]:
-    """Every target, in the registry's order; `native` is left out on a machine that it does not support."""
+    """Every target, in the registry's order; `native` is left out on a machine that it does not
+    support.
+    """
     own = (_native(),) if host().arch in _NATIVE_OF else ()
     return (*own, *map(gpu.equipped, _ENTRIES.values()))
 

@@ -1,6 +1,6 @@
 """Targets with ARM processors: servers, boards, phones and Macs."""
 
-from compiler.host import Caches
+from compiler.targets.host import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(
@@ -104,12 +104,21 @@ def aarch64(
 def native_aarch64(isa: frozenset[str], caches: Caches) -> Target:
     """`aarch64-v8.2` where the features reach it, else `aarch64`."""
     if set(V8_2) <= isa:
-        return aarch64("native", caches, LINUX, features=V8_2_FEATURES, isa=V8_2, resolved="aarch64-v8.2")
+        return aarch64(
+            "native", caches, LINUX, features=V8_2_FEATURES, isa=V8_2, resolved="aarch64-v8.2"
+        )
     return aarch64("native", caches, LINUX, isa=("asimd", "fp"), resolved="aarch64")
 
 
 ENTRIES = (
-    aarch64("aarch64", _BOARD, LINUX, isa=("asimd", "fp"), status=TargetStatus.EMULATED, emulator=("-cpu", "cortex-a53")),
+    aarch64(
+        "aarch64",
+        _BOARD,
+        LINUX,
+        isa=("asimd", "fp"),
+        status=TargetStatus.EMULATED,
+        emulator=("-cpu", "cortex-a53"),
+    ),
     aarch64(
         "aarch64-v8.2",
         _SERVER,

@@ -4,30 +4,41 @@ import dataclasses
 import os
 from pathlib import Path
 
-from compiler import cuda
-from compiler.host import Caches
 from compiler.targets import arm, x86
+from compiler.targets.host import Caches
 from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
+from compiler.toolchain import cuda
 
 _PC = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
 _ROCM = Path("/opt/rocm")
-_ROCM_LACKING = "no ROCm toolkit is installed: TVM's wheel makes AMD code, and links it with ROCm's device libraries and ld.lld"
+_ROCM_LACKING = (
+    "no ROCm toolkit is installed: TVM's wheel makes AMD code, and links it with "
+    "ROCm's device libraries and ld.lld"
+)
 
 
-def _on_pc(name: str, kind: str, device: Device, status: TargetStatus = TargetStatus.COMPILED_ONLY) -> Target:
-    """A device in a machine with an x86-64-v2 processor and Linux; what runs there is calls of kernels."""
+def _on_pc(
+    name: str, kind: str, device: Device, status: TargetStatus = TargetStatus.COMPILED_ONLY
+) -> Target:
+    """A device in a machine with an x86-64-v2 processor and Linux; what runs there is calls of
+    kernels.
+    """
     host = x86.x86(name, 2, _PC, status=status)
     return dataclasses.replace(host, kind=kind, device=device)
 
 
-def _on_arm(name: str, kind: str, device: Device, platform: Platform, cpu: str = "generic") -> Target:
+def _on_arm(
+    name: str, kind: str, device: Device, platform: Platform, cpu: str = "generic"
+) -> Target:
     isa = ("asimd", "fp") if platform is arm.LINUX else ()
     host = arm.aarch64(name, _PC, platform, cpu=cpu, isa=isa)
     return dataclasses.replace(host, kind=kind, device=device)
 
 
 def _cuda(sm: int, shared_memory: int) -> Target:
-    """`shared_memory`: what a block gets without asking, in bytes; TVM's schedules stay below that."""
+    """`shared_memory`: what a block gets without asking, in bytes; TVM's schedules stay
+    below that.
+    """
     options: Options = (
         ("arch", f"sm_{sm}"),
         ("max_num_threads", 1024),
@@ -36,7 +47,9 @@ def _cuda(sm: int, shared_memory: int) -> Target:
         ("registers_per_block", 65536),
         ("thread_warp_size", 32),
     )
-    return _on_pc(f"cuda-sm{sm}", "cuda", Device("cuda", options, sm=f"sm_{sm}", driver=cuda.DRIVER))
+    return _on_pc(
+        f"cuda-sm{sm}", "cuda", Device("cuda", options, sm=f"sm_{sm}", driver=cuda.DRIVER)
+    )
 
 
 _SHARED = 48 << 10
@@ -62,10 +75,16 @@ def equipped(target: Target) -> Target:
         return target
     if device.name == "cuda":
         found = cuda.find_compiler()
-        device = dataclasses.replace(device, toolkit=found.name if found else None, lacking=None if found else cuda.LACKING)
+        device = dataclasses.replace(
+            device, toolkit=found.name if found else None, lacking=None if found else cuda.LACKING
+        )
     if device.name == "rocm":
         folder = _rocm()
-        device = dataclasses.replace(device, toolkit=f"rocm {folder}" if folder else None, lacking=None if folder else _ROCM_LACKING)
+        device = dataclasses.replace(
+            device,
+            toolkit=f"rocm {folder}" if folder else None,
+            lacking=None if folder else _ROCM_LACKING,
+        )
     return dataclasses.replace(target, device=device)
 
 

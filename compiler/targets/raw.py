@@ -4,14 +4,20 @@ import json
 from typing import Any
 
 from compiler.errors import UnknownTarget
-from compiler.host import Caches
 from compiler.targets import arm, riscv, x86
+from compiler.targets.host import Caches
 from compiler.targets.target import Device, Options, Platform, Runtime, Target, TargetStatus
 
 _CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
-_X86 = {f"+{name}": name for name in x86.LEVELS[4]} | {f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()}
+_X86 = {f"+{name}": name for name in x86.LEVELS[4]} | {
+    f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()
+}
 _X86 |= {"+sse4.1": "sse4_1", "+sse4.2": "sse4_2", "+bmi": "bmi1", "+lzcnt": "abm", "+sse3": "pni"}
-_EMULATORS = {"aarch64": ("-cpu", "max"), "armv7l": ("-cpu", "max"), "riscv64": ("-cpu", "rv64,v=true,vlen=128")}
+_EMULATORS = {
+    "aarch64": ("-cpu", "max"),
+    "armv7l": ("-cpu", "max"),
+    "riscv64": ("-cpu", "rv64,v=true,vlen=128"),
+}
 _PLATFORMS: tuple[Platform, ...] = (
     x86.LINUX,
     x86.WINDOWS,
@@ -25,6 +31,7 @@ _PLATFORMS: tuple[Platform, ...] = (
 _DEVICES = ("cuda", "opencl", "metal", "webgpu", "rocm")
 KINDS = ("llvm", *_DEVICES)
 """TVM's target kinds that a raw target may have."""
+_HINT = 'as in {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v3"}'
 _HOST_FIELDS = frozenset({"kind", "mtriple", "mcpu", "mattr"})
 
 
@@ -34,7 +41,9 @@ def is_raw(name: str) -> bool:
 
 
 def resolve_raw(text: str) -> Target:
-    """The target that TVM's JSON describes, x86-64 Linux its host where it names none; raises UnknownTarget."""
+    """The target that TVM's JSON describes, x86-64 Linux its host where it names none; raises
+    UnknownTarget.
+    """
     try:
         document = json.loads(text)
         kind = document["kind"]
@@ -80,17 +89,28 @@ def _host(name: str, document: dict[str, Any]) -> Target:
 def _platform(triple: str) -> Platform:
     arch, system = triple.partition("-")[0], triple.partition("-")[2]
     for platform in _PLATFORMS:
-        known_arch, known_system = platform.triple.partition("-")[0], platform.triple.partition("-")[2]
+        known_arch, known_system = (
+            platform.triple.partition("-")[0],
+            platform.triple.partition("-")[2],
+        )
         if arch in (known_arch, platform.arch) and _system(system) == _system(known_system):
             return platform
-    raise _refusal(f"mtriple {triple!r} is of no platform that can be linked for", known=[platform.triple for platform in _PLATFORMS])
+    raise _refusal(
+        f"mtriple {triple!r} is of no platform that can be linked for",
+        known=[platform.triple for platform in _PLATFORMS],
+    )
 
 
 def _system(text: str) -> str:
     """The operating system that the rest of a triple names."""
-    return next((name for name in ("android", "windows", "ios", "macos", "darwin", "linux") if name in text), text).replace(
-        "darwin", "macos"
-    )
+    return next(
+        (
+            name
+            for name in ("android", "windows", "ios", "macos", "darwin", "linux")
+            if name in text
+        ),
+        text,
+    ).replace("darwin", "macos")
 
 
 def _vectors(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[int, int]:
@@ -105,7 +125,9 @@ def _vectors(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[int, int]:
 
 
 def _isa(platform: Platform, cpu: str, features: tuple[str, ...]) -> tuple[str, ...]:
-    """What a loader can check; raises UnknownTarget where code could use more than that. Programs that link an archive know themselves."""
+    """What a loader can check; raises UnknownTarget where code could use more than that. Programs
+    that link an archive know themselves.
+    """
     added = [feature for feature in features if feature.startswith("+")]
     if platform.runtime is Runtime.LINKED or platform.os == "darwin":
         return ()
@@ -116,7 +138,8 @@ def _isa(platform: Platform, cpu: str, features: tuple[str, ...]) -> tuple[str, 
         named, spelled = ("asimd", "fp") if cpu == "generic" else None, arm.SPELLED
     if named is None:
         raise _refusal(
-            f"mcpu {cpu!r} does not say what a loader must check", hint="name a level (x86-64-v3) or generic, and the rest as mattr"
+            f"mcpu {cpu!r} does not say what a loader must check",
+            hint="name a level (x86-64-v3) or generic, and the rest as mattr",
         )
     if unknown := [feature for feature in added if feature not in spelled]:
         raise _refusal(f"mattr {', '.join(unknown)} cannot be checked by a loader")
@@ -124,7 +147,10 @@ def _isa(platform: Platform, cpu: str, features: tuple[str, ...]) -> tuple[str, 
 
 
 def _level(cpu: str) -> int | None:
-    return next((level for level in x86.LEVELS if cpu == ("x86-64" if level == 1 else f"x86-64-v{level}")), None)
+    return next(
+        (level for level in x86.LEVELS if cpu == ("x86-64" if level == 1 else f"x86-64-v{level}")),
+        None,
+    )
 
 
 def _options(document: dict[str, Any], without: frozenset[str]) -> Options:
@@ -140,8 +166,14 @@ def _fields(target: Target) -> dict[str, Any]:
 
 
 def _refusal(
-    why: str, hint: str = 'as in {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v3"}', **details: Any
+    why: str,
+    hint: str = _HINT,
+    **details: Any,
 ) -> UnknownTarget:
     return UnknownTarget(
-        f"the target is no TVM target JSON that can be built for: {why}", reason="unusable", field="targets", hint=hint, **details
+        f"the target is no TVM target JSON that can be built for: {why}",
+        reason="unusable",
+        field="targets",
+        hint=hint,
+        **details,
     )

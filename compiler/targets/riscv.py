@@ -1,6 +1,6 @@
 """Targets with 64-bit RISC-V processors, with and without vectors."""
 
-from compiler.host import Caches
+from compiler.targets.host import Caches
 from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(
@@ -17,7 +17,9 @@ _GC = ("+m", "+a", "+f", "+d", "+c")
 _ABI: Options = (("mabi", "lp64d"),)
 
 
-def _riscv64(name: str, features: tuple[str, ...], isa: tuple[str, ...], vector_bits: int, emulator: str) -> Target:
+def _riscv64(
+    name: str, features: tuple[str, ...], isa: tuple[str, ...], vector_bits: int, emulator: str
+) -> Target:
     return Target(
         name=name,
         kind="llvm",
@@ -36,5 +38,7 @@ def _riscv64(name: str, features: tuple[str, ...], isa: tuple[str, ...], vector_
 
 ENTRIES = (
     _riscv64("riscv64", _GC, ("a", "c", "d", "f", "i", "m"), 0, "rv64"),
-    _riscv64("riscv64-v", (*_GC, "+v"), ("a", "c", "d", "f", "i", "m", "v"), 128, "rv64,v=true,vlen=128"),
+    _riscv64(
+        "riscv64-v", (*_GC, "+v"), ("a", "c", "d", "f", "i", "m", "v"), 128, "rv64,v=true,vlen=128"
+    ),
 )

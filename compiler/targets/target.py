@@ -1,4 +1,6 @@
-"""What a target is: the processor and device code is made for, the file it goes into, and what a machine needs to load that."""
+"""What a target is: the processor and device code is made for, the file it goes into, and what a
+machine needs to load that.
+"""
 
 import dataclasses
 import json
@@ -6,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from compiler.host import Caches, Host
+from compiler.targets.host import Caches, Host
 from relaxd.contract.manifest import LoadContract
 
 GLIBC = "2.28"
@@ -31,8 +33,8 @@ class ObjectFormat(StrEnum):
 class Runtime(StrEnum):
     """How the code meets TVM's runtime.
 
-    BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static archive that registers
-    itself as a system library, for a program that links the runtime in.
+    BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static
+    archive that registers itself as a system library, for a program that links the runtime in.
     """
 
     BUNDLED = "bundled"
@@ -64,16 +66,21 @@ class Platform:
     @property
     def library(self) -> str:
         """The file name of what is linked for this platform."""
-        return "model.a" if self.runtime is Runtime.LINKED else f"model{_SHARED[self.object_format]}"
+        return (
+            "model.a" if self.runtime is Runtime.LINKED else f"model{_SHARED[self.object_format]}"
+        )
 
 
 @dataclass(frozen=True)
 class Device:
     """What runs the kernels beside the host's processor.
 
-    name: as the load contract names it (`cuda`, `opencl`, `metal`, `rocm`, `webgpu`); sm: NVIDIA's architecture (`sm_90`).
-    options: attributes of TVM's target kind (`arch`, `max_num_threads`...); driver: the least driver version, None for any.
-    toolkit: what compiles the kernels, as in `nvrtc 12.8`, None where TVM alone does; lacking: why this installation cannot.
+    name: as the load contract names it (`cuda`, `opencl`, `metal`, `rocm`, `webgpu`); sm: NVIDIA's
+    architecture (`sm_90`).
+    options: attributes of TVM's target kind (`arch`, `max_num_threads`...); driver: the least
+    driver version, None for any.
+    toolkit: what compiles the kernels, as in `nvrtc 12.8`, None where TVM alone does; lacking: why
+    this installation cannot.
     """
 
     name: str
@@ -88,10 +95,14 @@ class Device:
 class Target:
     """A processor, with a device beside it or not, to compile for.
 
-    kind: TVM's target kind, of the device where there is one; cpu, features: LLVM's spelling (`+avx2`).
-    isa: the same features as Linux spells them in /proc/cpuinfo: what the code may use, and what a loader can check.
-    vector_bits, vector_registers: width (0 without vectors) and count of the vector registers; caches: sizes in bytes.
-    llvm: further options of TVM's llvm target (`mfloat-abi`). emulator: `qemu-user` arguments that give such a processor.
+    kind: TVM's target kind, of the device where there is one; cpu, features: LLVM's spelling
+    (`+avx2`).
+    isa: the same features as Linux spells them in /proc/cpuinfo: what the code may use, and what a
+    loader can check.
+    vector_bits, vector_registers: width (0 without vectors) and count of the vector registers;
+    caches: sizes in bytes.
+    llvm: further options of TVM's llvm target (`mfloat-abi`). emulator: `qemu-user` arguments that
+    give such a processor.
     resolved: for `native`, the entry it comes from; for a raw target, None.
     """
 
@@ -124,16 +135,22 @@ class Target:
 
     @property
     def capability(self) -> str:
-        """What a worker must offer to compile for this: the entry's name, or any raw target of the kind."""
+        """What a worker must offer to compile for this: the entry's name, or any raw target of the
+        kind.
+        """
         return f"raw-{self.kind}" if self.raw else self.name
 
     @property
     def load(self) -> LoadContract:
         """What a machine must have; the runtime's version is added by whoever bundles one."""
-        base = LoadContract(arch=self.arch, os=self.platform.os, isa=self.isa, libc=self.platform.libc)
+        base = LoadContract(
+            arch=self.arch, os=self.platform.os, isa=self.isa, libc=self.platform.libc
+        )
         if self.device is None:
             return base
-        return dataclasses.replace(base, device=self.device.name, sm=self.device.sm, driver=self.device.driver)
+        return dataclasses.replace(
+            base, device=self.device.name, sm=self.device.sm, driver=self.device.driver
+        )
 
     def missing_on(self, machine: Host) -> tuple[str, ...]:
         """What `machine` lacks to run this target's host code, empty when it can."""
@@ -145,7 +162,13 @@ class Target:
 
     def to_tvm(self) -> dict[str, Any]:
         """The target as TVM's JSON; one with a device carries its host."""
-        host = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mattr": list(self.features), **dict(self.llvm)}
+        host = {
+            "kind": "llvm",
+            "mtriple": self.triple,
+            "mcpu": self.cpu,
+            "mattr": list(self.features),
+            **dict(self.llvm),
+        }
         if self.device is None:
             return host
         return {"kind": self.kind, **dict(self.device.options), "host": host}

@@ -1,6 +1,6 @@
 """Targets with x86-64 processors: the microarchitecture levels, and what lies beyond them."""
 
-from compiler.host import Caches
+from compiler.targets.host import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(
@@ -84,7 +84,11 @@ def x86(
 def native_x86(isa: frozenset[str], caches: Caches) -> Target:
     """The highest level that the features reach, with every extra among them."""
     level = max(level for level, features in LEVELS.items() if set(features) <= isa)
-    allowed = [feature for feature in EXTRAS if feature in isa and (level == 4 or not feature.startswith("avx512"))]
+    allowed = [
+        feature
+        for feature in EXTRAS
+        if feature in isa and (level == 4 or not feature.startswith("avx512"))
+    ]
     extras = tuple(sorted(allowed))
     base = "x86-64" if level == 1 else f"x86-64-v{level}"
     return x86("native", level, caches, extras=extras, resolved="+".join((base, *extras)))
@@ -96,4 +100,6 @@ ENTRIES = (
     x86("x86-64-v4", 4, _SERVER, status=TargetStatus.COMPILED_ONLY),
     x86("x86-64-v4-vnni", 4, _SERVER, extras=("avx512_vnni",), status=TargetStatus.COMPILED_ONLY),
 )
-WINDOWS_ENTRIES = (x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),)
+WINDOWS_ENTRIES = (
+    x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),
+)

@@ -14,7 +14,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Compile dynamic-shape models once per target, and run them anywhere.",
-    epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server could not be reached.",
+    epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server could "
+    "not be reached.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -31,7 +32,10 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def relaxd(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
     """Compile dynamic-shape models once per target, and run them anywhere."""
 

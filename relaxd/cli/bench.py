@@ -22,7 +22,10 @@ Point = dict[str, int]
 
 def bench(
     bundle: BundlePath,
-    dim: Annotated[list[str] | None, typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8.")] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8."),
+    ] = None,
     runs: Annotated[int, typer.Option(help="Timed calls at each point.", min=1)] = 30,
     warmup: Annotated[int, typer.Option(help="Calls before the timed ones.", min=0)] = 3,
     seed: Seed = 0,
@@ -31,7 +34,8 @@ def bench(
 ) -> None:
     """Time BUNDLE at every combination of dim values, on drawn inputs.
 
-    Drawn are normal floats, and integers 0 or 1. A call's time covers the checks and the way in and out of numpy.
+    Drawn are normal floats, and integers 0 or 1. A call's time covers the checks and the way in and
+    out of numpy.
     Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128[/]
     """
     from relaxd.loader.model import load
@@ -43,16 +47,28 @@ def bench(
     points = [dim_values(model.dims, point) for point in _product(choices)]
     results = [_measure(model, point, runs, warmup, seed) for point in points]
     if json:
-        print_json({"model": model.manifest.name, "threads": model.threads, "load_seconds": load_seconds, "points": results})
+        print_json(
+            {
+                "model": model.manifest.name,
+                "threads": model.threads,
+                "load_seconds": load_seconds,
+                "points": results,
+            }
+        )
         return
-    table = plain_table(*(d.name.upper() for d in model.dims), "MEDIAN ms", "P95 ms", "MIN ms", "CALLS/s")
+    table = plain_table(
+        *(d.name.upper() for d in model.dims), "MEDIAN ms", "P95 ms", "MIN ms", "CALLS/s"
+    )
     for column in table.columns:
         column.justify = "right"
     for result in results:
         times = (f"{result[key]:.3f}" for key in ("median_ms", "p95_ms", "min_ms"))
         table.add_row(*map(str, result["dims"].values()), *times, f"{result['calls_per_s']:.1f}")
     stdout().print(table)
-    stdout().print(f"{model.manifest.name}: {runs} calls a row, threads {model.threads}, loaded in {load_seconds:.2f} s")
+    stdout().print(
+        f"{model.manifest.name}: {runs} calls a row, threads {model.threads}, loaded in "
+        f"{load_seconds:.2f} s"
+    )
 
 
 def _measure(model: "Model", point: Point, runs: int, warmup: int, seed: int) -> dict[str, Any]:
@@ -80,12 +96,22 @@ def _choices(texts: list[str] | None) -> dict[str, list[int]]:
         name, _, values = text.partition("=")
         sizes = [value.strip() for value in values.split(",")]
         if not all(size.isdecimal() for size in sizes):
-            raise DeclarationError(f"cannot read --dim {text!r}", field=f"dims.{name.strip()}", hint="as in --dim batch=1,8")
+            raise DeclarationError(
+                f"cannot read --dim {text!r}",
+                field=f"dims.{name.strip()}",
+                hint="as in --dim batch=1,8",
+            )
         if name.strip() in choices:
-            raise DeclarationError(f"--dim {name.strip()} is given twice", field=f"dims.{name.strip()}", hint="as in --dim batch=1,8")
+            raise DeclarationError(
+                f"--dim {name.strip()} is given twice",
+                field=f"dims.{name.strip()}",
+                hint="as in --dim batch=1,8",
+            )
         choices[name.strip()] = [int(size) for size in sizes]
     return choices
 
 
 def _product(choices: dict[str, list[int]]) -> list[Point]:
-    return [dict(zip(choices, sizes, strict=True)) for sizes in itertools.product(*choices.values())]
+    return [
+        dict(zip(choices, sizes, strict=True)) for sizes in itertools.product(*choices.values())
+    ]

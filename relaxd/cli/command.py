@@ -1,4 +1,6 @@
-"""The kind of command that all commands are: typed errors become a short message and an exit code."""
+"""The kind of command that all commands are: typed errors become a short message and an
+exit code.
+"""
 
 from typing import Annotated, Any
 
@@ -12,7 +14,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 
 
 class Command(TyperCommand):
-    """A command that ends with the exit code of the RelaxdError it raises; `--json` makes the error a document too."""
+    """A command that ends with the exit code of the RelaxdError it raises; `--json` makes the error
+    a document too.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -26,4 +30,7 @@ class Command(TyperCommand):
             raise typer.Exit(exit_code(error)) from None
 
     def _wants_json(self, ctx: Any) -> bool:
-        return any("--json" in parameter.opts and bool(ctx.params.get(parameter.name or "")) for parameter in self.params)
+        return any(
+            "--json" in parameter.opts and bool(ctx.params.get(parameter.name or ""))
+            for parameter in self.params
+        )

@@ -20,10 +20,25 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.errors import DeclarationError, RelaxdError
 
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the bundle goes; DIR/TARGET with several targets.")]
-Samples = Annotated[Path | None, typer.Option("--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False)]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Where the bundle goes; DIR/TARGET with several targets.",
+    ),
+]
+Samples = Annotated[
+    Path | None,
+    typer.Option(
+        "--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
-Detach = Annotated[bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")
+]
 
 
 @dataclass(frozen=True)
@@ -60,15 +75,24 @@ def compile_command(
 ) -> None:
     """Compile MODEL into a bundle per target.
 
-    Without a server URL the compiler runs here. Example: [bold]relaxd compile m.onnx --dim batch=1:64 --dim seq=1:512 -o out[/]
+    Without a server URL the compiler runs here. Example: [bold]relaxd compile m.onnx --dim
+    batch=1:64 --dim seq=1:512 -o out[/]
     """
-    request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target)
+    request = declare.read_request(
+        dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target
+    )
     for path, field in ((model, "model"), (samples, "samples")):
         if path is not None and not path.is_file():
-            raise DeclarationError(f"there is no file {path}", field=field, hint="give the path of a file")
+            raise DeclarationError(
+                f"there is no file {path}", field=field, hint="give the path of a file"
+            )
     if server is None:
         if detach:
-            raise DeclarationError("--detach needs a server", field="server", hint="give --server URL or set RELAXD_SERVER")
+            raise DeclarationError(
+                "--detach needs a server",
+                field="server",
+                hint="give --server URL or set RELAXD_SERVER",
+            )
         _compile_here(model, request, samples, output, verbose=verbose, as_json=json)
         return
     with Client(server, token=token) as client:
@@ -85,7 +109,10 @@ def _watched(job: JobHandle, verbose: bool) -> JobHandle:
     try:
         return follow(job, verbose=verbose)
     except KeyboardInterrupt:
-        stderr().print(f"the job goes on: [bold]relaxd jobs show {job.id}[/], or stop it with [bold]relaxd jobs cancel {job.id}[/]")
+        stderr().print(
+            f"the job goes on: [bold]relaxd jobs show {job.id}[/], or stop it with [bold]relaxd "
+            f"jobs cancel {job.id}[/]"
+        )
         raise
 
 
@@ -105,7 +132,15 @@ def _place(output: Path, target: str, count: int) -> Path:
     return output if count == 1 else output / target
 
 
-def _compile_here(model: Path, request: CompileRequest, samples: Path | None, output: Path, *, verbose: bool, as_json: bool) -> None:
+def _compile_here(
+    model: Path,
+    request: CompileRequest,
+    samples: Path | None,
+    output: Path,
+    *,
+    verbose: bool,
+    as_json: bool,
+) -> None:
     registry = extras.load("compiler.targets", extra="compiler")
     for target in request.targets:
         registry.resolve(target)
@@ -118,9 +153,18 @@ def _compile_here(model: Path, request: CompileRequest, samples: Path | None, ou
 
 
 def _build(
-    model: Path, request: CompileRequest, target: str, samples: Path | None, place: Path, progress: BuildProgress, verbose: bool
+    model: Path,
+    request: CompileRequest,
+    target: str,
+    samples: Path | None,
+    place: Path,
+    progress: BuildProgress,
+    verbose: bool,
 ) -> Result:
-    process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
+    process, messages = (
+        extras.load("compiler.isolation.child", extra="compiler"),
+        extras.load("compiler.isolation.messages", extra="compiler"),
+    )
     try:
         with replacing(place) as fresh:
             job = messages.CompileJob(
@@ -131,7 +175,9 @@ def _build(
                 model_name=model.stem,
                 samples=str(samples.resolve()) if samples else None,
             )
-            manifest = process.run_child(job, on_event=lambda event: _show(event.to_json(), target, progress, verbose))
+            manifest = process.run_child(
+                job, on_event=lambda event: _show(event.to_json(), target, progress, verbose)
+            )
     except RelaxdError as error:
         progress.end(target, State.FAILED)
         return Result(target, error=error)
@@ -150,7 +196,9 @@ def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: 
 
 
 def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -> None:
-    """Print how it went, to `document` if that is wanted; exits with FAILED if any target failed."""
+    """Print how it went, to `document` if that is wanted; exits with FAILED if any target
+    failed.
+    """
     if as_json:
         print_json({**document, "results": [result.to_json() for result in results]})
     for result in [] if as_json else results:

@@ -1,4 +1,6 @@
-"""What the commands print: results and the one JSON document on stdout, everything else on stderr."""
+"""What the commands print: results and the one JSON document on stdout, everything else
+on stderr.
+"""
 
 import json
 import sys
@@ -46,7 +48,9 @@ def exit_code(error: RelaxdError) -> Exit:
     if isinstance(error, ServerError):
         asked_wrongly = error.status < 500 and "stage" not in error.problem
         return Exit.USAGE if asked_wrongly else Exit.FAILED
-    usage = isinstance(error, (DeclarationError, InputError, PullError)) or error.code.startswith("target.")
+    usage = isinstance(error, (DeclarationError, InputError, PullError)) or error.code.startswith(
+        "target."
+    )
     return Exit.USAGE if usage else Exit.FAILED
 
 
@@ -55,7 +59,11 @@ def error_document(error: RelaxdError) -> dict[str, Any]:
     document = {"message": error.message, "hint": error.hint, **error.details}
     match error:
         case ServerError(problem=problem):
-            kept = {key: value for key, value in problem.items() if key not in ("detail", "title", "status", "type", "retryable", "errors")}
+            kept = {
+                key: value
+                for key, value in problem.items()
+                if key not in ("detail", "title", "status", "type", "retryable", "errors")
+            }
             document |= {**kept, **kept.get("details", {})}
         case JobFailed(failure=failure):
             document |= {**failure, **failure.get("details", {})}
@@ -63,14 +71,22 @@ def error_document(error: RelaxdError) -> dict[str, Any]:
             document |= {**failure.to_json(), **failure.details}
     for nested in ("details", "failure"):
         document.pop(nested, None)
-    return {"code": document.pop("code", error.code)} | {key: value for key, value in document.items() if value is not None}
+    return {"code": document.pop("code", error.code)} | {
+        key: value for key, value in document.items() if value is not None
+    }
 
 
 def render_error(error: RelaxdError, about: str | None = None) -> Group:
     """The error for people: about which target, what, where, and what to change."""
     document = error_document(error)
-    lines = [Text.assemble(("error: ", "bold red"), f"{about}: " if about else "", document["message"])]
-    where = [f"{name} {document[name]}" for name in ("stage", "node", "op", "field") if document.get(name)]
+    lines = [
+        Text.assemble(("error: ", "bold red"), f"{about}: " if about else "", document["message"])
+    ]
+    where = [
+        f"{name} {document[name]}"
+        for name in ("stage", "node", "op", "field")
+        if document.get(name)
+    ]
     if where:
         lines.append(Text("   at: " + ", ".join(where), style="dim"))
     hint = str(document.get("hint") or "")
@@ -84,10 +100,16 @@ def render_error(error: RelaxdError, about: str | None = None) -> Group:
 
 def _listed(items: list[Any]) -> list[Text]:
     lines = [Text(f"     {_item(item)}") for item in items[:MAX_ITEMS]]
-    return lines + ([Text(f"     and {len(items) - MAX_ITEMS} more", style="dim")] if len(items) > MAX_ITEMS else [])
+    return lines + (
+        [Text(f"     and {len(items) - MAX_ITEMS} more", style="dim")]
+        if len(items) > MAX_ITEMS
+        else []
+    )
 
 
 def _item(item: Any) -> str:
     if isinstance(item, dict):
-        return "- " + ", ".join(f"{key} {value}" for key, value in item.items() if value not in (None, ""))
+        return "- " + ", ".join(
+            f"{key} {value}" for key, value in item.items() if value not in (None, "")
+        )
     return str(item)

@@ -18,34 +18,77 @@ PANEL = "Declarations"
 ModelPath = Annotated[Path, typer.Argument(help="An ONNX or TorchScript file.", show_default=False)]
 Dims = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=RANGE", help="A dim's range: batch=1:64, seq=8:512%8@128, batch=4.", rich_help_panel=PANEL),
+    typer.Option(
+        "--dim",
+        metavar="NAME=RANGE",
+        help="A dim's range: batch=1:64, seq=8:512%8@128, batch=4.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="NAME=SPEC", help="An input declared whole: ids=int64\\[batch,seq].", rich_help_panel=PANEL),
+    typer.Option(
+        "--input",
+        metavar="NAME=SPEC",
+        help="An input declared whole: ids=int64\\[batch,seq].",
+        rich_help_panel=PANEL,
+    ),
 ]
 Consts = Annotated[
-    list[str] | None, typer.Option("--const", metavar="NAME=VALUE", help="An input fixed to a scalar: sr=16000.", rich_help_panel=PANEL)
+    list[str] | None,
+    typer.Option(
+        "--const",
+        metavar="NAME=VALUE",
+        help="An input fixed to a scalar: sr=16000.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="VALUE=AXES", help="Names for a data-dependent shape: boxes=\\[n,4].", rich_help_panel=PANEL),
+    typer.Option(
+        "--shape",
+        metavar="VALUE=AXES",
+        help="Names for a data-dependent shape: boxes=\\[n,4].",
+        rich_help_panel=PANEL,
+    ),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="A compile option: verify=false, rtol=1e-3, seed=7.", rich_help_panel=PANEL),
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A compile option: verify=false, rtol=1e-3, seed=7.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Targets = Annotated[
     list[str] | None,
     typer.Option(
-        "--target", metavar="TARGET", help="What to compile for; repeat for several. See `relaxd targets`.", show_default="native"
+        "--target",
+        metavar="TARGET",
+        help="What to compile for; repeat for several. See `relaxd targets`.",
+        show_default="native",
     ),
 ]
 Server = Annotated[
-    str | None, typer.Option("--server", metavar="URL", envvar="RELAXD_SERVER", help="The service to use.", show_default=False)
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar="RELAXD_SERVER",
+        help="The service to use.",
+        show_default=False,
+    ),
 ]
 Token = Annotated[
-    str | None, typer.Option("--token", metavar="TOKEN", envvar="RELAXD_TOKEN", help="The service's bearer token.", show_default=False)
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="RELAXD_TOKEN",
+        help="The service's bearer token.",
+        show_default=False,
+    ),
 ]
 
 
@@ -58,7 +101,9 @@ def read_request(
     options: list[str] | None = None,
     targets: list[str] | None = None,
 ) -> CompileRequest:
-    """The request that the options spell; raises DeclarationError for a malformed or repeated one."""
+    """The request that the options spell; raises DeclarationError for a malformed or
+    repeated one.
+    """
     return CompileRequest.of(
         dims=_table("dim", dims, lambda name, text: Dim.parse(f"{name}={text}")),
         inputs=_table("input", inputs, lambda name, text: TensorSpec.of(name, text).text),
@@ -69,13 +114,17 @@ def read_request(
     )
 
 
-def _table(kind: str, declarations: list[str] | None, read: Callable[[str, str], Any]) -> dict[str, Any]:
+def _table(
+    kind: str, declarations: list[str] | None, read: Callable[[str, str], Any]
+) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for declaration in declarations or []:
         name, equals, text = declaration.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise DeclarationError(f"cannot read --{kind} {declaration!r}", field=f"{kind}s", hint=_EXAMPLES[kind])
+            raise DeclarationError(
+                f"cannot read --{kind} {declaration!r}", field=f"{kind}s", hint=_EXAMPLES[kind]
+            )
         if name in table:
             raise DeclarationError(f"--{kind} {name} is given twice", field=f"{kind}s.{name}")
         table[name] = read(name, text.strip())

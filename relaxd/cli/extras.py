@@ -22,4 +22,6 @@ def load(module: str, *, extra: str) -> ModuleType:
         absent = (error.name or module).partition(".")[0]
         if absent in OWN and absent != module.partition(".")[0]:
             raise
-        raise ExtraMissing(f"this needs {absent}, which is not installed", hint=f"pip install 'relaxd[{extra}]'") from error
+        raise ExtraMissing(
+            f"this needs {absent}, which is not installed", hint=f"pip install 'relaxd[{extra}]'"
+        ) from error

@@ -25,14 +25,21 @@ def inspect_command(
     """
     request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape)
     if not model.is_file():
-        raise DeclarationError(f"there is no file {model}", field="model", hint="give the path of a file")
+        raise DeclarationError(
+            f"there is no file {model}", field="model", hint="give the path of a file"
+        )
     with stderr().status("inspecting"):
         if server:
             with Client(server, token=token) as client:
                 report = client.examine(model, request)
         else:
-            process, messages = extras.load("compiler.process", extra="compiler"), extras.load("compiler.messages", extra="compiler")
-            report = process.run_child(messages.InspectJob(model=str(model.resolve()), request=request.to_json()))
+            process, messages = (
+                extras.load("compiler.isolation.child", extra="compiler"),
+                extras.load("compiler.isolation.messages", extra="compiler"),
+            )
+            report = process.run_child(
+                messages.InspectJob(model=str(model.resolve()), request=request.to_json())
+            )
     if json:
         print_json(report)
     else:

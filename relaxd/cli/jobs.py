@@ -17,8 +17,13 @@ app = typer.Typer(no_args_is_help=True, help="List, show, follow and cancel the 
 
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")]
-OfState = Annotated[State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)]
-OfTarget = Annotated[str | None, typer.Option("--target", metavar="TARGET", help="Only this build.", show_default=False)]
+OfState = Annotated[
+    State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)
+]
+OfTarget = Annotated[
+    str | None,
+    typer.Option("--target", metavar="TARGET", help="Only this build.", show_default=False),
+]
 
 
 def _client(server: str | None, token: str | None) -> Client:
@@ -27,7 +32,11 @@ def _client(server: str | None, token: str | None) -> Client:
 
 @app.command("list", cls=Command)
 def list_command(
-    limit: Limit = 20, state: OfState = None, server: declare.Server = None, token: declare.Token = None, json: Json = False
+    limit: Limit = 20,
+    state: OfState = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
 ) -> None:
     """The latest jobs, newest first."""
     with _client(server, token) as client:
@@ -41,21 +50,27 @@ def list_command(
 
 
 @app.command("show", cls=Command)
-def show_command(job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+def show_command(
+    job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False
+) -> None:
     """A job and its builds."""
     with _client(server, token) as client:
         _show(client.job(job), json)
 
 
 @app.command("logs", cls=Command)
-def logs_command(job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None) -> None:
+def logs_command(
+    job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None
+) -> None:
     """What the compiler printed."""
     with _client(server, token) as client:
         typer.echo(client.job(job).logs(target), nl=False)
 
 
 @app.command("cancel", cls=Command)
-def cancel_command(job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+def cancel_command(
+    job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False
+) -> None:
     """Stop a job; one that has ended stays as it is."""
     with _client(server, token) as client:
         _show(client.job(job).cancel(), json)

@@ -1,4 +1,6 @@
-"""How builds get on, for people: a live line a target on a terminal, plain lines elsewhere; always on stderr."""
+"""How builds get on, for people: a live line a target on a terminal, plain lines elsewhere; always
+on stderr.
+"""
 
 from types import TracebackType
 
@@ -8,7 +10,12 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from relaxd.cli.console import stderr
 from relaxd.contract.states import State
 
-COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.TIMED_OUT: "red", State.CANCELLED: "yellow"}
+COLOURS = {
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.TIMED_OUT: "red",
+    State.CANCELLED: "yellow",
+}
 
 
 def mark(state: str) -> str:
@@ -29,13 +36,20 @@ class BuildProgress:
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {target: self._live.add_task("queued", total=1, target=target) for target in targets}
+        self._tasks: dict[str, TaskID] = {
+            target: self._live.add_task("queued", total=1, target=target) for target in targets
+        }
 
     def __enter__(self) -> "BuildProgress":
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._live.stop()
 
     def say(self, target: str, text: str) -> None:

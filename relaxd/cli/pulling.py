@@ -14,11 +14,30 @@ from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
 
 Reference = Annotated[
-    str, typer.Argument(help="A job id, a digest sha256:..., or an OCI reference host/name@sha256:...", show_default=False)
+    str,
+    typer.Argument(
+        help="A job id, a digest sha256:..., or an OCI reference host/name@sha256:...",
+        show_default=False,
+    ),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Absent, empty, or an older bundle, which is replaced.")]
-Target = Annotated[str | None, typer.Option("--target", metavar="TARGET", help="Which one, if there are several.", show_default=False)]
-Best = Annotated[bool, typer.Option("--best", help="Of several, the best that this machine can run.")]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Absent, empty, or an older bundle, which is replaced.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
+    ),
+]
+Best = Annotated[
+    bool, typer.Option("--best", help="Of several, the best that this machine can run.")
+]
 
 
 def pull_command(
@@ -33,9 +52,18 @@ def pull_command(
     """Fetch a bundle, every file checked against its digest."""
     console = stderr()
     columns = (TextColumn("pulling"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Client(server or DEFAULT_URL, token=token) as client, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with (
+        Client(server or DEFAULT_URL, token=token) as client,
+        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
+    ):
         task = bar.add_task("pull", total=None)
-        place = client.pull(ref, output, target, best=best, report=lambda done, total: bar.update(task, completed=done, total=total))
+        place = client.pull(
+            ref,
+            output,
+            target,
+            best=best,
+            report=lambda done, total: bar.update(task, completed=done, total=total),
+        )
     total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if json:
         print_json({"ref": ref, "output": str(place), "size": total})

@@ -14,7 +14,11 @@ NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 def render_report(report: dict[str, Any]) -> Group:
     """Facts first, then one table for each section that lists things."""
-    facts = [f"{_title(key)}: {_mark(value)}" for key, value in report.items() if value not in NOTHING and not _rows(value)]
+    facts = [
+        f"{_title(key)}: {_mark(value)}"
+        for key, value in report.items()
+        if value not in NOTHING and not _rows(value)
+    ]
     tables: list[RenderableType] = []
     for key, value in report.items():
         if rows := _rows(value):
@@ -26,13 +30,20 @@ def _rows(value: Any) -> list[Row]:
     if isinstance(value, list):
         return [item if isinstance(item, dict) else {"": item} for item in value]
     if isinstance(value, dict):
-        return [{"name": name, **(item if isinstance(item, dict) else {"value": item})} for name, item in value.items()]
+        return [
+            {"name": name, **(item if isinstance(item, dict) else {"value": item})}
+            for name, item in value.items()
+        ]
     return []
 
 
 def _table(rows: list[Row]) -> RenderableType:
     # A column that says nothing for any row is left out.
-    columns = [key for key in dict.fromkeys(key for row in rows for key in row) if any(row.get(key) not in NOTHING for row in rows)]
+    columns = [
+        key
+        for key in dict.fromkeys(key for row in rows for key in row)
+        if any(row.get(key) not in NOTHING for row in rows)
+    ]
     table = plain_table(*(column.upper().replace("_", " ") for column in columns))
     for row in rows:
         table.add_row(*(_mark(row.get(column)) for column in columns))

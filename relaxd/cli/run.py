@@ -19,9 +19,17 @@ from relaxd.loader.samples import dim_values, draw
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
 
-BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle: directory or tar.", show_default=False)]
+BundlePath = Annotated[
+    Path, typer.Argument(metavar="BUNDLE", help="A bundle: directory or tar.", show_default=False)
+]
 Threads = Annotated[
-    int | None, typer.Option(help="Threads to compute with.", envvar="RELAXD_NUM_THREADS", show_default="one for each physical core", min=1)
+    int | None,
+    typer.Option(
+        help="Threads to compute with.",
+        envvar="RELAXD_NUM_THREADS",
+        show_default="one for each physical core",
+        min=1,
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Of the inputs that are drawn.", min=0)]
 
@@ -29,12 +37,30 @@ Seed = Annotated[int, typer.Option(help="Of the inputs that are drawn.", min=0)]
 def run(
     bundle: BundlePath,
     dim: Annotated[
-        list[str] | None, typer.Option("--dim", metavar="NAME=SIZE", help="A dim's value for the inputs that are drawn.")
+        list[str] | None,
+        typer.Option(
+            "--dim", metavar="NAME=SIZE", help="A dim's value for the inputs that are drawn."
+        ),
     ] = None,
-    input: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An input from a file.")] = None,
-    inputs: Annotated[Path | None, typer.Option("--inputs", metavar="FILE.npz", help="Inputs from a file.", show_default=False)] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="An input from a file."),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--inputs", metavar="FILE.npz", help="Inputs from a file.", show_default=False
+        ),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Where to save the outputs.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.npz",
+            help="Where to save the outputs.",
+            show_default=False,
+        ),
     ] = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -42,8 +68,9 @@ def run(
 ) -> None:
     """Run BUNDLE once and describe its outputs.
 
-    Inputs that are not given are drawn: normal floats, and integers 0 or 1, since an integer input often indexes
-    something of unknown length. Example: [bold]relaxd run out --dim batch=4 --input ids=ids.npy[/]
+    Inputs that are not given are drawn: normal floats, and integers 0 or 1, since an integer input
+    often indexes something of unknown length. Example: [bold]relaxd run out --dim batch=4 --input
+    ids=ids.npy[/]
     """
     from relaxd.loader.model import load
 
@@ -61,16 +88,30 @@ def run(
             np.savez(file, **{name: _portable(array) for name, array in outputs.items()})  # type: ignore[arg-type]
     if json:
         described = {name: _describe(array) for name, array in outputs.items()}
-        print_json({"model": model.manifest.name, "threads": model.threads, "seconds": seconds, "outputs": described})
+        print_json(
+            {
+                "model": model.manifest.name,
+                "threads": model.threads,
+                "seconds": seconds,
+                "outputs": described,
+            }
+        )
         return
     table = plain_table("OUTPUT", "DTYPE", "SHAPE", "MIN", "MAX", "MEAN")
     for name, array in outputs.items():
         facts = _describe(array)
-        table.add_row(name, facts["dtype"], str(facts["shape"]), *(_brief(facts[key]) for key in ("min", "max", "mean")))
+        table.add_row(
+            name,
+            facts["dtype"],
+            str(facts["shape"]),
+            *(_brief(facts[key]) for key in ("min", "max", "mean")),
+        )
     stdout().print(table)
 
 
-def _complete(model: "Model", given: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+def _complete(
+    model: "Model", given: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int
+) -> dict[str, np.ndarray]:
     """The given inputs and, at dims that agree with them, drawn ones for the rest."""
     known = tuple(spec for spec in model.inputs if spec.name in given)
     implied = Binding(known, model.dims).solve(tuple(given[spec.name].shape for spec in known))
@@ -84,14 +125,20 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
         if not (name and equals and value):
             example = "batch=4" if option == "dim" else "ids=ids.npy"
             raise DeclarationError(
-                f"cannot read --{option} {name + equals + value!r}", field=f"{option}s", hint=f"as in --{option} {example}"
+                f"cannot read --{option} {name + equals + value!r}",
+                field=f"{option}s",
+                hint=f"as in --{option} {example}",
             )
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 def _size(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise DeclarationError(f"dim {name!r}: {text!r} is not a size", field=f"dims.{name}", hint="as in --dim batch=4")
+        raise DeclarationError(
+            f"dim {name!r}: {text!r} is not a size",
+            field=f"dims.{name}",
+            hint="as in --dim batch=4",
+        )
     return int(text)
 
 
@@ -99,14 +146,20 @@ def _read(path: Path) -> np.ndarray:
     content = _numpy_file(path)
     if isinstance(content, np.ndarray):
         return content
-    raise DeclarationError(f"{path} holds several arrays", field="inputs", hint="give an .npz with --inputs")
+    raise DeclarationError(
+        f"{path} holds several arrays", field="inputs", hint="give an .npz with --inputs"
+    )
 
 
 def _read_all(path: Path) -> dict[str, np.ndarray]:
     content = _numpy_file(path)
     if isinstance(content, dict):
         return content
-    raise DeclarationError(f"{path} holds one array without a name", field="inputs", hint=f"give it with --input NAME={path}")
+    raise DeclarationError(
+        f"{path} holds one array without a name",
+        field="inputs",
+        hint=f"give it with --input NAME={path}",
+    )
 
 
 def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
@@ -118,7 +171,9 @@ def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
             return dict(content)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DeclarationError(
-            f"cannot read {path}: {error}", field="inputs", hint="give a file that numpy.save or numpy.savez wrote"
+            f"cannot read {path}: {error}",
+            field="inputs",
+            hint="give a file that numpy.save or numpy.savez wrote",
         ) from error
 
 
@@ -128,10 +183,20 @@ def _portable(array: np.ndarray) -> np.ndarray:
 
 
 def _describe(array: np.ndarray) -> dict[str, Any]:
-    facts: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape), "min": None, "max": None, "mean": None}
+    facts: dict[str, Any] = {
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+        "min": None,
+        "max": None,
+        "mean": None,
+    }
     if array.size:
         values = array.astype(np.float64)
-        facts |= {key: value for key in ("min", "max", "mean") if np.isfinite(value := float(getattr(values, key)()))}
+        facts |= {
+            key: value
+            for key in ("min", "max", "mean")
+            if np.isfinite(value := float(getattr(values, key)()))
+        }
         facts["finite"] = bool(np.isfinite(values).all())
     return facts
 

@@ -8,35 +8,61 @@ import typer
 from relaxd.cli import extras
 
 Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")]
-PortFile = Annotated[Path | None, typer.Option("--port-file", metavar="FILE", help="Write the port here once ready.", show_default=False)]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+]
+PortFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--port-file", metavar="FILE", help="Write the port here once ready.", show_default=False
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", metavar="DIR", envvar="RELAXD_DATA_DIR", help="Where everything is kept.", show_default="~/.local/share/relaxd"
+        "--data-dir",
+        metavar="DIR",
+        envvar="RELAXD_DATA_DIR",
+        help="Where everything is kept.",
+        show_default="~/.local/share/relaxd",
     ),
 ]
-Workers = Annotated[int, typer.Option("--workers", min=0, max=64, help="Worker processes; each compiles one model at a time.")]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers", min=0, max=64, help="Worker processes; each compiles one model at a time."
+    ),
+]
 
 
 def serve_command(
-    host: Host = "127.0.0.1", port: Port = 8484, data_dir: DataDir = None, workers: Workers = 1, port_file: PortFile = None
+    host: Host = "127.0.0.1",
+    port: Port = 8484,
+    data_dir: DataDir = None,
+    workers: Workers = 1,
+    port_file: PortFile = None,
 ) -> None:
     """Run the whole service here: API, workers and storage, with no server to install.
 
     Settings come from RELAXD_* variables; RELAXD_TOKEN sets the token that clients must send.
     """
-    serve = extras.load("service.serve", extra="server")
-    raise typer.Exit(serve.serve(host=host, port=port, data_dir=data_dir, workers=workers, port_file=port_file))
+    serve = extras.load("service.processes.serve", extra="server")
+    raise typer.Exit(
+        serve.serve(host=host, port=port, data_dir=data_dir, workers=workers, port_file=port_file)
+    )
 
 
 def api_command(host: Host = "127.0.0.1", port: Port = 8484, port_file: PortFile = None) -> None:
-    """Run the API alone; RELAXD_DATABASE_URL, RELAXD_BROKER_URL and RELAXD_STORE_URL say what it shares with the workers."""
-    serve = extras.load("service.serve", extra="api")
-    raise typer.Exit(serve.serve(host=host, port=port, data_dir=None, workers=0, port_file=port_file))
+    """Run the API alone; RELAXD_DATABASE_URL, RELAXD_BROKER_URL and RELAXD_STORE_URL say what it
+    shares with the workers.
+    """
+    serve = extras.load("service.processes.serve", extra="api")
+    raise typer.Exit(
+        serve.serve(host=host, port=port, data_dir=None, workers=0, port_file=port_file)
+    )
 
 
 def worker_command() -> None:
     """Run one worker; settings as for [bold]relaxd api[/]."""
-    serve = extras.load("service.serve", extra="server")
+    serve = extras.load("service.processes.serve", extra="server")
     raise typer.Exit(serve.work())

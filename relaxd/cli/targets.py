@@ -8,13 +8,18 @@ from relaxd.cli.views import missing_lines, targets_table
 from relaxd.client import Client
 
 
-def targets_command(server: declare.Server = None, token: declare.Token = None, json: Json = False) -> None:
+def targets_command(
+    server: declare.Server = None, token: declare.Token = None, json: Json = False
+) -> None:
     """The targets of a service, or of the compiler that is installed here."""
     if server:
         with Client(server, token=token) as client:
             known = client.targets()
     else:
-        known = [target.to_json() for target in extras.load("compiler.targets", extra="compiler").registry()]
+        known = [
+            target.to_json()
+            for target in extras.load("compiler.targets", extra="compiler").registry()
+        ]
     if json:
         print_json({"targets": known})
     else:

@@ -7,7 +7,9 @@ from rich.table import Table
 
 from relaxd.cli.progress import mark
 
-SHORT = frozenset({"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS", "KIND", "OS"})
+SHORT = frozenset(
+    {"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS", "KIND", "OS"}
+)
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -42,7 +44,14 @@ def jobs_table(jobs: list[dict[str, Any]]) -> Table:
         created = datetime.fromisoformat(job["created_at"]).astimezone()
         targets = ", ".join(build["target"] for build in job["builds"])
         took = duration(job["created_at"], job["finished_at"])
-        table.add_row(job["id"], mark(job["state"]), job.get("name") or job["model"][:19], targets, f"{created:%Y-%m-%d %H:%M:%S}", took)
+        table.add_row(
+            job["id"],
+            mark(job["state"]),
+            job.get("name") or job["model"][:19],
+            targets,
+            f"{created:%Y-%m-%d %H:%M:%S}",
+            took,
+        )
     return table
 
 
@@ -51,28 +60,53 @@ def builds_table(builds: list[dict[str, Any]]) -> Table:
     table = plain_table("TARGET", "STATE", "STAGE", "TOOK", "SIZE", "ARTIFACT")
     for build in builds:
         artifact = build.get("artifact") or {}
-        took = "cached" if build["cached"] else duration(build.get("started_at"), build.get("finished_at"))
+        took = (
+            "cached"
+            if build["cached"]
+            else duration(build.get("started_at"), build.get("finished_at"))
+        )
         weight = size(artifact["size"]) if artifact else ""
-        table.add_row(build["target"], mark(build["state"]), build.get("stage") or "", took, weight, artifact.get("digest", ""))
+        table.add_row(
+            build["target"],
+            mark(build["state"]),
+            build.get("stage") or "",
+            took,
+            weight,
+            artifact.get("digest", ""),
+        )
     return table
 
 
 def targets_table(targets: list[dict[str, Any]]) -> Table:
     """One target a row; the workers' column is there when a service was asked."""
     served = any("workers" in target for target in targets)
-    table = plain_table("TARGET", "KIND", "ARCH", "OS", "STATUS", *(["WORKERS"] if served else []), "ISA")
+    table = plain_table(
+        "TARGET", "KIND", "ARCH", "OS", "STATUS", *(["WORKERS"] if served else []), "ISA"
+    )
     for target in targets:
         workers = [str(_count(target.get("workers")))] if served else []
         system = target.get("platform", {}).get("os", "linux")
         status = str(target["status"]).replace("_", " ")
         isa = " ".join(target.get("isa", []))
-        table.add_row(target["name"], target.get("kind", "llvm"), target["arch"], system, status, *workers, isa)
+        table.add_row(
+            target["name"],
+            target.get("kind", "llvm"),
+            target["arch"],
+            system,
+            status,
+            *workers,
+            isa,
+        )
     return table
 
 
 def missing_lines(targets: list[dict[str, Any]]) -> list[str]:
     """What keeps targets from being compiled for, one line a target."""
-    return [f"{target['name']}: {reason}" for target in targets if (reason := (target.get("device") or {}).get("lacking"))]
+    return [
+        f"{target['name']}: {reason}"
+        for target in targets
+        if (reason := (target.get("device") or {}).get("lacking"))
+    ]
 
 
 def _count(workers: Any) -> int:

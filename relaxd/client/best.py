@@ -16,7 +16,8 @@ _STATUSES = ("compiled_only", "emulated", "executed")
 
 
 def best_of(manifests: Mapping[str, Manifest], host: Host, probe: Probe = probe) -> str:
-    """The target whose bundle to take: a device before none, then the most of this CPU, then the better tested.
+    """The target whose bundle to take: a device before none, then the most of this CPU, then the
+    better tested.
 
     A device that is the processor under another name comes last.
     Raises PullError that says of each bundle what this machine lacks.
@@ -30,7 +31,10 @@ def best_of(manifests: Mapping[str, Manifest], host: Host, probe: Probe = probe)
     able = [target for target in manifests if target not in refused]
     if not able:
         why = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
-        raise PullError(f"this machine can run none of the bundles: {why}", hint="compile for this machine's target")
+        raise PullError(
+            f"this machine can run none of the bundles: {why}",
+            hint="compile for this machine's target",
+        )
     return max(able, key=lambda target: _rank(manifests[target], probe))
 
 
@@ -43,9 +47,13 @@ def _rank(manifest: Manifest, probe: Probe) -> tuple[int, str, int, int]:
 
 
 def choose(transport: Transport, name: str, digests: Mapping[str, str]) -> str:
-    """The digest of the best of some bundles, by target; raises PullError where this machine runs none."""
+    """The digest of the best of some bundles, by target; raises PullError where this machine runs
+    none.
+    """
     if not digests:
-        raise PullError("there is no bundle to choose from", hint="wait until a build has succeeded")
+        raise PullError(
+            "there is no bundle to choose from", hint="wait until a build has succeeded"
+        )
     manifests = {target: _manifest(transport, name, digest) for target, digest in digests.items()}
     return digests[best_of(manifests, this_host())]
 

@@ -19,12 +19,16 @@ DEFAULT_URL = "http://127.0.0.1:8484"
 
 
 class Client:
-    """A relaxd service at `url`; `token` is its bearer token; `timeout` is in seconds, for one answer.
+    """A relaxd service at `url`; `token` is its bearer token; `timeout` is in seconds, for one
+    answer.
 
-    Every method raises ServerError for a problem that the service reports and ServerUnreachable when nothing answers.
+    Every method raises ServerError for a problem that the service reports and ServerUnreachable
+    when nothing answers.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, token: str | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self, url: str = DEFAULT_URL, token: str | None = None, timeout: float = 30.0
+    ) -> None:
         self._transport = Transport(url, token=token, timeout=timeout)
 
     def __enter__(self) -> "Client":
@@ -52,21 +56,32 @@ class Client:
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
 
-        `model` is a path, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as in `compiler.compile_model`.
-        Raises DeclarationError before anything is sent if a declaration is malformed.
+        `model` is a path, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as
+        in `compiler.compile_model`. Raises DeclarationError before anything is sent if a
+        declaration is malformed.
         """
-        request = CompileRequest.of(dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options)
+        request = CompileRequest.of(
+            dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
+        )
         return self.submit(model, request, samples=samples, idempotency_key=idempotency_key)
 
     def submit(
-        self, model: Model, request: CompileRequest, *, samples: Samples | None = None, idempotency_key: str | None = None
+        self,
+        model: Model,
+        request: CompileRequest,
+        *,
+        samples: Samples | None = None,
+        idempotency_key: str | None = None,
     ) -> JobHandle:
         """As `compile`, with the declarations already read."""
         document = self._document(model, request, samples)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
         params = {"name": name} if name else None
-        return JobHandle(self._transport, self._transport.json("POST", "/v1/jobs", json=document, headers=headers, params=params))
+        return JobHandle(
+            self._transport,
+            self._transport.json("POST", "/v1/jobs", json=document, headers=headers, params=params),
+        )
 
     def inspect(
         self,
@@ -78,51 +93,93 @@ class Client:
         shapes: Mapping[str, Any] | None = None,
         timeout: float = 120.0,
     ) -> dict[str, Any]:
-        """The report on a model: inputs, outputs, dims and every operator, supported or not and why; at most `timeout` seconds."""
+        """The report on a model: inputs, outputs, dims and every operator, supported or not and
+        why; at most `timeout` seconds.
+        """
         request = CompileRequest.of(dims=dims, inputs=inputs, consts=consts, shapes=shapes)
         return self.examine(model, request, timeout=timeout)
 
-    def examine(self, model: Model, request: CompileRequest, *, timeout: float = 120.0) -> dict[str, Any]:
+    def examine(
+        self, model: Model, request: CompileRequest, *, timeout: float = 120.0
+    ) -> dict[str, Any]:
         """As `inspect`, with the declarations already read."""
         document = self._document(model, request, None)
         wait = {"wait": f"{timeout:g}"}
-        return dict(self._transport.json("POST", "/v1/inspect", json=document, params=wait, timeout=timeout + self._transport.timeout))
+        return dict(
+            self._transport.json(
+                "POST",
+                "/v1/inspect",
+                json=document,
+                params=wait,
+                timeout=timeout + self._transport.timeout,
+            )
+        )
 
     def job(self, job_id: str) -> JobHandle:
         """An earlier job."""
-        return JobHandle(self._transport, self._transport.json("GET", f"/v1/jobs/{quote(job_id, safe='')}"))
+        return JobHandle(
+            self._transport, self._transport.json("GET", f"/v1/jobs/{quote(job_id, safe='')}")
+        )
 
     def jobs(self, limit: int = 50, state: str | None = None) -> list[JobHandle]:
         """The latest jobs first, of one state or of all."""
         params = {"limit": str(limit)} | ({"state": state} if state else {})
-        return [JobHandle(self._transport, document) for document in self._transport.json("GET", "/v1/jobs", params=params)["jobs"]]
+        return [
+            JobHandle(self._transport, document)
+            for document in self._transport.json("GET", "/v1/jobs", params=params)["jobs"]
+        ]
 
     def targets(self) -> list[dict[str, Any]]:
         """The targets that the service compiles for."""
         return list(self._transport.json("GET", "/v1/targets")["targets"])
 
-    def pull(self, ref: str, directory: str | Path, target: str | None = None, *, best: bool = False, report: Report | None = None) -> Path:
+    def pull(
+        self,
+        ref: str,
+        directory: str | Path,
+        target: str | None = None,
+        *,
+        best: bool = False,
+        report: Report | None = None,
+    ) -> Path:
         """Fetch a bundle by job id, digest or OCI reference into `directory`; returns the folder.
 
-        target: which of several; best: of several, the best that this machine can run.
-        A reference with a host is fetched from that registry, without this client's token unless the host is its own.
+        target: which of several; best: of several, the best that this machine can run. A reference
+        with a host is fetched from that registry, without this client's token unless the host is
+        its own.
         """
         reference = parse(ref)
         if isinstance(reference, JobReference):
             return self.job(reference.job_id).pull(target, directory, best=best, report=report)
         own = reference.url in (None, self._transport.url)
-        source = self._transport if own else Transport(str(reference.url), timeout=self._transport.timeout)
+        source = (
+            self._transport
+            if own
+            else Transport(str(reference.url), timeout=self._transport.timeout)
+        )
         version = reference.version
         try:
             if best and (digests := targets_of(document_of(source, reference.name, version))):
                 version = choose(source, reference.name, digests)
-            return pull(source, reference.name, version, Path(directory), target=target, report=report or (lambda done, total: None))
+            return pull(
+                source,
+                reference.name,
+                version,
+                Path(directory),
+                target=target,
+                report=report or (lambda done, total: None),
+            )
         finally:
             if not own:
                 source.close()
 
-    def _document(self, model: Model, request: CompileRequest, samples: Samples | None) -> dict[str, Any]:
-        document: dict[str, Any] = {**request.to_json(), "model": upload_model(self._transport, model)}
+    def _document(
+        self, model: Model, request: CompileRequest, samples: Samples | None
+    ) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            **request.to_json(),
+            "model": upload_model(self._transport, model),
+        }
         if samples is not None:
             document["samples"] = upload_samples(self._transport, samples)
         return document

@@ -6,7 +6,9 @@ from relaxd.errors import RelaxdError
 
 
 class JobFailed(RelaxdError):
-    """A build did not succeed; `failure` is its error document, with `code`, `stage`, `node` and `op` where they apply."""
+    """A build did not succeed; `failure` is its error document, with `code`, `stage`, `node` and
+    `op` where they apply.
+    """
 
     code = "job.failed"
 
@@ -22,6 +24,8 @@ class WaitTimeout(RelaxdError, TimeoutError):
 
 
 class PullError(RelaxdError):
-    """An artifact cannot be pulled: a reference that names nothing, content that belies its digest, a folder in the way."""
+    """An artifact cannot be pulled: a reference that names nothing, content that belies its digest,
+    a folder in the way.
+    """
 
     code = "client.pull"

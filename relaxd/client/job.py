@@ -21,7 +21,9 @@ LONG_POLL = 20.0
 
 @dataclass(frozen=True)
 class JobEvent:
-    """Something that happened: `seq` orders the events of a job, `target` is None for the job as a whole."""
+    """Something that happened: `seq` orders the events of a job, `target` is None for the job as a
+    whole.
+    """
 
     seq: int
     type: str
@@ -52,7 +54,9 @@ class JobHandle:
 
     @property
     def builds(self) -> list[dict[str, Any]]:
-        """One document a target: `state`, `stage`, `cached`, `artifact`, `error`, `profile`, `numerics`."""
+        """One document a target: `state`, `stage`, `cached`, `artifact`, `error`, `profile`,
+        `numerics`.
+        """
         return list(self.document["builds"])
 
     @property
@@ -61,12 +65,18 @@ class JobHandle:
         return f"/v1/jobs/{self.id}"
 
     def build(self, target: str | None = None) -> dict[str, Any]:
-        """The build for `target`, which may be left out where there is but one; raises PullError naming the targets."""
+        """The build for `target`, which may be left out where there is but one; raises PullError
+        naming the targets.
+        """
         builds = {build["target"]: build for build in self.builds}
         if target is None and len(builds) == 1:
             return dict(next(iter(builds.values())))
         if target is None or target not in builds:
-            why = f"job {self.id} has several targets" if target is None else f"job {self.id} has no target {target!r}"
+            why = (
+                f"job {self.id} has several targets"
+                if target is None
+                else f"job {self.id} has no target {target!r}"
+            )
             raise PullError(why, hint=f"name one: {', '.join(builds)}")
         return dict(builds[target])
 
@@ -76,13 +86,23 @@ class JobHandle:
         return self
 
     def wait(self, timeout: float | None = None) -> "JobHandle":
-        """Return once the job is over, whatever its outcome; raises WaitTimeout after `timeout` seconds."""
+        """Return once the job is over, whatever its outcome; raises WaitTimeout after `timeout`
+        seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.state.terminal:
             left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - time.monotonic())
             if left <= 0:
-                raise WaitTimeout(f"job {self.id} is still {self.state.value} after {timeout:g} seconds", hint="wait longer, or cancel it")
-            self.document = self._transport.json("GET", self.path, params={"wait": f"{left:.3f}"}, timeout=left + self._transport.timeout)
+                raise WaitTimeout(
+                    f"job {self.id} is still {self.state.value} after {timeout:g} seconds",
+                    hint="wait longer, or cancel it",
+                )
+            self.document = self._transport.json(
+                "GET",
+                self.path,
+                params={"wait": f"{left:.3f}"},
+                timeout=left + self._transport.timeout,
+            )
         return self
 
     def cancel(self) -> "JobHandle":
@@ -91,14 +111,18 @@ class JobHandle:
         return self
 
     def events(self, after: int = 0) -> Iterator[JobEvent]:
-        """Every event with `seq` above `after`, past ones first, then as they happen, until the job is over.
+        """Every event with `seq` above `after`, past ones first, then as they happen, until the job
+        is over.
 
-        A lost connection is taken up where it broke off; raises ServerUnreachable when that fails repeatedly.
+        A lost connection is taken up where it broke off; raises ServerUnreachable when that fails
+        repeatedly.
         """
         failures = 0
         while True:
             try:
-                with self._transport.stream("GET", f"{self.path}/events", headers={"Last-Event-ID": str(after)}) as answer:
+                with self._transport.stream(
+                    "GET", f"{self.path}/events", headers={"Last-Event-ID": str(after)}
+                ) as answer:
                     if answer.status_code == httpx.codes.NO_CONTENT:
                         return
                     for event in _parse(answer.iter_lines()):
@@ -112,9 +136,18 @@ class JobHandle:
 
     def logs(self, target: str | None = None) -> str:
         """What the compiler printed, one line each, of one target or of all."""
-        return self._transport.request("GET", f"{self.path}/logs", params={"target": target} if target else None).text
+        return self._transport.request(
+            "GET", f"{self.path}/logs", params={"target": target} if target else None
+        ).text
 
-    def pull(self, target: str | None = None, directory: str | Path = "out", *, best: bool = False, report: "Report | None" = None) -> Path:
+    def pull(
+        self,
+        target: str | None = None,
+        directory: str | Path = "out",
+        *,
+        best: bool = False,
+        report: "Report | None" = None,
+    ) -> Path:
         """Fetch the bundle for `target`, or the best that this machine can run, into `directory`.
 
         Raises JobFailed if that build did not succeed, PullError if this machine can run none.
@@ -124,8 +157,18 @@ class JobHandle:
         from relaxd.client.reference import REPOSITORY
 
         if best:
-            digests = {build["target"]: build["artifact"]["digest"] for build in self.refresh().builds if build.get("artifact")}
-            return pull(self._transport, REPOSITORY, choose(self._transport, REPOSITORY, digests), Path(directory), report=report)
+            digests = {
+                build["target"]: build["artifact"]["digest"]
+                for build in self.refresh().builds
+                if build.get("artifact")
+            }
+            return pull(
+                self._transport,
+                REPOSITORY,
+                choose(self._transport, REPOSITORY, digests),
+                Path(directory),
+                report=report,
+            )
         build = self.refresh().build(target)
         if not build.get("artifact"):
             raise failure_of(build)
@@ -142,7 +185,9 @@ def failure_of(build: dict[str, Any]) -> JobFailed:
 
 
 def _parse(lines: Iterator[str]) -> Iterator[JobEvent]:
-    """Events of a `text/event-stream`; comments and unknown fields are skipped (WHATWG HTML, section 9.2)."""
+    """Events of a `text/event-stream`; comments and unknown fields are skipped (WHATWG HTML,
+    section 9.2).
+    """
     data: list[str] = []
     for line in lines:
         field, _, value = line.partition(":")
@@ -151,4 +196,10 @@ def _parse(lines: Iterator[str]) -> Iterator[JobEvent]:
         elif not line and data:
             document = json.loads("\n".join(data))
             data = []
-            yield JobEvent(document["seq"], document["type"], document["time"], document.get("target"), document["data"])
+            yield JobEvent(
+                document["seq"],
+                document["type"],
+                document["time"],
+                document.get("target"),
+                document["data"],
+            )

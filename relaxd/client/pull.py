@@ -1,4 +1,6 @@
-"""Artifacts down from an OCI registry into a folder: every byte checked against its digest, the folder whole or absent."""
+"""Artifacts down from an OCI registry into a folder: every byte checked against its digest, the
+folder whole or absent.
+"""
 
 import hashlib
 import json
@@ -34,22 +36,45 @@ class Layer:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> "Layer":
-        """From a manifest's descriptor; raises PullError for one that is malformed or leads out of the folder."""
+        """From a manifest's descriptor; raises PullError for one that is malformed or leads out of
+        the folder.
+        """
         match document:
-            case {"digest": str(digest), "size": int(size), "annotations": {"org.opencontainers.image.title": str(title)}}:
+            case {
+                "digest": str(digest),
+                "size": int(size),
+                "annotations": {"org.opencontainers.image.title": str(title)},
+            }:
                 path = PurePosixPath(title)
-                safe = title and not path.is_absolute() and ".." not in path.parts and "\\" not in title and "\0" not in title
+                safe = (
+                    title
+                    and not path.is_absolute()
+                    and ".." not in path.parts
+                    and "\\" not in title
+                    and "\0" not in title
+                )
                 if is_digest(digest) and size >= 0 and safe and path.parts:
                     return cls(path, digest, size)
-        raise PullError(f"the artifact has a layer that is no file of a bundle: {document.get('annotations') or document.get('digest')}")
+        raise PullError(
+            "the artifact has a layer that is no file of a bundle: "
+            f"{document.get('annotations') or document.get('digest')}"
+        )
 
 
 def pull(
-    transport: Transport, name: str, version: str, directory: Path, *, target: str | None = None, report: Report | None = None
+    transport: Transport,
+    name: str,
+    version: str,
+    directory: Path,
+    *,
+    target: str | None = None,
+    report: Report | None = None,
 ) -> Path:
-    """Fetch an artifact into `directory`, which must be absent, empty or an older bundle; returns it.
+    """Fetch an artifact into `directory`, which must be absent, empty or an older bundle; returns
+    it.
 
-    `target` picks one of an index; `report` hears the bytes had and the bytes in all. Raises PullError, ServerError, ServerUnreachable.
+    `target` picks one of an index; `report` hears the bytes had and the bytes in all. Raises
+    PullError, ServerError, ServerUnreachable.
     """
     manifest = _manifest(transport, name, version, target)
     layers = _layers(manifest)
@@ -66,22 +91,38 @@ def pull(
 def _layers(manifest: dict[str, Any]) -> list[Layer]:
     layers = [Layer.of(document) for document in manifest.get("layers", [])]
     paths = {layer.path for layer in layers}
-    if not layers or len(paths) < len(layers) or any(parent in paths for path in paths for parent in path.parents):
-        raise PullError("the artifact is no bundle: it has no files, or two that would be in each other's place")
+    if (
+        not layers
+        or len(paths) < len(layers)
+        or any(parent in paths for path in paths for parent in path.parents)
+    ):
+        raise PullError(
+            "the artifact is no bundle: it has no files, or two that would be in each other's place"
+        )
     return layers
 
 
 def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]:
     """The manifest or index of that digest or tag; raises PullError for a damaged one."""
-    answer = transport.request("GET", f"/v2/{name}/manifests/{version}", headers={"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"})
+    answer = transport.request(
+        "GET",
+        f"/v2/{name}/manifests/{version}",
+        headers={"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"},
+    )
     if is_digest(version) and digest_of(answer.content) != version:
-        raise PullError(f"the server's manifest does not match {version}", hint="the content was damaged on its way; try again")
+        raise PullError(
+            f"the server's manifest does not match {version}",
+            hint="the content was damaged on its way; try again",
+        )
     return dict(json.loads(answer.content))
 
 
 def targets_of(document: dict[str, Any]) -> dict[str, str]:
     """Digests of an index's bundles by target; of a single bundle, none."""
-    return {str(entry.get("annotations", {}).get(TARGET)): str(entry["digest"]) for entry in document.get("manifests", [])}
+    return {
+        str(entry.get("annotations", {}).get(TARGET)): str(entry["digest"])
+        for entry in document.get("manifests", [])
+    }
 
 
 def content_of(transport: Transport, name: str, manifest: dict[str, Any], filename: str) -> bytes:
@@ -90,7 +131,9 @@ def content_of(transport: Transport, name: str, manifest: dict[str, Any], filena
         if layer.path.as_posix() == filename:
             content = transport.request("GET", f"/v2/{name}/blobs/{layer.digest}").content
             if digest_of(content) != layer.digest:
-                raise PullError(f"{filename}: the content does not match {layer.digest}", hint="try again")
+                raise PullError(
+                    f"{filename}: the content does not match {layer.digest}", hint="try again"
+                )
             return content
     raise PullError(f"the artifact has no {filename}, so it is no bundle")
 
@@ -107,7 +150,11 @@ def _choose(found: dict[str, str], target: str | None) -> str:
         return next(iter(found.values()))
     if target is None or target not in found:
         known = ", ".join(sorted(found))
-        why = f"the artifact has no target {target!r}" if target else "the artifact has several targets"
+        why = (
+            f"the artifact has no target {target!r}"
+            if target
+            else "the artifact has several targets"
+        )
         raise PullError(why, hint=f"name one: {known}")
     return found[target]
 
@@ -127,7 +174,9 @@ def _fetch(transport: Transport, name: str, layer: Layer, path: Path) -> None:
 def _download(transport: Transport, name: str, layer: Layer, path: Path) -> None:
     hasher, size = hashlib.sha256(), 0
     with (
-        transport.stream("GET", f"/v2/{name}/blobs/{layer.digest}", headers={"Accept-Encoding": "identity"}) as answer,
+        transport.stream(
+            "GET", f"/v2/{name}/blobs/{layer.digest}", headers={"Accept-Encoding": "identity"}
+        ) as answer,
         path.open("wb") as file,
     ):
         for chunk in answer.iter_bytes():
@@ -137,4 +186,7 @@ def _download(transport: Transport, name: str, layer: Layer, path: Path) -> None
             hasher.update(chunk)
             file.write(chunk)
     if size != layer.size or f"sha256:{hasher.hexdigest()}" != layer.digest:
-        raise PullError(f"{layer.path}: the content does not match {layer.digest}", hint="the content was damaged on its way; try again")
+        raise PullError(
+            f"{layer.path}: the content does not match {layer.digest}",
+            hint="the content was damaged on its way; try again",
+        )

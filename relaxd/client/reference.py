@@ -1,4 +1,6 @@
-"""What `pull` may be given: a job id, a digest, or an OCI reference such as `registry.example/models/bert@sha256:...`."""
+"""What `pull` may be given: a job id, a digest, or an OCI reference such as
+`registry.example/models/bert@sha256:...`.
+"""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +10,10 @@ from relaxd.contract.canonical import is_digest
 
 REPOSITORY = "relaxd/bundles"
 
-_HOST = r"(?P<host>localhost(:\d+)?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?|[A-Za-z0-9-]+:\d+|\[[0-9a-fA-F:]+\](:\d+)?)"
+_HOST = (
+    r"(?P<host>localhost(:\d+)?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?"
+    r"|[A-Za-z0-9-]+:\d+|\[[0-9a-fA-F:]+\](:\d+)?)"
+)
 _NAME = r"(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
 _OCI = re.compile(
     rf"((?P<scheme>oci|https?)://)?({_HOST}/)?{_NAME}(@(?P<digest>sha256:[0-9a-f]{{64}})|:(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}))"
@@ -26,7 +31,9 @@ class JobReference:
 
 @dataclass(frozen=True)
 class ArtifactReference:
-    """A manifest in a registry: `url` is the registry's, None for the service that is asked; `version` a digest or a tag."""
+    """A manifest in a registry: `url` is the registry's, None for the service that is asked;
+    `version` a digest or a tag.
+    """
 
     url: str | None
     name: str
@@ -38,10 +45,15 @@ def parse(text: str) -> JobReference | ArtifactReference:
     if is_digest(text):
         return ArtifactReference(None, REPOSITORY, text)
     if (found := _OCI.fullmatch(text)) and found["name"] != "sha256":
-        return ArtifactReference(_url(found["scheme"], found["host"]), found["name"], found["digest"] or found["tag"])
+        return ArtifactReference(
+            _url(found["scheme"], found["host"]), found["name"], found["digest"] or found["tag"]
+        )
     if _JOB.fullmatch(text):
         return JobReference(text)
-    raise PullError(f"{text!r} names no artifact", hint="give a job id, a digest sha256:..., or an OCI reference host/name@sha256:...")
+    raise PullError(
+        f"{text!r} names no artifact",
+        hint="give a job id, a digest sha256:..., or an OCI reference host/name@sha256:...",
+    )
 
 
 def _url(scheme: str | None, host: str | None) -> str | None:

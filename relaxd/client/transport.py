@@ -1,4 +1,6 @@
-"""Requests to one service: authentication, retries of what may be repeated, problem documents as exceptions."""
+"""Requests to one service: authentication, retries of what may be repeated, problem documents as
+exceptions.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +18,9 @@ FIRST_PAUSE = 0.2
 
 
 class Transport:
-    """A service at `url`; `timeout` is in seconds, for connecting and between two chunks of an answer."""
+    """A service at `url`; `timeout` is in seconds, for connecting and between two chunks of an
+    answer.
+    """
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 30.0) -> None:
         self.url = url.rstrip("/")
@@ -29,17 +33,22 @@ class Transport:
             if self._http.base_url.scheme not in ("http", "https"):
                 raise httpx.InvalidURL("not http")
         except httpx.InvalidURL as error:
-            raise ServerUnreachable(f"{url!r} is not the URL of a server", hint="as in http://127.0.0.1:8484") from error
+            raise ServerUnreachable(
+                f"{url!r} is not the URL of a server", hint="as in http://127.0.0.1:8484"
+            ) from error
 
     def close(self) -> None:
         """Drop the connections."""
         self._http.close()
 
-    def request(self, method: str, path: str, *, accept: frozenset[int] = frozenset(), **options: Any) -> httpx.Response:
+    def request(
+        self, method: str, path: str, *, accept: frozenset[int] = frozenset(), **options: Any
+    ) -> httpx.Response:
         """The answer, if its status is a success or in `accept`.
 
-        Lost connections and busy servers are retried where repeating is safe: idempotent methods, and a POST that carries an
-        Idempotency-Key. Raises ServerError for a problem, ServerUnreachable when nothing answers.
+        Lost connections and busy servers are retried where repeating is safe: idempotent methods,
+        and a POST that carries an Idempotency-Key. Raises ServerError for a problem,
+        ServerUnreachable when nothing answers.
         """
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
         for attempt in range(ATTEMPTS):
@@ -61,11 +70,15 @@ class Transport:
         try:
             return response.json()
         except ValueError as error:
-            raise ServerUnreachable(f"{self.url} does not answer like a relaxd service", hint="check the server's URL") from error
+            raise ServerUnreachable(
+                f"{self.url} does not answer like a relaxd service", hint="check the server's URL"
+            ) from error
 
     @contextmanager
     def stream(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
-        """An answer whose body is read as it comes; no retries; httpx.TransportError once the body has begun to flow."""
+        """An answer whose body is read as it comes; no retries; httpx.TransportError once the body
+        has begun to flow.
+        """
         with self._http.stream(method, path, **options) as response:
             if not response.is_success:
                 response.read()
@@ -73,7 +86,10 @@ class Transport:
 
     def _unreachable(self, error: httpx.TransportError) -> ServerUnreachable:
         why = str(error) or type(error).__name__
-        return ServerUnreachable(f"no answer from {self.url}: {why}", hint="start one with `relaxd serve`, or check the URL")
+        return ServerUnreachable(
+            f"no answer from {self.url}: {why}",
+            hint="start one with `relaxd serve`, or check the URL",
+        )
 
     def translate(self, error: httpx.TransportError) -> ServerUnreachable:
         """The typed error for a connection lost while streaming."""
@@ -84,7 +100,11 @@ def _checked(response: httpx.Response, accept: frozenset[int]) -> httpx.Response
     if response.is_success or response.status_code in accept:
         return response
     problem = _problem(response)
-    message = problem.get("detail") or problem.get("title") or f"the server answered {response.status_code} {response.reason_phrase}"
+    message = (
+        problem.get("detail")
+        or problem.get("title")
+        or f"the server answered {response.status_code} {response.reason_phrase}"
+    )
     raise ServerError(message, status=response.status_code, problem=problem)
 
 

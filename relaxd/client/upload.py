@@ -1,4 +1,6 @@
-"""Blobs up to the service: what it already has is not sent, the rest goes in chunks that survive a lost connection."""
+"""Blobs up to the service: what it already has is not sent, the rest goes in chunks that survive a
+lost connection.
+"""
 
 import hashlib
 import io
@@ -38,14 +40,18 @@ def name_of(model: Model) -> str | None:
 
 
 def upload_model(transport: Transport, model: Model) -> str:
-    """The digest of a path, of bytes, of a ModelProto, or the digest given; raises DeclarationError for a missing file."""
+    """The digest of a path, of bytes, of a ModelProto, or the digest given; raises DeclarationError
+    for a missing file.
+    """
     if isinstance(model, Serializable):
         model = model.SerializeToString()
     return _upload(transport, model, field="model")
 
 
 def upload_samples(transport: Transport, samples: Samples) -> str:
-    """The digest of an .npz: a path, its bytes, its digest, or a mapping of input names to arrays."""
+    """The digest of an .npz: a path, its bytes, its digest, or a mapping of input names
+    to arrays.
+    """
     if isinstance(samples, Mapping):
         packed = io.BytesIO()
         arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}
@@ -65,7 +71,9 @@ def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> 
         hasher = hashlib.file_digest(file, "sha256")
         size = file.seek(0, io.SEEK_END)
         digest = f"sha256:{hasher.hexdigest()}"
-        known = transport.request("HEAD", f"/v2/{REPOSITORY}/blobs/{digest}", accept=frozenset({404}))
+        known = transport.request(
+            "HEAD", f"/v2/{REPOSITORY}/blobs/{digest}", accept=frozenset({404})
+        )
         if known.status_code == 404:
             _send(transport, file, size, digest)
     return digest
@@ -79,7 +87,9 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
     try:
         file = open(source, "rb")  # noqa: SIM115
     except OSError as error:
-        raise DeclarationError(f"cannot read {source}: {error.strerror}", field=field, hint="give the path of a file") from error
+        raise DeclarationError(
+            f"cannot read {source}: {error.strerror}", field=field, hint="give the path of a file"
+        ) from error
     with file:
         yield file
 
@@ -91,14 +101,22 @@ def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
         file.seek(offset)
         chunk = file.read(CHUNK)
         try:
-            headers = {"Content-Type": "application/octet-stream", "Content-Range": f"{offset}-{offset + len(chunk) - 1}"}
-            answer = transport.request("PATCH", location, content=chunk, headers=headers, accept=frozenset({416}))
+            headers = {
+                "Content-Type": "application/octet-stream",
+                "Content-Range": f"{offset}-{offset + len(chunk) - 1}",
+            }
+            answer = transport.request(
+                "PATCH", location, content=chunk, headers=headers, accept=frozenset({416})
+            )
             interrupted = answer.status_code == 416
         except ServerUnreachable:
             answer, interrupted = transport.request("GET", location), True
         failures += interrupted
         if failures == ATTEMPTS:
-            raise ServerUnreachable(f"the upload to {transport.url} broke off {ATTEMPTS} times", hint="check the network, then try again")
+            raise ServerUnreachable(
+                f"the upload to {transport.url} broke off {ATTEMPTS} times",
+                hint="check the network, then try again",
+            )
         offset = _received(answer) if interrupted else offset + len(chunk)
         location = answer.headers.get("Location", location)
     transport.request("PUT", str(httpx.URL(location).copy_merge_params({"digest": digest})))

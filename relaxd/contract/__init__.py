@@ -1,1 +1,3 @@
-"""The contract every layer shares: dims, tensor shapes, requests, manifests, failures and states."""
+"""The contract every layer shares: dims, tensor shapes, requests, manifests, failures and
+states.
+"""

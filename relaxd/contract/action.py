@@ -8,7 +8,9 @@ from relaxd.contract.canonical import canonical_bytes, digest_of
 
 @dataclass(frozen=True)
 class ActionKey:
-    """`parts` is a JSON document of named parts: model, request, target, options, pipeline, toolchain."""
+    """`parts` is a JSON document of named parts: model, request, target, options, pipeline,
+    toolchain.
+    """
 
     parts: dict[str, Any]
 
@@ -28,6 +30,8 @@ def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") ->
     for key in sorted(have.keys() | want.keys()):
         if isinstance(one := have.get(key), dict) and isinstance(other := want.get(key), dict):
             found += differences(one, other, f"{prefix}{key}.")
-        elif not (key in have and key in want and canonical_bytes(one) == canonical_bytes(want[key])):
+        elif not (
+            key in have and key in want and canonical_bytes(one) == canonical_bytes(want[key])
+        ):
             found.append(f"{prefix}{key}")
     return found

@@ -41,7 +41,9 @@ def _is_known(node: ast.AST) -> bool:
     match node:
         case ast.BinOp(op=op, right=right):
             divides = isinstance(op, (ast.FloorDiv, ast.Mod))
-            return type(op) in _OPERATORS and not (divides and not _names(right) and _evaluate(right, {}) == 0)
+            return type(op) in _OPERATORS and not (
+                divides and not _names(right) and _evaluate(right, {}) == 0
+            )
         case ast.Constant(value=value):
             return type(value) is int
         case ast.Name(id=name):
@@ -58,7 +60,9 @@ def _is_constant_nonsense(tree: ast.expr) -> bool:
 def _names(tree: ast.expr) -> frozenset[str]:
     """Names of dims: those that are not called."""
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
+    return frozenset(
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called
+    )
 
 
 def _malformed(text: str) -> DeclarationError:
@@ -85,7 +89,9 @@ def _evaluate(node: ast.expr, bindings: Mapping[str, int]) -> int:
 
 
 def _line(node: ast.expr, name: str, bindings: Mapping[str, int]) -> tuple[int, int] | None:
-    """(value at 0, slope) of the expression as a function of the one unbound dim, None where it is no straight line."""
+    """(value at 0, slope) of the expression as a function of the one unbound dim, None where it is
+    no straight line.
+    """
     match node:
         case ast.Name(id=found) if found == name:
             return 0, 1
@@ -98,7 +104,9 @@ def _line(node: ast.expr, name: str, bindings: Mapping[str, int]) -> tuple[int, 
     return None if name in _names(node) else (_evaluate(node, bindings), 0)
 
 
-def _combine(op: ast.operator, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
+def _combine(
+    op: ast.operator, one: tuple[int, int], other: tuple[int, int]
+) -> tuple[int, int] | None:
     match op:
         case ast.Add():
             return one[0] + other[0], one[1] + other[1]
@@ -111,7 +119,9 @@ def _combine(op: ast.operator, one: tuple[int, int], other: tuple[int, int]) -> 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a tensor: a fixed size or an expression of dims, e.g. `Axis("2*seq")`; raises DeclarationError."""
+    """One axis of a tensor: a fixed size or an expression of dims, e.g. `Axis("2*seq")`; raises
+    DeclarationError.
+    """
 
     text: str
 
@@ -137,11 +147,15 @@ class Axis:
         return self.text if IDENTIFIER.fullmatch(self.text) else None
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The size once every dim is bound; KeyError names a dim that is not, ZeroDivisionError where a divisor becomes 0."""
+        """The size once every dim is bound; KeyError names a dim that is not, ZeroDivisionError
+        where a divisor becomes 0.
+        """
         return _evaluate(_parse(self.text), bindings)
 
     def solve(self, size: int, bindings: Mapping[str, int]) -> tuple[str, int] | None:
-        """The one unbound dim's value if the axis is linear in it and `size` has an exact solution, else None."""
+        """The one unbound dim's value if the axis is linear in it and `size` has an exact solution,
+        else None.
+        """
         unknown = self.dims - bindings.keys()
         if len(unknown) != 1:
             return None

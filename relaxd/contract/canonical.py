@@ -10,7 +10,9 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 def canonical_bytes(document: Any) -> bytes:
     """UTF-8 JSON with sorted keys and no spaces; `document` holds JSON types only (no NaN)."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    return json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8", "surrogatepass")
 
 
 def digest_of(data: bytes) -> str:

@@ -9,12 +9,16 @@ from typing import Any
 from relaxd.contract.axes import IDENTIFIER
 from relaxd.errors import DeclarationError
 
-_RANGE = re.compile(r"(?P<min>\d+)\s*(?P<colon>:\s*(?P<max>\d+)?)?\s*(%\s*(?P<multiple>\d+))?\s*(@\s*(?P<opt>\d+))?")
+_RANGE = re.compile(
+    r"(?P<min>\d+)\s*(?P<colon>:\s*(?P<max>\d+)?)?\s*(%\s*(?P<multiple>\d+))?\s*(@\s*(?P<opt>\d+))?"
+)
 
 
 @dataclass(frozen=True, order=True)
 class Dim:
-    """`name` takes every multiple of `multiple` in [min, max]; max None is unbounded; `opt` is the value to favour."""
+    """`name` takes every multiple of `multiple` in [min, max]; max None is unbounded; `opt` is the
+    value to favour.
+    """
 
     name: str
     min: int = 1
@@ -38,12 +42,18 @@ class Dim:
         if self.max is not None and self.min > self.max:
             raise self._wrong(f"min {self.min} is greater than max {self.max}")
         if self.max is not None and self.lowest > self.max:
-            raise self._wrong(f"no multiple of {self.multiple} lies between {self.min} and {self.max}")
+            raise self._wrong(
+                f"no multiple of {self.multiple} lies between {self.min} and {self.max}"
+            )
         if self.opt is not None and not self.admits(self.opt):
             raise self._wrong(f"opt {self.opt} is not an allowed value")
 
     def _wrong(self, why: str) -> DeclarationError:
-        return DeclarationError(f"dim {self.name!r}: {why}", field=f"dims.{self.name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4")
+        return DeclarationError(
+            f"dim {self.name!r}: {why}",
+            field=f"dims.{self.name}",
+            hint="as in batch=1:64, seq=8:512%8@128 or batch=4",
+        )
 
     @property
     def lowest(self) -> int:
@@ -62,7 +72,11 @@ class Dim:
 
     def admits(self, value: int) -> bool:
         """Whether `value` is allowed."""
-        return self.min <= value and (self.max is None or value <= self.max) and value % self.multiple == 0
+        return (
+            self.min <= value
+            and (self.max is None or value <= self.max)
+            and value % self.multiple == 0
+        )
 
     def describe(self) -> str:
         """The range in words, for error messages: `1 to 512, a multiple of 8`."""
@@ -72,11 +86,15 @@ class Dim:
 
     def to_json(self) -> dict[str, int]:
         """The wire form without the name; fields at their default of None are left out."""
-        return {key: value for key, value in asdict(self).items() if key != "name" and value is not None}
+        return {
+            key: value for key, value in asdict(self).items() if key != "name" and value is not None
+        }
 
     @classmethod
     def of(cls, name: str, value: Any) -> "Dim":
-        """From an int, (min, max), the command line's `1:512%8@128`, a mapping of the wire form, or a Dim."""
+        """From an int, (min, max), the command line's `1:512%8@128`, a mapping of the wire form, or
+        a Dim.
+        """
         match value:
             case Dim():
                 return cls(name, value.min, value.max, value.multiple, value.opt)
@@ -97,23 +115,37 @@ class Dim:
                         hint="known keys: min, max, multiple, opt",
                     )
                 return cls(name, **value)
-        raise DeclarationError(f"dim {name!r}: cannot read {value!r}", field=f"dims.{name}", hint="as in 4, (1, 64) or '1:512%8'")
+        raise DeclarationError(
+            f"dim {name!r}: cannot read {value!r}",
+            field=f"dims.{name}",
+            hint="as in 4, (1, 64) or '1:512%8'",
+        )
 
     @classmethod
     def _parse(cls, name: str, text: str) -> "Dim":
         found = _RANGE.fullmatch(text.strip())
         if not found:
             raise DeclarationError(
-                f"dim {name!r}: cannot read {text!r}", field=f"dims.{name}", hint="as in batch=1:64, seq=8:512%8@128 or batch=4"
+                f"dim {name!r}: cannot read {text!r}",
+                field=f"dims.{name}",
+                hint="as in batch=1:64, seq=8:512%8@128 or batch=4",
             )
         low = int(found["min"])
         high = (int(found["max"]) if found["max"] else None) if found["colon"] else low
-        return cls(name, low, high, int(found["multiple"] or 1), int(found["opt"]) if found["opt"] else None)
+        return cls(
+            name,
+            low,
+            high,
+            int(found["multiple"] or 1),
+            int(found["opt"]) if found["opt"] else None,
+        )
 
     @classmethod
     def parse(cls, declaration: str) -> "Dim":
         """From the command line's `name=range`."""
         name, equals, text = declaration.partition("=")
         if not equals:
-            raise DeclarationError(f"cannot read the dim {declaration!r}", field="dims", hint="as in batch=1:64")
+            raise DeclarationError(
+                f"cannot read the dim {declaration!r}", field="dims", hint="as in batch=1:64"
+            )
         return cls._parse(name.strip(), text)

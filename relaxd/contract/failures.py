@@ -7,7 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """`code` is stable (`import.unsupported_op`); `stage` is a Stage; `details` holds JSON types; None fields do not apply."""
+    """`code` is stable (`import.unsupported_op`); `stage` is a Stage; `details` holds JSON types;
+    None fields do not apply.
+    """
 
     code: str
     stage: str

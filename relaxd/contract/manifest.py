@@ -11,9 +11,13 @@ SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
 
 THREADS = "librelaxd_threads.so"
-"""What a bundle for Linux brings to run its parallel loops; another interface of it takes another name."""
+"""What a bundle for Linux brings to run its parallel loops; another interface of it takes another
+name.
+"""
 RELEASE = "release"
-"""The library's function that computes nothing: the virtual machine holds the result of its last call, so this makes it let go."""
+"""The library's function that computes nothing: the virtual machine holds the result of its last
+call, so this makes it let go.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,9 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Weight:
-    """One constant of the library: raw little-endian values in C order at `offset` bytes of the weights file."""
+    """One constant of the library: raw little-endian values in C order at `offset` bytes of the
+    weights file.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -34,16 +40,21 @@ class Weight:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise BundleError(f"the manifest is malformed: a weight has the unknown dtype {self.dtype!r}")
+            raise BundleError(
+                f"the manifest is malformed: a weight has the unknown dtype {self.dtype!r}"
+            )
 
 
 @dataclass(frozen=True)
 class LoadContract:
     """What the machine must have; empty or None where nothing is needed.
 
-    arch: `x86_64`, `aarch64`...; os: `linux`...; isa: feature names as Linux spells them in /proc/cpuinfo.
-    device: what runs the kernels; sm: NVIDIA's architecture (`sm_90`); driver: the device driver's least version, as in `12.0`.
-    libc: the least glibc, as in `2.28`; runtime: package name to the exact version the library was built with.
+    arch: `x86_64`, `aarch64`...; os: `linux`...; isa: feature names as Linux spells them in
+    /proc/cpuinfo.
+    device: what runs the kernels; sm: NVIDIA's architecture (`sm_90`); driver: the device driver's
+    least version, as in `12.0`.
+    libc: the least glibc, as in `2.28`; runtime: package name to the exact version the library was
+    built with.
     """
 
     arch: str
@@ -58,10 +69,13 @@ class LoadContract:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has `digest` and `parts`.
+    """Everything about a bundle; `target` and `toolchain` are JSON documents, `action_key` has
+    `digest` and `parts`.
 
-    weights: the entry function's last arguments, in order, from the file `weights_file`; empty when the library holds all.
-    alignment: bytes of which the address of every input must be a multiple; 1 where an array may lie wherever numpy puts it.
+    weights: the entry function's last arguments, in order, from the file `weights_file`; empty when
+    the library holds all.
+    alignment: bytes of which the address of every input must be a multiple; 1 where an array may
+    lie wherever numpy puts it.
     """
 
     name: str
@@ -106,9 +120,16 @@ class Manifest:
                     "inputs": tuple(TensorSpec.from_json(spec) for spec in document["inputs"]),
                     "outputs": tuple(TensorSpec.from_json(spec) for spec in document["outputs"]),
                     "dims": tuple(Dim.of(name, dim) for name, dim in document["dims"].items()),
-                    "load": LoadContract(**{**document["load"], "isa": tuple(document["load"]["isa"])}),
-                    "weights": tuple(Weight(**{**weight, "shape": tuple(weight["shape"])}) for weight in document.get("weights", ())),
-                    "files": {name: FileEntry(**entry) for name, entry in document["files"].items()},
+                    "load": LoadContract(
+                        **{**document["load"], "isa": tuple(document["load"]["isa"])}
+                    ),
+                    "weights": tuple(
+                        Weight(**{**weight, "shape": tuple(weight["shape"])})
+                        for weight in document.get("weights", ())
+                    ),
+                    "files": {
+                        name: FileEntry(**entry) for name, entry in document["files"].items()
+                    },
                 }
             )
         except (KeyError, TypeError, AttributeError, DeclarationError) as error:

@@ -26,9 +26,14 @@ class CompileOptions:
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
-                raise DeclarationError(f"option {name!r} must be {what}, not {value!r}", field=f"options.{name}")
+                raise DeclarationError(
+                    f"option {name!r} must be {what}, not {value!r}", field=f"options.{name}"
+                )
             if name in ("rtol", "atol") and value is not None and not 0 <= value < float("inf"):
-                raise DeclarationError(f"option {name!r} must be a number of at least 0, not {value!r}", field=f"options.{name}")
+                raise DeclarationError(
+                    f"option {name!r} must be a number of at least 0, not {value!r}",
+                    field=f"options.{name}",
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Every field, defaults too: an identity must not depend on what was left out."""
@@ -40,7 +45,11 @@ class CompileOptions:
         known = {field.name for field in fields(cls)}
         for key in document:
             if key not in known:
-                raise DeclarationError(f"unknown option {key!r}", field=f"options.{key}", hint=f"known options: {', '.join(sorted(known))}")
+                raise DeclarationError(
+                    f"unknown option {key!r}",
+                    field=f"options.{key}",
+                    hint=f"known options: {', '.join(sorted(known))}",
+                )
         return cls(**document)
 
 

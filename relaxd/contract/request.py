@@ -56,12 +56,18 @@ class CompileRequest:
 
     @classmethod
     def from_json(cls, document: Any) -> "CompileRequest":
-        """From the wire form; `model` is ignored here; raises DeclarationError with the field at fault."""
+        """From the wire form; `model` is ignored here; raises DeclarationError with the field at
+        fault.
+        """
         if not isinstance(document, Mapping):
             raise DeclarationError("the request is not a JSON object", field="request")
         for key in document:
             if key not in FIELDS:
-                raise DeclarationError(f"unknown field {key!r}", field=str(key), hint=f"known fields: {', '.join(sorted(FIELDS))}")
+                raise DeclarationError(
+                    f"unknown field {key!r}",
+                    field=str(key),
+                    hint=f"known fields: {', '.join(sorted(FIELDS))}",
+                )
         return cls.of(
             dims=_mapping(document, "dims"),
             inputs=_mapping(document, "inputs"),
@@ -84,29 +90,45 @@ class CompileRequest:
         targets: Iterable[str] = ("native",),
         options: CompileOptions | Mapping[str, Any] | None = None,
     ) -> "CompileRequest":
-        """From plain Python values, as `compile_model` and `Client.compile` take them; raises DeclarationError."""
+        """From plain Python values, as `compile_model` and `Client.compile` take them; raises
+        DeclarationError.
+        """
         if samples is not None and not (isinstance(samples, str) and is_digest(samples)):
             raise DeclarationError(
-                f"samples must be a digest, not {samples!r}", field="samples", hint="upload the .npz and give its sha256:... digest"
+                f"samples must be a digest, not {samples!r}",
+                field="samples",
+                hint="upload the .npz and give its sha256:... digest",
             )
         for name, text in (inputs or {}).items():
             if not isinstance(text, str):
                 raise DeclarationError(
-                    f"input {name!r} must be a string, not {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq]"
+                    f"input {name!r} must be a string, not {text!r}",
+                    field=f"inputs.{name}",
+                    hint="as in int64[batch,seq]",
                 )
         for name, value in (consts or {}).items():
-            if not isinstance(value, (bool, int, float, str)) or (isinstance(value, float) and not math.isfinite(value)):
+            if not isinstance(value, (bool, int, float, str)) or (
+                isinstance(value, float) and not math.isfinite(value)
+            ):
                 raise DeclarationError(
-                    f"const {name!r} must be a finite scalar, not {value!r}", field=f"consts.{name}", hint="as in sr=16000"
+                    f"const {name!r} must be a finite scalar, not {value!r}",
+                    field=f"consts.{name}",
+                    hint="as in sr=16000",
                 )
         return cls(
-            inputs=tuple(TensorSpec.of(name, text) for name, text in sorted((inputs or {}).items())),
+            inputs=tuple(
+                TensorSpec.of(name, text) for name, text in sorted((inputs or {}).items())
+            ),
             dims=tuple(Dim.of(name, value) for name, value in sorted((dims or {}).items())),
             consts=tuple(sorted((consts or {}).items())),
-            shapes=tuple((name, _axes(name, axes)) for name, axes in sorted((shapes or {}).items())),
+            shapes=tuple(
+                (name, _axes(name, axes)) for name, axes in sorted((shapes or {}).items())
+            ),
             samples=samples,
             targets=_targets(targets),
-            options=options if isinstance(options, CompileOptions) else CompileOptions.from_json(dict(options or {})),
+            options=options
+            if isinstance(options, CompileOptions)
+            else CompileOptions.from_json(dict(options or {})),
         )
 
 
@@ -119,10 +141,16 @@ def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _targets(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise DeclarationError("targets must be a list of names", field="targets", hint='as in ["native", "x86-64-v3"]')
+        raise DeclarationError(
+            "targets must be a list of names", field="targets", hint='as in ["native", "x86-64-v3"]'
+        )
     targets = tuple(value)
     if not targets or not all(isinstance(target, str) and target for target in targets):
-        raise DeclarationError("targets must be a list of at least one name", field="targets", hint='as in ["native", "x86-64-v3"]')
+        raise DeclarationError(
+            "targets must be a list of at least one name",
+            field="targets",
+            hint='as in ["native", "x86-64-v3"]',
+        )
     if len(set(targets)) != len(targets):
         raise DeclarationError("targets names one target twice", field="targets")
     return targets
@@ -132,5 +160,9 @@ def _axes(name: str, value: Any) -> tuple[Axis, ...]:
     if isinstance(value, str):
         value = split_axes(value.strip().removeprefix("[").removesuffix("]"))
     if not isinstance(value, (list, tuple)):
-        raise DeclarationError(f"shape of {name!r}: cannot read {value!r}", field=f"shapes.{name}", hint="as in boxes=[n,4]")
+        raise DeclarationError(
+            f"shape of {name!r}: cannot read {value!r}",
+            field=f"shapes.{name}",
+            hint="as in boxes=[n,4]",
+        )
     return axes_of(value, f"shapes.{name}")

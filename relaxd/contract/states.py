@@ -24,14 +24,20 @@ class State(StrEnum):
 
 
 TRANSITIONS: dict[State, frozenset[State]] = {
-    State.QUEUED: frozenset({State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}),
-    State.RUNNING: frozenset({State.QUEUED, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}),
+    State.QUEUED: frozenset(
+        {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}
+    ),
+    State.RUNNING: frozenset(
+        {State.QUEUED, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}
+    ),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),
     State.TIMED_OUT: frozenset(),
 }
-"""QUEUED may end at once: answered from the cache or from the flight it waited on; RUNNING returns to QUEUED when a lease expires."""
+"""QUEUED may end at once: answered from the cache or from the flight it waited on; RUNNING returns
+to QUEUED when a lease expires.
+"""
 
 
 class Stage(StrEnum):

@@ -8,7 +8,21 @@ from relaxd.contract.axes import Axis, axes_of
 from relaxd.errors import DeclarationError
 
 DTYPES = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"}
+    {
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    }
 )
 
 _SPEC = re.compile(r"\s*(?P<dtype>[a-z0-9]+)\s*\[(?P<axes>[^\[\]]*)\]\s*")
@@ -24,7 +38,9 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise DeclarationError("an input has an empty name", field="inputs", hint="as in ids=int64[batch,seq]")
+            raise DeclarationError(
+                "an input has an empty name", field="inputs", hint="as in ids=int64[batch,seq]"
+            )
         if self.dtype not in DTYPES:
             raise DeclarationError(
                 f"input {self.name!r}: unknown dtype {self.dtype!r}",
@@ -39,12 +55,20 @@ class TensorSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form: fixed axes as integers, others as strings."""
-        return {"name": self.name, "dtype": self.dtype, "shape": [axis.text if axis.size is None else axis.size for axis in self.shape]}
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": [axis.text if axis.size is None else axis.size for axis in self.shape],
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "TensorSpec":
         """Inverse of `to_json`."""
-        return cls(document["name"], document["dtype"], tuple(Axis(str(axis)) for axis in document["shape"]))
+        return cls(
+            document["name"],
+            document["dtype"],
+            tuple(Axis(str(axis)) for axis in document["shape"]),
+        )
 
     @classmethod
     def of(cls, name: str, text: str) -> "TensorSpec":
@@ -52,7 +76,9 @@ class TensorSpec:
         found = _SPEC.fullmatch(text)
         if not found:
             raise DeclarationError(
-                f"input {name!r}: cannot read {text!r}", field=f"inputs.{name}", hint="as in int64[batch,seq] or float32[n,3,2*h]"
+                f"input {name!r}: cannot read {text!r}",
+                field=f"inputs.{name}",
+                hint="as in int64[batch,seq] or float32[n,3,2*h]",
             )
         return cls(name, found["dtype"], axes_of(split_axes(found["axes"]), f"inputs.{name}"))
 
@@ -61,7 +87,11 @@ class TensorSpec:
         """From the command line's `name=dtype[axes]`."""
         name, equals, text = declaration.partition("=")
         if not equals:
-            raise DeclarationError(f"cannot read the input {declaration!r}", field="inputs", hint="as in ids=int64[batch,seq]")
+            raise DeclarationError(
+                f"cannot read the input {declaration!r}",
+                field="inputs",
+                hint="as in ids=int64[batch,seq]",
+            )
         return cls.of(name.strip(), text)
 
     def __str__(self) -> str:

@@ -1,4 +1,6 @@
-"""numpy arrays to tvm_ffi tensors and back: without a copy where memory allows, with one where safety or a device asks."""
+"""numpy arrays to tvm_ffi tensors and back: without a copy where memory allows, with one where
+safety or a device asks.
+"""
 
 import ctypes
 from typing import Any
@@ -17,8 +19,8 @@ _OWNERS_OF_A_FRESH_RESULT = 2
 class Transport:
     """Moves arrays in and out of the virtual machine; needs the TVM runtime to be open.
 
-    A library may use aligned vector moves on its arguments and crash on an address that is not a multiple of `alignment`:
-    an array is passed as it is when its address fits, and copied when not.
+    A library may use aligned vector moves on its arguments and crash on an address that is not a
+    multiple of `alignment`: an array is passed as it is when its address fits, and copied when not.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -28,7 +30,9 @@ class Transport:
         self._view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 
     def to_tensor(self, array: np.ndarray, dtype: str) -> Any:
-        """A tensor of the array's values, where the kernels run: of any layout, byte order and alignment, read-only or empty."""
+        """A tensor of the array's values, where the kernels run: of any layout, byte order and
+        alignment, read-only or empty.
+        """
         if dtype != "bfloat16":
             return self._placement.to_device(self._host_tensor(array, dtype))
         tensor = self._host_tensor(array.view(np.uint16), "uint16")
@@ -45,7 +49,9 @@ class Transport:
         return tensor
 
     def to_arrays(self, result: Any, inputs: list[Any]) -> list[np.ndarray]:
-        """Arrays of a call's results; each keeps its memory alive and shares it with nothing else."""
+        """Arrays of a call's results; each keeps its memory alive and shares it with
+        nothing else.
+        """
         tensors = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         del result
         if not self._placement.on_host:
@@ -65,9 +71,13 @@ class Transport:
             return np.from_dlpack(tensor)
         import ml_dtypes
 
-        return np.from_dlpack(self._view(tensor, tensor.shape, tvm_ffi.dtype("uint16"), 0)).view(ml_dtypes.bfloat16)
+        return np.from_dlpack(self._view(tensor, tensor.shape, tvm_ffi.dtype("uint16"), 0)).view(
+            ml_dtypes.bfloat16
+        )
 
 
 def _owners(tensor: Any) -> int:
-    """The strong reference count in the header of a TVM object: more owners than usual means a constant or an alias."""
+    """The strong reference count in the header of a TVM object: more owners than usual means a
+    constant or an alias.
+    """
     return ctypes.c_uint32.from_address(tensor.__chandle__()).value

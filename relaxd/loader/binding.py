@@ -27,7 +27,9 @@ class Binding:
         self._passed: set[Shapes] = set()
 
     def arrays(self, given: Mapping[str, Any]) -> list[np.ndarray]:
-        """The inputs as arrays in the model's order; raises InputError naming input, axis, dim, value and range."""
+        """The inputs as arrays in the model's order; raises InputError naming input, axis, dim,
+        value and range.
+        """
         if given.keys() != self._names:
             self._wrong_names(given)
         arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]
@@ -39,17 +41,23 @@ class Binding:
         return arrays
 
     def solve(self, shapes: Shapes) -> dict[str, int]:
-        """The dims that input shapes imply; raises InputError where they contradict the specs, the ranges or each other."""
+        """The dims that input shapes imply; raises InputError where they contradict the specs, the
+        ranges or each other.
+        """
         axes = []
         for spec, shape in zip(self._specs, shapes, strict=True):
             if len(shape) != len(spec.shape):
                 raise InputError(
-                    f"input {spec.name!r} has rank {len(shape)}, it must have rank {len(spec.shape)}: {spec.text}",
+                    f"input {spec.name!r} has rank {len(shape)}, it must have rank "
+                    f"{len(spec.shape)}: {spec.text}",
                     input=spec.name,
                     shape=list(shape),
                     expected=spec.text,
                 )
-            axes += [_AxisValue(spec.name, i, axis, size) for i, (axis, size) in enumerate(zip(spec.shape, shape, strict=True))]
+            axes += [
+                _AxisValue(spec.name, i, axis, size)
+                for i, (axis, size) in enumerate(zip(spec.shape, shape, strict=True))
+            ]
         values: dict[str, int] = {}
         pending = sorted(axes, key=lambda axis: axis.axis.symbol is None)
         while pending and (ready := [axis for axis in pending if axis.bind(values, self._dims)]):
@@ -60,9 +68,15 @@ class Binding:
         known = ", ".join(str(spec) for spec in self._specs) or "none"
         for name in given:
             if name not in self._names:
-                raise InputError(f"the model has no input {name!r}", hint=f"its inputs: {known}", input=name)
+                raise InputError(
+                    f"the model has no input {name!r}", hint=f"its inputs: {known}", input=name
+                )
         missing = [spec.name for spec in self._specs if spec.name not in given]
-        raise InputError(f"missing input {', '.join(map(repr, missing))}", hint=f"its inputs: {known}", input=missing[0])
+        raise InputError(
+            f"missing input {', '.join(map(repr, missing))}",
+            hint=f"its inputs: {known}",
+            input=missing[0],
+        )
 
 
 class _AxisValue:
@@ -72,13 +86,17 @@ class _AxisValue:
         self.name, self.index, self.axis, self.size = name, index, axis, size
 
     def bind(self, values: dict[str, int], dims: dict[str, Dim]) -> bool:
-        """Check the axis, binding its one unknown dim; False while more than one is unknown; raises InputError."""
+        """Check the axis, binding its one unknown dim; False while more than one is unknown; raises
+        InputError.
+        """
         unknown = self.axis.dims - values.keys()
         if not unknown:
             try:
                 self._compare(self.axis.evaluate(values), values)
             except ZeroDivisionError as error:
-                raise self._wrong(f"has no size: it divides by 0 where {_listed(self.axis, values)}", dim=None) from error
+                raise self._wrong(
+                    f"has no size: it divides by 0 where {_listed(self.axis, values)}", dim=None
+                ) from error
             return True
         if len(unknown) > 1:
             return False
@@ -86,13 +104,24 @@ class _AxisValue:
         solved = self.axis.solve(self.size, values)
         if solved is None:
             if _linear(self.axis, name, values):
-                raise self._wrong(f"has size {self.size}, which {self.axis} is for no whole {name}", dim=name)
+                raise self._wrong(
+                    f"has size {self.size}, which {self.axis} is for no whole {name}", dim=name
+                )
             return False
         value = solved[1]
         dim = dims.get(name, Dim(name))
         if not dim.admits(value):
-            where = f"has size {self.size}" if self.axis.symbol else f"has size {self.size}, so {name} = {value}"
-            raise self._wrong(f"{where}; {name} must be {dim.describe()}", dim=name, value=value, allowed=dim.describe())
+            where = (
+                f"has size {self.size}"
+                if self.axis.symbol
+                else f"has size {self.size}, so {name} = {value}"
+            )
+            raise self._wrong(
+                f"{where}; {name} must be {dim.describe()}",
+                dim=name,
+                value=value,
+                allowed=dim.describe(),
+            )
         values[name] = value
         return True
 
@@ -100,21 +129,34 @@ class _AxisValue:
         if self.size == expected:
             return
         known = _listed(self.axis, values)
-        reason = f"it must be {expected}" + (f": {self.axis} with {known} from the other axes" if known else "")
-        raise self._wrong(f"has size {self.size}, {reason}", dim=self.axis.symbol, value=self.size, allowed=str(expected))
+        reason = f"it must be {expected}" + (
+            f": {self.axis} with {known} from the other axes" if known else ""
+        )
+        raise self._wrong(
+            f"has size {self.size}, {reason}",
+            dim=self.axis.symbol,
+            value=self.size,
+            allowed=str(expected),
+        )
 
     def _wrong(self, what: str, **details: Any) -> InputError:
         where = f"input {self.name!r}: axis {self.index} ({self.axis})"
-        return InputError(f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details)
+        return InputError(
+            f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details
+        )
 
 
 def _numpy_dtype(name: str) -> np.dtype | None:
-    """None for bfloat16, which numpy knows only once ml_dtypes is imported: it is told by its name."""
+    """None for bfloat16, which numpy knows only once ml_dtypes is imported: it is told by
+    its name.
+    """
     return None if name == "bfloat16" else np.dtype(name)
 
 
 def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray:
-    """The value as an array of exactly the spec's dtype, in any byte order; raises InputError, never casts."""
+    """The value as an array of exactly the spec's dtype, in any byte order; raises InputError,
+    never casts.
+    """
     array = value if type(value) is np.ndarray else np.asarray(value)
     if array.dtype is not dtype and array.dtype.name != spec.dtype:
         raise InputError(

@@ -29,15 +29,25 @@ class Bundle:
         return self.directory / name
 
     def verify(self) -> None:
-        """Compare every listed file with its size and sha256; BundleError names the first that differs."""
+        """Compare every listed file with its size and sha256; BundleError names the first that
+        differs.
+        """
         for name, entry in self.manifest.files.items():
             path = self.directory / _safe(name)
             if not path.is_file():
-                raise BundleError(f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name)
+                raise BundleError(
+                    f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name
+                )
             if path.stat().st_size != entry.size:
-                raise BundleError(f"{name} has {path.stat().st_size} bytes, the manifest says {entry.size}", hint=_FETCH_AGAIN, file=name)
+                raise BundleError(
+                    f"{name} has {path.stat().st_size} bytes, the manifest says {entry.size}",
+                    hint=_FETCH_AGAIN,
+                    file=name,
+                )
             if sha256_of(path) != entry.sha256:
-                raise BundleError(f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name)
+                raise BundleError(
+                    f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
+                )
 
 
 def sha256_of(path: Path) -> str:
@@ -47,11 +57,15 @@ def sha256_of(path: Path) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a bundle, directory or tar, without a look at its other files; raises BundleError."""
+    """The manifest of a bundle, directory or tar, without a look at its other files; raises
+    BundleError.
+    """
     if path.is_dir():
         file = path / FILENAME
         if not file.is_file():
-            raise BundleError(f"{path} holds no {FILENAME}", hint="give the directory or tar that a build wrote")
+            raise BundleError(
+                f"{path} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
+            )
         return _parse(file.read_bytes())
     with _tar(path) as tar:
         return _parse(_content(tar, FILENAME))
@@ -59,7 +73,9 @@ def read_manifest(path: Path) -> Manifest:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Bundle]:
-    """The bundle of a directory, or of a tar unpacked into a temporary directory that is gone afterwards."""
+    """The bundle of a directory, or of a tar unpacked into a temporary directory that is gone
+    afterwards.
+    """
     manifest = read_manifest(path)
     if path.is_dir():
         yield Bundle(path, manifest)
@@ -78,7 +94,9 @@ def _parse(data: bytes) -> Manifest:
     try:
         return Manifest.from_json(json.loads(data))
     except ValueError as error:
-        raise BundleError(f"{FILENAME} is not JSON: {error}", hint=_FETCH_AGAIN, file=FILENAME) from error
+        raise BundleError(
+            f"{FILENAME} is not JSON: {error}", hint=_FETCH_AGAIN, file=FILENAME
+        ) from error
 
 
 def _safe(name: str) -> str:
@@ -92,12 +110,16 @@ def _safe(name: str) -> str:
 @contextmanager
 def _tar(path: Path) -> Iterator[tarfile.TarFile]:
     if not path.exists():
-        raise BundleError(f"there is no bundle at {path}", hint="give the directory or tar that a build wrote")
+        raise BundleError(
+            f"there is no bundle at {path}", hint="give the directory or tar that a build wrote"
+        )
     try:
         with tarfile.open(path) as tar:
             yield tar
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise BundleError(f"{path} is neither a bundle directory nor a readable tar: {error}", hint=_FETCH_AGAIN) from error
+        raise BundleError(
+            f"{path} is neither a bundle directory nor a readable tar: {error}", hint=_FETCH_AGAIN
+        ) from error
 
 
 def _content(tar: tarfile.TarFile, name: str) -> bytes:

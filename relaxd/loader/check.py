@@ -1,4 +1,6 @@
-"""The load contract: whether a bundle can run on this machine, decided before any library is opened."""
+"""The load contract: whether a bundle can run on this machine, decided before any library is
+opened.
+"""
 
 import re
 from collections.abc import Callable
@@ -12,7 +14,11 @@ from relaxd.loader.host import Host
 FFI = "apache-tvm-ffi"
 _REBUILD = "build the bundle for this machine's target"
 
-_DRIVERS = {"cuda": "an NVIDIA driver and a GPU", "rocm": "an AMD driver and a GPU", "webgpu": "a browser with WebGPU"}
+_DRIVERS = {
+    "cuda": "an NVIDIA driver and a GPU",
+    "rocm": "an AMD driver and a GPU",
+    "webgpu": "a browser with WebGPU",
+}
 _RUN_HERE = ("cuda", "opencl")
 """Devices that TVM's runtime for Linux runs kernels on, its own or the one that bundles bring."""
 
@@ -28,7 +34,9 @@ def check_contract(
     probe: Probe = probe,
     cuda_runtime: FindLibrary = cuda_runtime,
 ) -> None:
-    """Raises LoadContractError naming the first thing that the bundle needs and this machine has not."""
+    """Raises LoadContractError naming the first thing that the bundle needs and this machine has
+    not.
+    """
     check_machine(manifest.load, host, probe)
     _cuda_runtime(manifest.load, cuda_runtime)
     _ffi(manifest.load, installed)
@@ -36,18 +44,28 @@ def check_contract(
         _version_of("ml_dtypes", "any", installed)
     if manifest.library.endswith(".a"):
         have = "a loader of shared libraries"
-        raise LoadContractError("form", need="a program that links the archive", have=have, hint="see model.h in the bundle")
+        raise LoadContractError(
+            "form",
+            need="a program that links the archive",
+            have=have,
+            hint="see model.h in the bundle",
+        )
 
 
 def check_machine(need: LoadContract, host: Host, probe: Probe = probe) -> None:
-    """Raises LoadContractError for hardware, operating system, C library or driver; installed packages are not looked at."""
+    """Raises LoadContractError for hardware, operating system, C library or driver; installed
+    packages are not looked at.
+    """
     _equal("operating system", need.os, host.os)
     _equal("architecture", need.arch, host.arch)
     _instruction_set(need, host)
     if need.libc and (host.libc is None or numbers(host.libc) < numbers(need.libc)):
         have = f"glibc {host.libc}" if host.libc else "no glibc"
         raise LoadContractError(
-            "C library", need=f"glibc {need.libc} or later", have=have, hint="use a newer distribution or container image"
+            "C library",
+            need=f"glibc {need.libc} or later",
+            have=have,
+            hint="use a newer distribution or container image",
         )
     if need.device != "cpu":
         _device(need, probe(need.device))
@@ -69,18 +87,28 @@ def _instruction_set(need: LoadContract, host: Host) -> None:
     if missing:
         have = f"a CPU without {', '.join(missing)}"
         raise LoadContractError(
-            "instruction set", need=", ".join(need.isa), have=have, hint="build for a target this CPU meets, such as x86-64-v2"
+            "instruction set",
+            need=", ".join(need.isa),
+            have=have,
+            hint="build for a target this CPU meets, such as x86-64-v2",
         )
 
 
 def _ffi(need: LoadContract, installed: Callable[[str], str]) -> None:
-    """Its C ABI holds within one minor version and only grows, so the installed one may be later but not earlier."""
+    """Its C ABI holds within one minor version and only grows, so the installed one may be later
+    but not earlier.
+    """
     wanted = need.runtime.get(FFI)
     if wanted is None:
         return
     have = _version_of(FFI, wanted, installed)
     if numbers(have)[:2] != numbers(wanted)[:2] or numbers(have) < numbers(wanted):
-        raise LoadContractError(f"{FFI} version", need=f"{wanted} or a later patch", have=have, hint=f"pip install {FFI}=={wanted}")
+        raise LoadContractError(
+            f"{FFI} version",
+            need=f"{wanted} or a later patch",
+            have=have,
+            hint=f"pip install {FFI}=={wanted}",
+        )
 
 
 def _cuda_runtime(need: LoadContract, find: FindLibrary) -> None:
@@ -88,34 +116,50 @@ def _cuda_runtime(need: LoadContract, find: FindLibrary) -> None:
     if version is not None and find(version) is None:
         major = version.partition(".")[0]
         hint = f"pip install '{CUDA_RUNTIME}=={major}.*'"
-        raise LoadContractError("CUDA runtime", need=f"libcudart.so.{major}", have=f"no libcudart.so.{major}", hint=hint)
+        raise LoadContractError(
+            "CUDA runtime", need=f"libcudart.so.{major}", have=f"no libcudart.so.{major}", hint=hint
+        )
 
 
 def _version_of(package: str, wanted: str, installed: Callable[[str], str]) -> str:
     try:
         return installed(package)
     except metadata.PackageNotFoundError as error:
-        raise LoadContractError(f"{package} version", need=wanted, have=f"no {package}", hint=f"pip install {package}") from error
+        raise LoadContractError(
+            f"{package} version", need=wanted, have=f"no {package}", hint=f"pip install {package}"
+        ) from error
 
 
 def _device(need: LoadContract, driver: Driver | None) -> None:
     if driver is None:
         hint = "install the driver, or build for a CPU target"
         raise LoadContractError(
-            "driver", need=_DRIVERS.get(need.device, f"a driver for {need.device}"), have=f"no {need.device} driver", hint=hint
+            "driver",
+            need=_DRIVERS.get(need.device, f"a driver for {need.device}"),
+            have=f"no {need.device} driver",
+            hint=hint,
         )
     if need.driver and numbers(driver.version) < numbers(need.driver):
         raise LoadContractError(
-            "driver version", need=f"{need.driver} or later", have=driver.version or "unknown", hint="update the driver"
+            "driver version",
+            need=f"{need.driver} or later",
+            have=driver.version or "unknown",
+            hint="update the driver",
         )
     if not driver.devices:
         hint = "run where the device is visible, or build for a CPU target"
-        raise LoadContractError("device", need=f"a {need.device} device", have="a driver without a device", hint=hint)
+        raise LoadContractError(
+            "device", need=f"a {need.device} device", have="a driver without a device", hint=hint
+        )
     if need.device not in _RUN_HERE:
         have = f"a relaxd that runs kernels by {' and '.join(_RUN_HERE)}"
-        raise LoadContractError("device", need=need.device, have=have, hint="build for a CPU target")
+        raise LoadContractError(
+            "device", need=need.device, have=have, hint="build for a CPU target"
+        )
     wanted = re.search(r"(\d+)(\d)(a?)$", need.sm or "")
-    if wanted and not _runs_on(driver.devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])):
+    if wanted and not _runs_on(
+        driver.devices[0], (int(wanted[1]), int(wanted[2])), exact=bool(wanted[3])
+    ):
         raise LoadContractError(
             "GPU",
             need=f"compute capability {wanted[1]}.{wanted[2]}",
@@ -125,5 +169,7 @@ def _device(need: LoadContract, driver: Driver | None) -> None:
 
 
 def _runs_on(device: tuple[int, int], wanted: tuple[int, int], *, exact: bool) -> bool:
-    """CUDA binaries run on their own major version from their minor version up; `sm_90a` runs on 9.0 alone."""
+    """CUDA binaries run on their own major version from their minor version up; `sm_90a` runs on
+    9.0 alone.
+    """
     return device == wanted if exact else device[0] == wanted[0] and device[1] >= wanted[1]

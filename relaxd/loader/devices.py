@@ -15,7 +15,8 @@ _COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
 
 @dataclass(frozen=True)
 class Driver:
-    """`version` as in `12.4`, empty where it does not tell; `devices`: for CUDA, each one's compute capability.
+    """`version` as in `12.4`, empty where it does not tell; `devices`: for CUDA, each one's compute
+    capability.
 
     software: the device that would be taken is this machine's processor, under another name.
     """
@@ -26,7 +27,9 @@ class Driver:
 
 
 def probe(device: str) -> Driver | None:
-    """The driver for `cuda`, `rocm`, `opencl` or `metal`; None without one that works. Opens the driver's library alone."""
+    """The driver for `cuda`, `rocm`, `opencl` or `metal`; None without one that works. Opens the
+    driver's library alone.
+    """
     known = {"cuda": _cuda, "rocm": _rocm, "opencl": _opencl, "metal": _metal}
     return known[device]() if device in known else None
 
@@ -38,7 +41,10 @@ def _cuda() -> Driver | None:
         return None
     driver.cuDriverGetVersion(ctypes.byref(version))
     capabilities = tuple(
-        (_attribute(driver, index, _COMPUTE_CAPABILITY_MAJOR), _attribute(driver, index, _COMPUTE_CAPABILITY_MINOR))
+        (
+            _attribute(driver, index, _COMPUTE_CAPABILITY_MAJOR),
+            _attribute(driver, index, _COMPUTE_CAPABILITY_MINOR),
+        )
         for index in range(count.value)
     )
     return Driver(f"{version.value // 1000}.{version.value % 1000 // 10}", capabilities)
@@ -72,7 +78,9 @@ def _opencl() -> Driver | None:
 
 def _opencl_devices(driver: ctypes.CDLL, platform: int | None, kind: int) -> int:
     count = ctypes.c_uint()
-    failed = driver.clGetDeviceIDs(ctypes.c_void_p(platform), ctypes.c_uint64(kind), 0, None, ctypes.byref(count))
+    failed = driver.clGetDeviceIDs(
+        ctypes.c_void_p(platform), ctypes.c_uint64(kind), 0, None, ctypes.byref(count)
+    )
     return 0 if failed else count.value
 
 
@@ -82,7 +90,9 @@ def _metal() -> Driver | None:
 
 
 def cuda_runtime(version: str) -> str | None:
-    """The CUDA runtime library of that version's major number: in its wheel, else what the system finds; None without one."""
+    """The CUDA runtime library of that version's major number: in its wheel, else what the system
+    finds; None without one.
+    """
     name = f"libcudart.so.{version.partition('.')[0]}"
     spec = importlib.util.find_spec("nvidia")
     for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):

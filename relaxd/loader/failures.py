@@ -1,24 +1,30 @@
-"""What a failed check of the compiled code says to a user: what was expected, what was found, at which dims."""
+"""What a failed check of the compiled code says to a user: what was expected, what was found, at
+which dims.
+"""
 
 import re
 from collections.abc import Mapping
 
 _CHECK = re.compile(r"\{\{(?P<message>.*)\}\}", re.DOTALL)
 _TENSOR = re.compile(
-    r"\((?P<found>-?\d+) vs\. (?P<wanted>-?\d+)\).*match_cast, ty=R\.Tensor\(\((?P<shape>.*?),?\), dtype=\"(?P<dtype>\w+)\"\)"
+    r"\((?P<found>-?\d+) vs\. (?P<wanted>-?\d+)\).*match_cast, "
+    r"ty=R\.Tensor\(\((?P<shape>.*?),?\), dtype=\"(?P<dtype>\w+)\"\)"
     r".*shape\[(?P<axis>\d+)\]",
     re.DOTALL,
 )
 
 
 def explain(error: str, dims: Mapping[str, int]) -> str:
-    """The virtual machine's error in words, with the values of the dims; the error itself where it comes from no check."""
+    """The virtual machine's error in words, with the values of the dims; the error itself where it
+    comes from no check.
+    """
     check, tensor = _CHECK.search(error), _TENSOR.search(error)
     if check:
         told = check["message"]
     elif tensor:
         told = (
-            f"a tensor that must be {tensor['dtype']}[{tensor['shape']}] has {tensor['found']} on axis {tensor['axis']}, "
+            f"a tensor that must be {tensor['dtype']}[{tensor['shape']}] has {tensor['found']} on "
+            f"axis {tensor['axis']}, "
             f"where {tensor['wanted']} is expected"
         )
     else:

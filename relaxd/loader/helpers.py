@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _LAUNCH = "__TVMBackendParallelLaunch"
-"""Where compiled code keeps the address of what runs its parallel loops; TVM's runtime writes its own there as it opens a library."""
+"""Where compiled code keeps the address of what runs its parallel loops; TVM's runtime writes its
+own there as it opens a library.
+"""
 
 
 class Helpers:
@@ -14,17 +16,27 @@ class Helpers:
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         library.relaxd_team.restype = library.relaxd_lead.restype = ctypes.c_void_p
-        library.relaxd_team.argtypes = (ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+        library.relaxd_team.argtypes = (
+            ctypes.c_int32,
+            ctypes.c_int64,
+            ctypes.POINTER(ctypes.c_int64),
+        )
         library.relaxd_lead.argtypes = (ctypes.c_void_p,)
 
     def serve(self, library: Path) -> None:
-        """Have the parallel loops of a library, which TVM's runtime has opened, run here; one without kernels has none."""
+        """Have the parallel loops of a library, which TVM's runtime has opened, run here; one
+        without kernels has none.
+        """
         opened = ctypes.CDLL(str(library))
         with suppress(ValueError):
-            ctypes.c_void_p.in_dll(opened, _LAUNCH).value = ctypes.cast(self._library.relaxd_launch, ctypes.c_void_p).value
+            ctypes.c_void_p.in_dll(opened, _LAUNCH).value = ctypes.cast(
+                self._library.relaxd_launch, ctypes.c_void_p
+            ).value
 
     def start(self, count: int, patience: int) -> tuple[int, list[int]]:
-        """A team of so many helpers, and their kernel ids; they look for work for `patience` ns before they sleep. Raises OSError."""
+        """A team of so many helpers, and their kernel ids; they look for work for `patience` ns
+        before they sleep. Raises OSError.
+        """
         ids = (ctypes.c_int64 * count)()
         team = self._library.relaxd_team(count, patience, ids)
         if team is None:
@@ -32,5 +44,7 @@ class Helpers:
         return team, list(ids)
 
     def lead(self, team: int | None) -> None:
-        """From here on the calling thread's parallel loops are shared with that team, or with nobody."""
+        """From here on the calling thread's parallel loops are shared with that team, or with
+        nobody.
+        """
         self._library.relaxd_lead(team)

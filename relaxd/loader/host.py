@@ -14,7 +14,9 @@ _WINDOWS_FEATURES = {"pni": 13, "cx16": 14, "ssse3": 36, "sse4_1": 37, "sse4_2":
 
 @dataclass(frozen=True)
 class Host:
-    """`isa` holds feature names as /proc/cpuinfo spells them; `libc` is glibc's version, None for another C library."""
+    """`isa` holds feature names as /proc/cpuinfo spells them; `libc` is glibc's version, None for
+    another C library.
+    """
 
     arch: str
     os: str
@@ -30,9 +32,11 @@ def this_host() -> Host:
 
 
 def cpu_features(cpuinfo: str) -> frozenset[str]:
-    """Features that every core has, from the text of /proc/cpuinfo (x86 `flags`, ARM `Features`, RISC-V `isa`).
+    """Features that every core has, from the text of /proc/cpuinfo (x86 `flags`, ARM `Features`,
+    RISC-V `isa`).
 
-    Linux lists only what the operating system has enabled too, so AVX there means that its registers are saved.
+    Linux lists only what the operating system has enabled too, so AVX there means that its
+    registers are saved.
     """
     cores = []
     for line in cpuinfo.splitlines():
@@ -41,14 +45,22 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
             cores.append(frozenset(value.split()))
         elif key.strip() == "isa":
             base, *extensions = value.strip().split("_")
-            cores.append(frozenset(base.removeprefix("rv32").removeprefix("rv64")) | frozenset(extensions))
+            cores.append(
+                frozenset(base.removeprefix("rv32").removeprefix("rv64")) | frozenset(extensions)
+            )
     return frozenset.intersection(*cores) if cores else frozenset()
 
 
 def _windows_features() -> frozenset[str]:
-    """What IsProcessorFeaturePresent tells; every processor with SSE4.2 has the instructions that it does not tell of."""
+    """What IsProcessorFeaturePresent tells; every processor with SSE4.2 has the instructions that
+    it does not tell of.
+    """
     kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 (mypy knows it on Windows alone)
-    found = frozenset(name for name, number in _WINDOWS_FEATURES.items() if kernel.IsProcessorFeaturePresent(number))
+    found = frozenset(
+        name
+        for name, number in _WINDOWS_FEATURES.items()
+        if kernel.IsProcessorFeaturePresent(number)
+    )
     return found | {"popcnt", "lahf_lm"} if "sse4_2" in found else found
 
 

@@ -1,4 +1,6 @@
-"""A loaded model: numpy arrays in, numpy arrays out, every call checked against the declared dims."""
+"""A loaded model: numpy arrays in, numpy arrays out, every call checked against the
+declared dims.
+"""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
 def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
     """Load a bundle, a directory or a tar.
 
-    threads: how many to compute with; by default RELAXD_NUM_THREADS, else one for each physical core that the process
-    may use, within the cgroup's CPU quota. Models of one thread run side by side, others one call at a time.
-    Raises BundleError for an incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what
-    the bundle needs; both before any library is opened, so nothing untested is ever executed.
+    threads: how many to compute with; by default RELAXD_NUM_THREADS, else one for each physical
+    core that the process may use, within the cgroup's CPU quota. Models of one thread run side by
+    side, others one call at a time. Raises BundleError for an incomplete, corrupt or unreadable
+    bundle, LoadContractError where this machine lacks what the bundle needs; both before any
+    library is opened, so nothing untested is ever executed.
     """
     with opened(Path(path)) as bundle:
         check_contract(bundle.manifest, this_host())
@@ -40,13 +43,17 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
         from relaxd.loader.threads import team_for
 
         PROCESS.require(bundle)
-        return Model(bundle.manifest, open_model(bundle), Transport(bundle.manifest), team_for(threads))
+        return Model(
+            bundle.manifest, open_model(bundle), Transport(bundle.manifest), team_for(threads)
+        )
 
 
 class Model:
     """A compiled model; `run` may be called from any thread."""
 
-    def __init__(self, manifest: Manifest, function: Any, transport: "Transport", team: "Team") -> None:
+    def __init__(
+        self, manifest: Manifest, function: Any, transport: "Transport", team: "Team"
+    ) -> None:
         self.manifest = manifest
         self._function = function
         self._transport = transport
@@ -78,16 +85,23 @@ class Model:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """One inference: arrays by input name to arrays by output name.
 
-        An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is contiguous, writable and
-        aligned to 64 bytes is used in place. An output owns its memory. Raises InputError for inputs that the model
-        does not admit, ExecutionError where the compiled code fails.
+        An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is
+        contiguous, writable and aligned to 64 bytes is used in place. An output owns its memory.
+        Raises InputError for inputs that the model does not admit, ExecutionError where the
+        compiled code fails.
         """
         arrays = self._binding.arrays(inputs)
         try:
-            tensors = [self._transport.to_tensor(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)]
+            tensors = [
+                self._transport.to_tensor(array, dtype)
+                for array, dtype in zip(arrays, self._dtypes, strict=True)
+            ]
             outputs = self._team.call(self._compute, [tensors])
         except Exception as error:
-            shapes = {spec.name: list(array.shape) for spec, array in zip(self.inputs, arrays, strict=True)}
+            shapes = {
+                spec.name: list(array.shape)
+                for spec, array in zip(self.inputs, arrays, strict=True)
+            }
             told = explain(str(error), self._binding.solve(tuple(array.shape for array in arrays)))
             raise ExecutionError(f"{self.manifest.name} failed: {told}", shapes=shapes) from error
         return dict(zip(self._output_names, outputs, strict=True))

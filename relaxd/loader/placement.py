@@ -14,11 +14,17 @@ _EXISTS = 0
 
 
 class Placement:
-    """The first device of one kind, the host (`cpu`) included; raises LoadContractError where the runtime that is open has none."""
+    """The first device of one kind, the host (`cpu`) included; raises LoadContractError where the
+    runtime that is open has none.
+    """
 
     def __init__(self, device: str) -> None:
-        if not tvm_ffi.get_global_func("runtime.GetDeviceAttr")(tvm_ffi.device(device, 0).dlpack_device_type(), 0, _EXISTS):
-            raise LoadContractError("device", need=device, have=f"a TVM runtime that finds no {device} device")
+        if not tvm_ffi.get_global_func("runtime.GetDeviceAttr")(
+            tvm_ffi.device(device, 0).dlpack_device_type(), 0, _EXISTS
+        ):
+            raise LoadContractError(
+                "device", need=device, have=f"a TVM runtime that finds no {device} device"
+            )
         self.device = tvm_ffi.device(device, 0)
         self.on_host = device == "cpu"
         self._allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
@@ -36,7 +42,9 @@ class Placement:
         return tensor if self.on_host else self._moved(tensor, self.device)
 
     def to_host(self, tensor: Any) -> Any:
-        """The tensor itself where it lies on the host, else a copy of it there; raises ExecutionError for what failed on the device."""
+        """The tensor itself where it lies on the host, else a copy of it there; raises
+        ExecutionError for what failed on the device.
+        """
         if tensor.device.dlpack_device_type() == _CPU.dlpack_device_type():
             return tensor
         copy = self._moved(tensor, _CPU)

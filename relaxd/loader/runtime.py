@@ -24,7 +24,9 @@ _POOLED_ALLOCATOR = 2
 
 
 class Runtime:
-    """What dlopen has done to this process: `version` is the package version of the runtime that is open."""
+    """What dlopen has done to this process: `version` is the package version of the runtime that is
+    open.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +37,8 @@ class Runtime:
     def require(self, bundle: Bundle) -> None:
         """Open the bundle's runtime libraries unless this process has them.
 
-        Raises LoadContractError when another version is open already: two runtimes in one process corrupt each other.
+        Raises LoadContractError when another version is open already: two runtimes in one process
+        corrupt each other.
         """
         import tvm_ffi  # noqa: F401 - opens libtvm_ffi.so, which the runtime links against
 
@@ -55,7 +58,9 @@ class Runtime:
 
     @property
     def helpers(self) -> Helpers:
-        """What runs the parallel loops of every model; raises BundleError before the first bundle."""
+        """What runs the parallel loops of every model; raises BundleError before the
+        first bundle.
+        """
         if self._helpers is None:
             raise BundleError("this process has opened no bundle", hint="load one with relaxd.load")
         return self._helpers
@@ -65,26 +70,39 @@ class Runtime:
         have = self.version or getattr(sys.modules.get("tvm"), "__version__", None)
         if need and have and need != have:
             hint = "load bundles of different runtimes in different processes"
-            raise LoadContractError("TVM runtime already open in this process", need=need, have=have, hint=hint)
+            raise LoadContractError(
+                "TVM runtime already open in this process", need=need, have=have, hint=hint
+            )
         self.version = have or need
 
 
 def runtime_libraries(manifest: Manifest) -> list[str]:
-    """The runtime libraries of a bundle, each after those it links against; BundleError when the core or the threads are missing."""
-    names = sorted(name for name in manifest.files if name.startswith("libtvm_runtime") and name.endswith(".so"))
+    """The runtime libraries of a bundle, each after those it links against; BundleError when the
+    core or the threads are missing.
+    """
+    names = sorted(
+        name
+        for name in manifest.files
+        if name.startswith("libtvm_runtime") and name.endswith(".so")
+    )
     for needed in (CORE, THREADS):
         if needed not in manifest.files:
-            raise BundleError(f"the manifest lists no {needed}", hint="rebuild the bundle", file=needed)
+            raise BundleError(
+                f"the manifest lists no {needed}", hint="rebuild the bundle", file=needed
+            )
     return sorted(names, key=lambda name: name != CORE)
 
 
 def open_model(bundle: Bundle) -> Any:
-    """The entry function of the bundle's library, ready to take tvm_ffi tensors; raises BundleError."""
+    """The entry function of the bundle's library, ready to take tvm_ffi tensors; raises
+    BundleError.
+    """
     return open_machine(bundle)[1]
 
 
 def open_machine(bundle: Bundle) -> tuple[Any, Any]:
-    """A virtual machine of the bundle's library, its device set up, and its entry function; raises BundleError.
+    """A virtual machine of the bundle's library, its device set up, and its entry function; raises
+    BundleError.
 
     The function has its weights bound, and the machine keeps nothing of what it returns.
     """
@@ -98,11 +116,18 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
         library = bundle.path(manifest.library).resolve()
         machine = tvm_ffi.load_module(str(library))["vm_load_executable"]()
         PROCESS.helpers.serve(library)
-        devices = [(device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR) for device in placement.devices]
+        devices = [
+            (device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR)
+            for device in placement.devices
+        ]
         machine["vm_initialization"](*(number for device in devices for number in device))
         return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])
     except (RuntimeError, AttributeError, ValueError) as error:
-        raise BundleError(f"{manifest.library} cannot be opened: {error}", hint="rebuild the bundle", file=manifest.library) from error
+        raise BundleError(
+            f"{manifest.library} cannot be opened: {error}",
+            hint="rebuild the bundle",
+            file=manifest.library,
+        ) from error
 
 
 def _entry_of(machine: Any, bundle: Bundle, placement: "Placement") -> Any:
@@ -124,7 +149,9 @@ def _released(entry: Callable[..., Any], release: Callable[[], Any]) -> Callable
 
 
 def _open_cuda_runtime(manifest: Manifest) -> None:
-    """TVM's runtime for CUDA links against it by its bare name, which a library that is open already answers to."""
+    """TVM's runtime for CUDA links against it by its bare name, which a library that is open
+    already answers to.
+    """
     version = manifest.load.runtime.get(CUDA_RUNTIME)
     library = cuda_runtime(version) if version else None
     if library is not None:
@@ -135,12 +162,19 @@ def _open(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path.resolve()), ctypes.RTLD_GLOBAL)
     except OSError as error:
-        hint = "the bundle must lie on a file system that allows execution; for a tar, point TMPDIR at one"
-        raise BundleError(f"{path.name} cannot be opened: {error}", hint=hint, file=path.name) from error
+        hint = (
+            "the bundle must lie on a file system that allows execution; for a tar, point "
+            "TMPDIR at one"
+        )
+        raise BundleError(
+            f"{path.name} cannot be opened: {error}", hint=hint, file=path.name
+        ) from error
 
 
 def _best_copy(bundle: Bundle, name: str) -> Path:
-    """An installed tvm's copy when it is the same, byte for byte: a later `import tvm` then finds it open, not a second one."""
+    """An installed tvm's copy when it is the same, byte for byte: a later `import tvm` then finds
+    it open, not a second one.
+    """
     spec = importlib.util.find_spec("tvm") if "tvm" not in sys.modules else None
     for root in spec.submodule_search_locations or () if spec else ():
         installed = Path(root, "lib", name)
@@ -151,7 +185,9 @@ def _best_copy(bundle: Bundle, name: str) -> Path:
 
 def _mapped_libraries() -> frozenset[str]:
     """File names of the TVM runtime libraries that are mapped into this process."""
-    paths = (line.split(maxsplit=5)[5:] for line in Path("/proc/self/maps").read_text().splitlines())
+    paths = (
+        line.split(maxsplit=5)[5:] for line in Path("/proc/self/maps").read_text().splitlines()
+    )
     names = (Path(path[0].strip().removesuffix(" (deleted)")).name for path in paths if path)
     return frozenset(name for name in names if name.startswith("libtvm_runtime"))
 

@@ -11,28 +11,45 @@ from relaxd.errors import DeclarationError
 
 
 def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, int]:
-    """A value for every dim: the chosen one, else `opt`, else the least; raises DeclarationError for one not allowed."""
+    """A value for every dim: the chosen one, else `opt`, else the least; raises DeclarationError
+    for one not allowed.
+    """
     known = {dim.name: dim for dim in dims}
     for name, value in chosen.items():
         if name not in known:
             hint = f"its dims: {', '.join(known)}" if known else "it has no dims"
-            raise DeclarationError(f"the bundle has no dim {name!r}", field=f"dims.{name}", hint=hint)
+            raise DeclarationError(
+                f"the bundle has no dim {name!r}", field=f"dims.{name}", hint=hint
+            )
         if not known[name].admits(value):
-            raise DeclarationError(f"dim {name!r} cannot be {value}", field=f"dims.{name}", hint=f"allowed: {known[name].describe()}")
+            raise DeclarationError(
+                f"dim {name!r} cannot be {value}",
+                field=f"dims.{name}",
+                hint=f"allowed: {known[name].describe()}",
+            )
     return {name: chosen.get(name, dim.opt or _least(dim)) for name, dim in known.items()}
 
 
-def draw(inputs: tuple[TensorSpec, ...], values: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+def draw(
+    inputs: tuple[TensorSpec, ...], values: Mapping[str, int], seed: int
+) -> dict[str, np.ndarray]:
     """Standard normal floats, integers 0 or 1 (most integer inputs index something), and booleans.
 
     An input's draw depends on the seed, its name and its shape alone.
     """
-    return {spec.name: _draw(spec, [axis.evaluate(values) for axis in spec.shape], seed) for spec in inputs}
+    return {
+        spec.name: _draw(spec, [axis.evaluate(values) for axis in spec.shape], seed)
+        for spec in inputs
+    }
 
 
 def _draw(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:
     if any(size < 0 for size in shape):
-        raise DeclarationError(f"input {spec.name!r} would have shape {shape}", field="dims", hint=f"its shape is {spec.text}")
+        raise DeclarationError(
+            f"input {spec.name!r} would have shape {shape}",
+            field="dims",
+            hint=f"its shape is {spec.text}",
+        )
     random = np.random.default_rng([seed, *spec.name.encode()])
     if "float" in spec.dtype:
         return random.standard_normal(shape).astype(_dtype(spec.dtype))

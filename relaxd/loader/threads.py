@@ -1,12 +1,15 @@
 """Teams of threads that run compiled code: how many, on which cores, and how a call is led.
 
-- a team of n has n disjoint groups of physical cores, together all that the process may use; helper i stays in group i;
-- the caller is worker 0: confined to group 0 during the call, it gets its own affinity back afterwards;
-- calls of one team are one at a time, from whichever thread; helpers start at the first and sleep between calls;
+- a team of n has n disjoint groups of physical cores, together all that the process may use; helper
+i stays in group i;
+- the caller is worker 0: confined to group 0 during the call, it gets its own affinity back
+afterwards;
+- calls of one team are one at a time, from whichever thread; helpers start at the first and sleep
+between calls;
 - after a fork the child starts helpers of its own.
 
-Left to TVM's pool, every parallel loop would wait for each of its threads, also one that never got to run because another
-program has its core; and there would be a pool for each thread that calls.
+Left to TVM's pool, every parallel loop would wait for each of its threads, also one that never got
+to run because another program has its core; and there would be a pool for each thread that calls.
 """
 
 import os
@@ -22,13 +25,17 @@ from relaxd.loader.topology import Cores, cpu_quota, default_threads, usable_cor
 
 VARIABLE = "RELAXD_NUM_THREADS"
 _PATIENCE = 1_000_000
-"""Nanoseconds: longer than from one call to the next, short enough that an idle model costs nothing of a CPU quota."""
+"""Nanoseconds: longer than from one call to the next, short enough that an idle model costs nothing
+of a CPU quota.
+"""
 
 Groups = tuple[frozenset[int], ...]
 
 
 def thread_count(requested: int | None, cores: Cores) -> int:
-    """`requested`, else RELAXD_NUM_THREADS, else one a core within the cgroup's quota; raises DeclarationError below 1."""
+    """`requested`, else RELAXD_NUM_THREADS, else one a core within the cgroup's quota; raises
+    DeclarationError below 1.
+    """
     text = os.environ.get(VARIABLE, "").strip()
     field = "threads"
     if requested is None and text:
@@ -37,14 +44,22 @@ def thread_count(requested: int | None, cores: Cores) -> int:
     if requested is None:
         return default_threads(cores, cpu_quota())
     if requested < 1:
-        raise DeclarationError(f"{field} must be an integer of at least 1", field=field, hint="leave it unset for one thread a core")
+        raise DeclarationError(
+            f"{field} must be an integer of at least 1",
+            field=field,
+            hint="leave it unset for one thread a core",
+        )
     return requested
 
 
 def core_groups(threads: int, cores: Cores) -> Groups:
-    """CPUs for each worker: disjoint as long as there are CPUs enough, whole cores as long as there are cores enough."""
+    """CPUs for each worker: disjoint as long as there are CPUs enough, whole cores as long as there
+    are cores enough.
+    """
     if threads <= len(cores):
-        return tuple(frozenset(cpu for core in cores[i::threads] for cpu in core) for i in range(threads))
+        return tuple(
+            frozenset(cpu for core in cores[i::threads] for cpu in core) for i in range(threads)
+        )
     cpus = [core[i] for i in range(max(map(len, cores))) for core in cores if i < len(core)]
     if threads <= len(cpus):
         return tuple(frozenset({cpu}) for cpu in cpus[:threads])
@@ -60,7 +75,9 @@ class Team:
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        """A forked child has neither the threads nor, perhaps, a lock that anyone will ever release."""
+        """A forked child has neither the threads nor, perhaps, a lock that anyone will ever
+        release.
+        """
         self._lock = threading.Lock()
         self._helpers: int | None = None
 
@@ -70,7 +87,9 @@ class Team:
         return len(self.groups)
 
     def call(self, function: Callable[..., Any], arguments: Iterable[Any]) -> Any:
-        """`function(*arguments)`, with its parallel loops run by this team; what it raises is raised here."""
+        """`function(*arguments)`, with its parallel loops run by this team; what it raises is
+        raised here.
+        """
         with self._lock:
             if self.size == 1:
                 return function(*arguments)
@@ -98,13 +117,17 @@ def _shared_team(groups: Groups) -> Team:
 
 
 def team_for(threads: int | None) -> Team:
-    """The process's team of so many threads (see `thread_count`); teams of one are not shared, so that they run side by side."""
+    """The process's team of so many threads (see `thread_count`); teams of one are not shared, so
+    that they run side by side.
+    """
     cores = usable_cores()
     groups = core_groups(thread_count(threads, cores), cores)
     return Team(groups) if len(groups) == 1 else _shared_team(groups)
 
 
 def _bind(thread: int, cpus: Iterable[int]) -> None:
-    """Best effort: a CPU set that shrank since the team was made must not keep a model from running."""
+    """Best effort: a CPU set that shrank since the team was made must not keep a model from
+    running.
+    """
     with suppress(OSError):
         os.sched_setaffinity(thread, cpus)

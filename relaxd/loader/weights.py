@@ -1,4 +1,6 @@
-"""A bundle's weights: mapped from their file, so that they load at once and processes share them."""
+"""A bundle's weights: mapped from their file, so that they load at once and processes
+share them.
+"""
 
 import math
 from typing import Any
@@ -11,7 +13,9 @@ from relaxd.loader.bundle import Bundle
 
 
 def tensors_of(bundle: Bundle) -> list[Any]:
-    """One tensor a weight, each of which keeps the mapping alive; raises BundleError. Needs the TVM runtime to be open."""
+    """One tensor a weight, each of which keeps the mapping alive; raises BundleError. Needs the TVM
+    runtime to be open.
+    """
     manifest = bundle.manifest
     # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
     content = np.memmap(bundle.path(manifest.weights_file), mode="c", dtype=np.uint8)
@@ -24,12 +28,20 @@ def _tensor(content: np.ndarray, weight: Weight, filename: str) -> Any:
     stored = np.dtype("uint16" if weight.dtype == "bfloat16" else weight.dtype)
     end = weight.offset + math.prod(weight.shape) * stored.itemsize
     if not 0 <= weight.offset <= end <= content.size:
-        raise BundleError(f"{filename} ends before a weight that the manifest lists", hint="fetch the bundle again", file=filename)
+        raise BundleError(
+            f"{filename} ends before a weight that the manifest lists",
+            hint="fetch the bundle again",
+            file=filename,
+        )
     if end == weight.offset:
         # numpy and TVM differ on the strides of nothing.
         allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
-        return allocate(tvm_ffi.Shape(weight.shape), tvm_ffi.dtype(weight.dtype), tvm_ffi.device("cpu", 0), None)
-    tensor = tvm_ffi.from_dlpack(np.asarray(content[weight.offset : end]).view(stored).reshape(weight.shape))
+        return allocate(
+            tvm_ffi.Shape(weight.shape), tvm_ffi.dtype(weight.dtype), tvm_ffi.device("cpu", 0), None
+        )
+    tensor = tvm_ffi.from_dlpack(
+        np.asarray(content[weight.offset : end]).view(stored).reshape(weight.shape)
+    )
     if weight.dtype == "bfloat16":
         view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
         return view(tensor, tensor.shape, tvm_ffi.dtype(weight.dtype), 0)

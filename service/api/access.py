@@ -23,8 +23,15 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("method", "route", "status")
-        self._requests = Counter("relaxd_http_requests", "Requests answered.", labels, registry=registry)
-        self._seconds = Histogram("relaxd_http_request_seconds", "Time to the end of the answer.", ("method", "route"), registry=registry)
+        self._requests = Counter(
+            "relaxd_http_requests", "Requests answered.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            "relaxd_http_request_seconds",
+            "Time to the end of the answer.",
+            ("method", "route"),
+            registry=registry,
+        )
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -60,10 +67,16 @@ class Access:
         finally:
             self._note(scope, state, status, time.perf_counter() - began)
 
-    def _note(self, scope: Scope, state: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _note(
+        self, scope: Scope, state: MutableMapping[str, Any], status: int, seconds: float
+    ) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.note(scope["method"], route, status, seconds)
-        job = {"job_id": job_id} if (job_id := state.get("job_id") or scope.get("path_params", {}).get("job_id")) else {}
+        job = (
+            {"job_id": job_id}
+            if (job_id := state.get("job_id") or scope.get("path_params", {}).get("job_id"))
+            else {}
+        )
         log = logger.debug if scope["path"] in QUIET else logger.info
         log(
             "request",

@@ -29,13 +29,18 @@ def create_app(services: Services) -> FastAPI:
     app = FastAPI(
         title="relaxd",
         version="1",
-        description="Compiles dynamic-shape models, once per target. Errors are RFC 9457 problems with a stable `type`.",
+        description="Compiles dynamic-shape models, once per target. Errors are RFC 9457 problems "
+        "with a stable `type`.",
         redoc_url=None,
     )
     app.state.services = services
     app.state.inspections = anyio.CapacityLimiter(INSPECTIONS)
     app.state.registry = CollectorRegistry()
-    registry = oci.router(services.store, services.settings.data_dir / "uploads", max_bytes=services.settings.max_model_bytes)
+    registry = oci.router(
+        services.store,
+        services.settings.data_dir / "uploads",
+        max_bytes=services.settings.max_model_bytes,
+    )
     for router in (jobs.router, models.router, health.router, registry):
         app.include_router(router)
     for kind in (RelaxdError, RequestValidationError, ValidationError):
@@ -52,18 +57,25 @@ def create_app(services: Services) -> FastAPI:
 async def _answer(request: Request, error: Exception) -> JSONResponse:
     response = respond(request, error)
     if response.status_code >= 500:
-        logger.error("request failed", code=getattr(error, "code", None), error=str(error), exc_info=error)
+        logger.error(
+            "request failed", code=getattr(error, "code", None), error=str(error), exc_info=error
+        )
     return response
 
 
 async def _answer_http(request: Request, error: HTTPException) -> JSONResponse:
     """Starlette's own errors, with a sentence in place of the status phrase."""
-    plain = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not allowed on {request.url.path}"}
+    plain = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not allowed on {request.url.path}",
+    }
     if error.detail == HTTPStatus(error.status_code).phrase:
         error.detail = plain.get(error.status_code, error.detail)
     return respond(request, error)
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:
-    logger.error("request failed", error=repr(error), request_id=getattr(request.state, "request_id", None))
+    logger.error(
+        "request failed", error=repr(error), request_id=getattr(request.state, "request_id", None)
+    )
     return respond(request, error)

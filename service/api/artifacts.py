@@ -35,7 +35,9 @@ class TargetOut(BaseModel):
 
 
 class ArtifactOut(BaseModel):
-    """A bundle (with `files`) or an index over several (with `targets`); `size` is the bytes of all files."""
+    """A bundle (with `files`) or an index over several (with `targets`); `size` is the bytes of all
+    files.
+    """
 
     digest: str
     ref: str
@@ -50,7 +52,9 @@ class ArtifactOut(BaseModel):
 def router(artifacts: Artifacts) -> APIRouter:
     """The endpoint that describes an artifact; errors leave as the app's problems."""
     routes = APIRouter(tags=["artifacts"])
-    answers: dict[int | str, dict[str, Any]] = {200: {"content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
+    }
 
     @routes.get("/v1/artifacts/{digest}", response_model=ArtifactOut, responses=answers)
     def artifact(digest: str, request: Request) -> Response:
@@ -58,10 +62,15 @@ def router(artifacts: Artifacts) -> APIRouter:
         document = read_document(artifacts.blobs, digest)
         if TAR in request.headers.get("Accept", ""):
             headers = {"Docker-Content-Digest": digest, "Vary": "Accept"}
-            return StreamingResponse(bundle_tar(artifacts.blobs, bundle_files(document)), media_type=TAR, headers=headers)
+            return StreamingResponse(
+                bundle_tar(artifacts.blobs, bundle_files(document)), media_type=TAR, headers=headers
+            )
         if is_known(request, digest):
             return not_modified(digest)
-        return JSONResponse(_describe(digest, document).model_dump(), headers=identity_headers(digest) | {"Vary": "Accept"})
+        return JSONResponse(
+            _describe(digest, document).model_dump(),
+            headers=identity_headers(digest) | {"Vary": "Accept"},
+        )
 
     return routes
 
@@ -76,14 +85,21 @@ def _describe(digest: str, document: Document) -> ArtifactOut:
         size=sum(layer.size for layer in files.values()),
         annotations=document.annotations,
         files=[
-            FileOut(name=name, digest=layer.digest, size=layer.size, url=blob_path(REPOSITORY, layer.digest))
+            FileOut(
+                name=name,
+                digest=layer.digest,
+                size=layer.size,
+                url=blob_path(REPOSITORY, layer.digest),
+            )
             for name, layer in files.items()
         ],
         targets=[
             TargetOut(
                 target=child.annotations.get(TARGET),
                 digest=child.digest,
-                features=[feature for feature in child.annotations.get(FEATURES, "").split(",") if feature],
+                features=[
+                    feature for feature in child.annotations.get(FEATURES, "").split(",") if feature
+                ],
                 url=f"/v1/artifacts/{child.digest}",
             )
             for child in document.children

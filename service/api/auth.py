@@ -14,7 +14,9 @@ OPEN = frozenset({"/healthz", "/readyz"})
 
 
 class Authentication:
-    """ASGI middleware; container tooling may send the token as the password of Basic authentication, with any user name."""
+    """ASGI middleware; container tooling may send the token as the password of Basic
+    authentication, with any user name.
+    """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app = app
@@ -29,11 +31,17 @@ class Authentication:
             return await self.app(scope, receive, send)
         error = Unauthorized(
             "the request carries no valid token",
-            hint="send the server's RELAXD_TOKEN as `Authorization: Bearer TOKEN`; relaxd takes it from --token or RELAXD_TOKEN",
+            hint="send the server's RELAXD_TOKEN as `Authorization: Bearer TOKEN`; relaxd takes "
+            "it from --token or RELAXD_TOKEN",
         )
         response = respond(request, error)
-        # OCI clients follow a Bearer challenge to a token server, of which there is none; Basic makes them use their stored login.
-        response.headers["WWW-Authenticate"] = 'Basic realm="relaxd"' if request.url.path.startswith("/v2") else 'Bearer realm="relaxd"'
+        # OCI clients follow a Bearer challenge to a token server, of which there is none; Basic
+        # makes them use their stored login.
+        response.headers["WWW-Authenticate"] = (
+            'Basic realm="relaxd"'
+            if request.url.path.startswith("/v2")
+            else 'Bearer realm="relaxd"'
+        )
         return await response(scope, receive, send)
 
 

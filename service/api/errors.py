@@ -15,7 +15,11 @@ class BodyTooLarge(ApiError):
     code = "http.body_too_large"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is larger than {limit} bytes", hint="raise RELAXD_MAX_MODEL_BYTES on the server", limit=limit)
+        super().__init__(
+            f"the body is larger than {limit} bytes",
+            hint="raise RELAXD_MAX_MODEL_BYTES on the server",
+            limit=limit,
+        )
 
 
 class UnsupportedMediaType(ApiError):

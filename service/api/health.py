@@ -19,7 +19,9 @@ async def healthz() -> Health:
 
 @router.get("/readyz", summary="Whether the service can take jobs")
 def readyz(services: UseServices) -> Health:
-    """Asks the database and the store; a problem with status 503 while either is away. Needs no token."""
+    """Asks the database and the store; a problem with status 503 while either is away. Needs no
+    token.
+    """
     services.check()
     services.store.blobs.has(NO_BLOB)
     return Health(status="ok")
@@ -29,7 +31,12 @@ def readyz(services: UseServices) -> Health:
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,
-    responses={200: {"description": "Metrics in Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {
+            "description": "Metrics in Prometheus' text format.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    },
 )
 def metrics(request: Request, services: UseServices) -> Response:
     """Requests, builds by state, the queue's age, live workers."""

@@ -23,10 +23,18 @@ JobId = Annotated[str, Path(description="The job's id.", max_length=64)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        description="A repeated request with this key finds the first one's job.", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$"
+        description="A repeated request with this key finds the first one's job.",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
     ),
 ]
-Wait = Annotated[float | None, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the job's end.")]
+Wait = Annotated[
+    float | None,
+    Query(
+        ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the job's end."
+    ),
+]
 LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
@@ -40,37 +48,59 @@ def _answer(request: Request, response: Response, job: Job) -> JobOut:
     "/compile",
     status_code=202,
     summary="Send a model and have it compiled",
-    responses={200: {"model": JobOut, "description": "The job, which has ended.", "headers": LOCATION}, 202: {"headers": LOCATION}},
+    responses={
+        200: {"model": JobOut, "description": "The job, which has ended.", "headers": LOCATION},
+        202: {"headers": LOCATION},
+    },
     openapi_extra={"requestBody": {"required": True, "content": {FORM_TYPE: FORM}}},
 )
 async def compile_model(
-    request: Request, response: Response, services: UseServices, wait: Wait = None, idempotency_key: IdempotencyKey = None
+    request: Request,
+    response: Response,
+    services: UseServices,
+    wait: Wait = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
-    """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time, whatever its outcome."""
+    """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
+    whatever its outcome.
+    """
     jobs = services.jobs
     upload = await read_upload(request, jobs.store.blobs, services.settings.max_model_bytes)
-    job = await run_in_threadpool(jobs.submit, upload.model, upload.request.request(), idempotency_key, upload.name)
+    job = await run_in_threadpool(
+        jobs.submit, upload.model, upload.request.request(), idempotency_key, upload.name
+    )
     if wait is not None:
         job = await ended(jobs, job, wait)
         response.status_code = 200 if job.state.terminal else 202
     return _answer(request, response, job)
 
 
-@router.post("/jobs", status_code=202, summary="Compile a model that is in the store", responses={202: {"headers": LOCATION}})
+@router.post(
+    "/jobs",
+    status_code=202,
+    summary="Compile a model that is in the store",
+    responses={202: {"headers": LOCATION}},
+)
 def submit(
     request: Request,
     response: Response,
     jobs: UseJobs,
     body: JobIn,
-    name: Annotated[str | None, Query(max_length=255, description="The model's name, for people.")] = None,
+    name: Annotated[
+        str | None, Query(max_length=255, description="The model's name, for people.")
+    ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
-    return _answer(request, response, jobs.submit(body.model, body.request(), idempotency_key, name))
+    return _answer(
+        request, response, jobs.submit(body.model, body.request(), idempotency_key, name)
+    )
 
 
 @router.get("/jobs", summary="List jobs")
-def list_jobs(jobs: UseJobs, limit: Annotated[int, Query(ge=1, le=1000)] = 50, state: State | None = None) -> JobList:
+def list_jobs(
+    jobs: UseJobs, limit: Annotated[int, Query(ge=1, le=1000)] = 50, state: State | None = None
+) -> JobList:
     """The newest first."""
     return JobList(jobs=[JobOut.of(job) for job in jobs.list(limit, state)])
 
@@ -84,7 +114,9 @@ async def show(jobs: UseJobs, job_id: JobId, wait: Wait = None) -> JobOut:
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")
 def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
-    """Queued builds end at once, running ones within about a second; a job that has ended stays as it is."""
+    """Queued builds end at once, running ones within about a second; a job that has ended stays as
+    it is.
+    """
     return JobOut.of(jobs.cancel(job_id))
 
 
@@ -94,7 +126,8 @@ def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
     response_class=EventSourceResponse,
     responses={
         200: {
-            "description": "Server-sent events: `id` is the event's seq, `event` its type, `data` an EventOut document.",
+            "description": "Server-sent events: `id` is the event's seq, `event` its type, `data` "
+            "an EventOut document.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
         204: {"description": "The job has ended and every event has been told."},
@@ -103,9 +136,13 @@ def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
 async def events(
     jobs: UseJobs,
     job_id: JobId,
-    last_event_id: Annotated[str | None, Header(pattern=r"^\d{1,18}$", description="Tell the events after this one.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(pattern=r"^\d{1,18}$", description="Tell the events after this one.")
+    ] = None,
 ) -> Response:
-    """Past events first, then as they happen; the stream ends after the job's last event. Comments are heartbeats."""
+    """Past events first, then as they happen; the stream ends after the job's last event. Comments
+    are heartbeats.
+    """
     after = int(last_event_id or 0)
     job = await run_in_threadpool(jobs.get, job_id)
     if job.state.terminal and not await run_in_threadpool(jobs.events, job_id, after):
@@ -114,6 +151,8 @@ async def events(
 
 
 @router.get("/jobs/{job_id}/logs", summary="Read a job's log", response_class=PlainTextResponse)
-def logs(jobs: UseJobs, job_id: JobId, target: Annotated[str | None, Query(max_length=4096)] = None) -> str:
+def logs(
+    jobs: UseJobs, job_id: JobId, target: Annotated[str | None, Query(max_length=4096)] = None
+) -> str:
     """What happened so far, one line each, of one target or of all."""
     return log_text(jobs.events(job_id), target)

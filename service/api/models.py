@@ -26,27 +26,39 @@ DOCUMENT = {"application/json": {"schema": {"$ref": "#/components/schemas/JobIn"
 async def inspect(
     request: Request,
     services: UseServices,
-    wait: Annotated[float, Query(gt=0, le=600, allow_inf_nan=False, description="Seconds to wait for the report.")] = 120,
+    wait: Annotated[
+        float,
+        Query(gt=0, le=600, allow_inf_nan=False, description="Seconds to wait for the report."),
+    ] = 120,
 ) -> dict[str, Any]:
     """Inputs, outputs, dims, and every operator, supported or not and why.
 
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
     model, declared = await _subject(request, services)
-    # Threads of their own: the shared pool must stay free for short requests while workers look at models.
+    # Threads of their own: the shared pool must stay free for short requests while workers look at
+    # models.
     limiter: anyio.CapacityLimiter = request.app.state.inspections
-    return await anyio.to_thread.run_sync(services.jobs.inspect, model, declared, wait, limiter=limiter)
+    return await anyio.to_thread.run_sync(
+        services.jobs.inspect, model, declared, wait, limiter=limiter
+    )
 
 
 async def _subject(request: Request, services: Services) -> tuple[str, CompileRequest]:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == FORM_TYPE:
-        upload = await read_upload(request, services.jobs.store.blobs, services.settings.max_model_bytes)
+        upload = await read_upload(
+            request, services.jobs.store.blobs, services.settings.max_model_bytes
+        )
         return upload.model, upload.request.request()
     if kind == "application/json":
-        body = JobIn.model_validate_json(b"".join([chunk async for chunk in limited(request, MAX_DOCUMENT)]))
+        body = JobIn.model_validate_json(
+            b"".join([chunk async for chunk in limited(request, MAX_DOCUMENT)])
+        )
         return body.model, body.request()
-    raise UnsupportedMediaType(f"the body is {kind or 'of no declared type'}", hint=f"send {FORM_TYPE} or application/json")
+    raise UnsupportedMediaType(
+        f"the body is {kind or 'of no declared type'}", hint=f"send {FORM_TYPE} or application/json"
+    )
 
 
 @router.get("/targets", summary="List the targets")

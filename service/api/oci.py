@@ -1,6 +1,7 @@
 """The registry: OCI distribution API under /v2/ over the artifact store, and artifacts by digest.
 
-Content is shared by all repositories, which are namespaces for tags and referrers only. Nothing is deleted over HTTP.
+Content is shared by all repositories, which are namespaces for tags and referrers only. Nothing is
+deleted over HTTP.
 """
 
 from pathlib import Path
@@ -20,7 +21,9 @@ MAX_BLOB = 16 << 30
 
 
 def router(artifacts: Artifacts, upload_dir: Path, *, max_bytes: int = MAX_BLOB) -> APIRouter:
-    """Every endpoint over the store; uploads under way are kept in `upload_dir`, and blobs limited to `max_bytes`."""
+    """Every endpoint over the store; uploads under way are kept in `upload_dir`, and blobs limited
+    to `max_bytes`.
+    """
     routes = APIRouter()
     routes.include_router(described.router(artifacts))
     routes.include_router(_blobs(artifacts))

@@ -21,7 +21,10 @@ def identity_headers(digest: str) -> dict[str, str]:
 
 def is_known(request: Request, digest: str) -> bool:
     """Whether If-None-Match says that the client has the content."""
-    listed = [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]
+    listed = [
+        tag.strip().removeprefix("W/")
+        for tag in request.headers.get("If-None-Match", "").split(",")
+    ]
     return "*" in listed or f'"{digest}"' in listed
 
 
@@ -33,13 +36,16 @@ def not_modified(digest: str) -> Response:
 def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
     """Answer GET or HEAD for a blob; call off the event loop. Raises as BlobStore.open.
 
-    The first chunk is read before the answer begins, so that a blob of one chunk is known to be sound by then; in a
-    larger one a flaw breaks the connection before its last chunk.
+    The first chunk is read before the answer begins, so that a blob of one chunk is known to be
+    sound by then; in a larger one a flaw breaks the connection before its last chunk.
     """
     size = blobs.size(digest)
     if is_known(request, digest):
         return not_modified(digest)
-    headers = identity_headers(digest) | {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+    headers = identity_headers(digest) | {
+        "Accept-Ranges": "bytes",
+        "Content-Type": "application/octet-stream",
+    }
     if request.method == "HEAD":
         return Response(headers=headers | {"Content-Length": str(size)})
     span = requested_span(request, digest, size)
@@ -47,15 +53,22 @@ def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
         return _stream(blobs.open(digest), HTTPStatus.OK, headers | {"Content-Length": str(size)})
     start, end = span
     if start >= end:
-        return Response(status_code=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers={"Content-Range": f"bytes */{size}"})
-    headers |= {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+        return Response(
+            status_code=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            headers={"Content-Range": f"bytes */{size}"},
+        )
+    headers |= {
+        "Content-Length": str(end - start),
+        "Content-Range": f"bytes {start}-{end - 1}/{size}",
+    }
     return _stream(blobs.open(digest, start, end), HTTPStatus.PARTIAL_CONTENT, headers)
 
 
 def requested_span(request: Request, digest: str, size: int) -> tuple[int, int] | None:
     """Bytes asked for, end exclusive, empty when there are none such; None for the whole.
 
-    A Range with several parts, or malformed, or under an If-Range that does not hold, is ignored, as RFC 9110 allows.
+    A Range with several parts, or malformed, or under an If-Range that does not hold, is ignored,
+    as RFC 9110 allows.
     """
     found = RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
     if not found or request.headers.get("If-Range", f'"{digest}"') != f'"{digest}"':

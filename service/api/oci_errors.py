@@ -9,7 +9,15 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, InvalidDigest, InvalidManifest, StorageFailed, StoreError
+from artifacts.errors import (
+    BlobCorrupt,
+    BlobNotFound,
+    DigestMismatch,
+    InvalidDigest,
+    InvalidManifest,
+    StorageFailed,
+    StoreError,
+)
 from relaxd.errors import RelaxdError
 
 
@@ -52,7 +60,11 @@ class RegistryError(RelaxdError):
 
     def response(self) -> Response:
         """The spec's error document."""
-        error = {"code": self.oci_code, "message": self.message, "detail": self.details | ({"hint": self.hint} if self.hint else {})}
+        error = {
+            "code": self.oci_code,
+            "message": self.message,
+            "detail": self.details | ({"hint": self.hint} if self.hint else {}),
+        }
         return JSONResponse({"errors": [error]}, status_code=self.status, headers=self.headers)
 
 
@@ -69,7 +81,9 @@ TRANSLATIONS: tuple[tuple[type[StoreError], Code, HTTPStatus], ...] = (
 
 def translate(error: StoreError) -> RegistryError:
     """The registry's error for a store's; the first class that fits decides."""
-    code, status = next((code, status) for known, code, status in TRANSLATIONS if isinstance(error, known))
+    code, status = next(
+        (code, status) for known, code, status in TRANSLATIONS if isinstance(error, known)
+    )
     return RegistryError(code, error.message, status, hint=error.hint, **error.details)
 
 

@@ -27,7 +27,10 @@ def router(artifacts: Artifacts) -> APIRouter:
         data, document = _read(artifacts, digest)
         if is_known(request, digest):
             return not_modified(digest)
-        headers = identity_headers(digest) | {"Content-Length": str(len(data)), "Content-Type": document.media_type}
+        headers = identity_headers(digest) | {
+            "Content-Length": str(len(data)),
+            "Content-Type": document.media_type,
+        }
         if not is_digest(reference):
             headers["Cache-Control"] = "no-cache"
         return Response(b"" if request.method == "HEAD" else data, headers=headers)
@@ -40,20 +43,32 @@ def router(artifacts: Artifacts) -> APIRouter:
         return await anyio.to_thread.run_sync(_push, artifacts, name, reference, content_type, data)
 
     @routes.get("/v2/{name:path}/tags/list")
-    def tags(name: Repository, n: int | None = Query(None, ge=0), last: str | None = None) -> Response:
+    def tags(
+        name: Repository, n: int | None = Query(None, ge=0), last: str | None = None
+    ) -> Response:
         found = [tag for tag in artifacts.references.tags(name) if last is None or tag > last]
         shown = found if n is None else found[:n]
         headers = {}
         if shown and len(shown) < len(found):
-            headers["Link"] = f'</v2/{name}/tags/list?{urlencode({"n": n, "last": shown[-1]})}>; rel="next"'
+            headers["Link"] = (
+                f'</v2/{name}/tags/list?{urlencode({"n": n, "last": shown[-1]})}>; rel="next"'
+            )
         return JSONResponse({"name": name, "tags": shown}, headers=headers)
 
     @routes.get("/v2/{name:path}/referrers/{digest}")
     def referrers(name: Repository, digest: str, artifactType: str | None = None) -> Response:  # noqa: N803 (the spec's name)
-        listed = [_referrer(artifacts, found) for found in artifacts.references.referrers(name, digest)]
-        manifests = [entry for entry in listed if entry and artifactType in (None, entry.get("artifactType"))]
+        listed = [
+            _referrer(artifacts, found) for found in artifacts.references.referrers(name, digest)
+        ]
+        manifests = [
+            entry for entry in listed if entry and artifactType in (None, entry.get("artifactType"))
+        ]
         headers = {"OCI-Filters-Applied": "artifactType"} if artifactType else {}
-        return JSONResponse({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}, headers=headers, media_type=INDEX)
+        return JSONResponse(
+            {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests},
+            headers=headers,
+            media_type=INDEX,
+        )
 
     return routes
 
@@ -76,7 +91,9 @@ def _read(artifacts: Artifacts, digest: str) -> tuple[bytes, Document]:
 
 
 def _unknown(message: str) -> RegistryError:
-    return RegistryError(Code.MANIFEST_UNKNOWN, message, HTTPStatus.NOT_FOUND, hint="push it, or build it again")
+    return RegistryError(
+        Code.MANIFEST_UNKNOWN, message, HTTPStatus.NOT_FOUND, hint="push it, or build it again"
+    )
 
 
 async def _body(request: Request) -> bytes:
@@ -85,14 +102,24 @@ async def _body(request: Request) -> bytes:
         data += chunk
         if len(data) > MAX_MANIFEST:
             message = f"the manifest is larger than {MAX_MANIFEST} bytes"
-            raise RegistryError(Code.SIZE_INVALID, message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, hint="keep data in layers")
+            raise RegistryError(
+                Code.SIZE_INVALID,
+                message,
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                hint="keep data in layers",
+            )
     return bytes(data)
 
 
-def _push(artifacts: Artifacts, name: str, reference: str, content_type: str, data: bytes) -> Response:
+def _push(
+    artifacts: Artifacts, name: str, reference: str, content_type: str, data: bytes
+) -> Response:
     document = parse(data)
     if content_type and content_type != document.media_type:
-        raise RegistryError(Code.MANIFEST_INVALID, f"Content-Type is {content_type}, the manifest says {document.media_type}")
+        raise RegistryError(
+            Code.MANIFEST_INVALID,
+            f"Content-Type is {content_type}, the manifest says {document.media_type}",
+        )
     _check_blobs(artifacts, document)
     digest = artifacts.blobs.put(data, expected=reference if is_digest(reference) else None).digest
     if not is_digest(reference):
@@ -109,10 +136,15 @@ def _check_blobs(artifacts: Artifacts, document: Document) -> None:
     for part in (*document.blobs, *document.children):
         if not artifacts.blobs.has(part.digest):
             raise RegistryError(
-                Code.MANIFEST_BLOB_UNKNOWN, f"the manifest refers to {part.digest}, which is not here", hint="push it first"
+                Code.MANIFEST_BLOB_UNKNOWN,
+                f"the manifest refers to {part.digest}, which is not here",
+                hint="push it first",
             )
         if (size := artifacts.blobs.size(part.digest)) != part.size:
-            raise RegistryError(Code.SIZE_INVALID, f"the manifest gives {part.digest} {part.size} bytes, it has {size}")
+            raise RegistryError(
+                Code.SIZE_INVALID,
+                f"the manifest gives {part.digest} {part.size} bytes, it has {size}",
+            )
 
 
 def _referrer(artifacts: Artifacts, digest: str) -> dict[str, Any] | None:
@@ -123,4 +155,6 @@ def _referrer(artifacts: Artifacts, digest: str) -> dict[str, Any] | None:
     except (BlobNotFound, BlobCorrupt):
         return None
     descriptor = Descriptor(document.media_type, digest, size, document.annotations)
-    return descriptor.to_json() | ({"artifactType": document.artifact_type} if document.artifact_type else {})
+    return descriptor.to_json() | (
+        {"artifactType": document.artifact_type} if document.artifact_type else {}
+    )

@@ -17,7 +17,9 @@ LONGEST = 255
 async def _repository(name: str) -> str:
     if len(name) > LONGEST or not REPOSITORY.fullmatch(name):
         raise RegistryError(
-            Code.NAME_INVALID, f"{name[:LONGEST]!r} is no repository here", hint="repositories are relaxd/<name>, lower case"
+            Code.NAME_INVALID,
+            f"{name[:LONGEST]!r} is no repository here",
+            hint="repositories are relaxd/<name>, lower case",
         )
     return name
 
@@ -29,7 +31,11 @@ def check_reference(reference: str) -> str:
     """A tag or a digest, as it is; raises RegistryError for anything else."""
     if ":" in reference:
         if not is_digest(reference):
-            raise RegistryError(Code.DIGEST_INVALID, f"{reference[:LONGEST]!r} is not a digest", hint="digests are sha256:<64 hex>")
+            raise RegistryError(
+                Code.DIGEST_INVALID,
+                f"{reference[:LONGEST]!r} is not a digest",
+                hint="digests are sha256:<64 hex>",
+            )
     elif not TAG.fullmatch(reference):
         raise RegistryError(Code.MANIFEST_INVALID, f"{reference[:LONGEST]!r} is not a tag")
     return reference

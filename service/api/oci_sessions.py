@@ -23,7 +23,9 @@ FORGOTTEN_S = 24 * 3600
 
 
 class Sessions:
-    """Upload sessions in a folder; each is written by one request at a time, whichever process serves it."""
+    """Upload sessions in a folder; each is written by one request at a time, whichever process
+    serves it.
+    """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
@@ -52,7 +54,9 @@ class Sessions:
 
     @asynccontextmanager
     async def writing(self, identifier: str) -> AsyncIterator[BinaryIO]:
-        """The session's file at its end, for this caller alone; raises BLOB_UPLOAD_UNKNOWN, TOOMANYREQUESTS."""
+        """The session's file at its end, for this caller alone; raises BLOB_UPLOAD_UNKNOWN,
+        TOOMANYREQUESTS.
+        """
         file = await anyio.to_thread.run_sync(self._open_alone, identifier)
         try:
             yield file
@@ -75,8 +79,8 @@ class Sessions:
     async def append(self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None) -> int:
         """Add the body to a session being written; the session's size after it.
 
-        A body that is too large, or not of the length announced, leaves the session as it was. A connection that
-        breaks leaves what had arrived, for the client to go on from.
+        A body that is too large, or not of the length announced, leaves the session as it was. A
+        connection that breaks leaves what had arrived, for the client to go on from.
         """
         start = size = file.tell()
         pending = bytearray()
@@ -92,15 +96,22 @@ class Sessions:
                     pending.clear()
         except ClientDisconnect:
             await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
-            raise RegistryError(Code.BLOB_UPLOAD_INVALID, f"the connection broke after {size - start} bytes") from None
+            raise RegistryError(
+                Code.BLOB_UPLOAD_INVALID, f"the connection broke after {size - start} bytes"
+            ) from None
         if length is not None and size - start != length:
             await anyio.to_thread.run_sync(file.truncate, start)
-            raise RegistryError(Code.SIZE_INVALID, f"Content-Range announces {length} bytes, the body has {size - start}")
+            raise RegistryError(
+                Code.SIZE_INVALID,
+                f"Content-Range announces {length} bytes, the body has {size - start}",
+            )
         await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
         return size
 
     def store(self, identifier: str, blobs: BlobStore, digest: str) -> Blob:
-        """Move a complete session into the store; raises DigestMismatch, after which the session is over too."""
+        """Move a complete session into the store; raises DigestMismatch, after which the session is
+        over too.
+        """
         path = self._path(identifier)
         try:
             blob = blobs.put_file(path, digest)
@@ -133,14 +144,26 @@ def _remove_forgotten(path: Path) -> None:
 
 
 def _unknown(identifier: str) -> RegistryError:
-    return RegistryError(Code.BLOB_UPLOAD_UNKNOWN, f"there is no upload {identifier[:64]!r}", HTTPStatus.NOT_FOUND, hint="start a new one")
+    return RegistryError(
+        Code.BLOB_UPLOAD_UNKNOWN,
+        f"there is no upload {identifier[:64]!r}",
+        HTTPStatus.NOT_FOUND,
+        hint="start a new one",
+    )
 
 
 def _busy(identifier: str) -> RegistryError:
     message = f"another request is writing to upload {identifier}"
-    return RegistryError(Code.TOOMANYREQUESTS, message, HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": "1"})
+    return RegistryError(
+        Code.TOOMANYREQUESTS, message, HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": "1"}
+    )
 
 
 def _too_large(limit: int) -> RegistryError:
     hint = "raise RELAXD_MAX_MODEL_BYTES on the server"
-    return RegistryError(Code.SIZE_INVALID, f"the blob is larger than {limit} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, hint=hint)
+    return RegistryError(
+        Code.SIZE_INVALID,
+        f"the blob is larger than {limit} bytes",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        hint=hint,
+    )

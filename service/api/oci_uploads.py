@@ -20,7 +20,9 @@ def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
 
     @routes.post("/v2/{name:path}/blobs/uploads/")
     @routes.post("/v2/{name:path}/blobs/uploads")
-    async def start(name: Repository, request: Request, digest: str | None = None, mount: str | None = None) -> Response:
+    async def start(
+        name: Repository, request: Request, digest: str | None = None, mount: str | None = None
+    ) -> Response:
         if mount is not None and await anyio.to_thread.run_sync(blobs.has, mount):
             return _created(name, mount)
         if digest is not None:
@@ -52,18 +54,24 @@ def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
 
 async def _append(sessions: Sessions, name: str, upload: str, request: Request) -> int:
     async with sessions.writing(upload) as file:
-        return await sessions.append(file, request.stream(), _announced_length(request, name, upload, file.tell()))
+        return await sessions.append(
+            file, request.stream(), _announced_length(request, name, upload, file.tell())
+        )
 
 
 def _announced_length(request: Request, name: str, upload: str, size: int) -> int | None:
-    """The chunk's length by its Content-Range, None without one; raises 416 when the chunk does not follow what is here."""
+    """The chunk's length by its Content-Range, None without one; raises 416 when the chunk does not
+    follow what is here.
+    """
     header = request.headers.get("Content-Range")
     if header is None:
         return None
     found = CONTENT_RANGE.fullmatch(header.strip())
     if not found or int(found[2]) < int(found[1]):
         raise RegistryError(
-            Code.BLOB_UPLOAD_INVALID, f"Content-Range is {header[:100]!r}", hint="write it as <first>-<last>, both inclusive"
+            Code.BLOB_UPLOAD_INVALID,
+            f"Content-Range is {header[:100]!r}",
+            hint="write it as <first>-<last>, both inclusive",
         )
     if int(found[1]) != size:
         raise RegistryError(
@@ -76,14 +84,18 @@ def _announced_length(request: Request, name: str, upload: str, size: int) -> in
     return int(found[2]) + 1 - int(found[1])
 
 
-async def _finish(blobs: BlobStore, sessions: Sessions, name: str, upload: str, digest: str, request: Request) -> Response:
+async def _finish(
+    blobs: BlobStore, sessions: Sessions, name: str, upload: str, digest: str, request: Request
+) -> Response:
     hex_of(digest)
     try:
         await _append(sessions, name, upload, request)
         await anyio.to_thread.run_sync(sessions.store, upload, blobs, digest)
     except RegistryError as error:
         # A client that did not hear of its success asks again.
-        if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await anyio.to_thread.run_sync(blobs.has, digest):
+        if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await anyio.to_thread.run_sync(
+            blobs.has, digest
+        ):
             return _created(name, digest)
         raise
     return _created(name, digest)
@@ -91,10 +103,16 @@ async def _finish(blobs: BlobStore, sessions: Sessions, name: str, upload: str, 
 
 def _position(name: str, upload: str, size: int) -> dict[str, str]:
     # The spec has no way to write an empty range; registries write 0-0.
-    return {"Location": upload_path(name, upload), "Range": f"0-{max(size - 1, 0)}", "Docker-Upload-UUID": upload}
+    return {
+        "Location": upload_path(name, upload),
+        "Range": f"0-{max(size - 1, 0)}",
+        "Docker-Upload-UUID": upload,
+    }
 
 
-def _accepted(name: str, upload: str, size: int, status: HTTPStatus = HTTPStatus.ACCEPTED) -> Response:
+def _accepted(
+    name: str, upload: str, size: int, status: HTTPStatus = HTTPStatus.ACCEPTED
+) -> Response:
     return Response(status_code=status, headers=_position(name, upload, size))
 
 

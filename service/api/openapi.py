@@ -11,13 +11,18 @@ from service.api.wire import EventOut, JobIn, ProblemOut, RequestIn
 
 SCHEMAS = "#/components/schemas/"
 METHODS = frozenset({"get", "put", "post", "delete", "patch", "head", "options"})
-PROBLEM = {"description": "A problem (RFC 9457).", "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}ProblemOut"}}}}
+PROBLEM = {
+    "description": "A problem (RFC 9457).",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}ProblemOut"}}},
+}
 
 
 def describe(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     """The document, made once an app; `secured` when requests need a token."""
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
         _add_schemas(document)
         for path, operations in document["paths"].items():
             for operation in (operations[method] for method in METHODS & operations.keys()):
@@ -26,7 +31,9 @@ def describe(app: FastAPI, *, secured: bool) -> dict[str, Any]:
                 if secured and path not in OPEN:
                     operation["security"] = [{"token": []}]
         if secured:
-            document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["components"]["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"}
+            }
         app.openapi_schema = document
     return app.openapi_schema
 

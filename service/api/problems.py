@@ -8,12 +8,34 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, InvalidDigest, InvalidManifest, StorageFailed, StoreError
+from artifacts.errors import (
+    BlobCorrupt,
+    BlobNotFound,
+    DigestMismatch,
+    InvalidDigest,
+    InvalidManifest,
+    StorageFailed,
+    StoreError,
+)
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
 from relaxd.errors import DeclarationError, RelaxdError
-from service.api.errors import ApiError, BodyTooLarge, MalformedForm, Unauthorized, UnsupportedMediaType
-from service.errors import DatabaseUnavailable, IdempotencyConflict, InspectionFailed, NotFinished, ServiceError, UnknownBlob, UnknownJob
+from service.api.errors import (
+    ApiError,
+    BodyTooLarge,
+    MalformedForm,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from service.errors import (
+    DatabaseUnavailable,
+    IdempotencyConflict,
+    InspectionFailed,
+    NotFinished,
+    ServiceError,
+    UnknownBlob,
+    UnknownJob,
+)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:relaxd:problem:"
@@ -21,7 +43,9 @@ TYPE_PREFIX = "urn:relaxd:problem:"
 
 @dataclass(frozen=True)
 class Kind:
-    """How one class of errors looks over HTTP; `retryable` when the same request may succeed later."""
+    """How one class of errors looks over HTTP; `retryable` when the same request may
+    succeed later.
+    """
 
     status: HTTPStatus
     title: str
@@ -36,20 +60,32 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (InspectionFailed, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The model cannot be inspected")),
     (CompileError, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The model cannot be compiled")),
     (UnknownJob, Kind(HTTPStatus.NOT_FOUND, "There is no such job")),
-    (UnknownBlob, Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The store does not hold what the request names")),
+    (
+        UnknownBlob,
+        Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The store does not hold what the request names"),
+    ),
     (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
-    (DatabaseUnavailable, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The job database is not available", retryable=True)),
+    (
+        DatabaseUnavailable,
+        Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The job database is not available", retryable=True),
+    ),
     (ServiceError, INTERNAL),
     (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
     (BlobCorrupt, Kind(HTTPStatus.NOT_FOUND, "The blob was corrupt and has been set aside")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
     (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),
     (DigestMismatch, Kind(HTTPStatus.BAD_REQUEST, "The content belies its digest")),
-    (StorageFailed, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not available", retryable=True)),
+    (
+        StorageFailed,
+        Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not available", retryable=True),
+    ),
     (StoreError, INTERNAL),
     (BodyTooLarge, Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large")),
-    (UnsupportedMediaType, Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The endpoint does not read such a body")),
+    (
+        UnsupportedMediaType,
+        Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The endpoint does not read such a body"),
+    ),
     (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
     (Unauthorized, Kind(HTTPStatus.UNAUTHORIZED, "A token is needed")),
     (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
@@ -83,7 +119,9 @@ class Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem for any exception; one that the table does not know is internal, and its text stays on the server."""
+    """The problem for any exception; one that the table does not know is internal, and its text
+    stays on the server.
+    """
     if isinstance(error, (RequestValidationError, ValidationError)):
         return _of_validation(list(error.errors()))
     if isinstance(error, HTTPException):
@@ -91,14 +129,30 @@ def problem_of(error: Exception) -> Problem:
     kind = next((kind for known, kind in KINDS if isinstance(error, known)), None)
     if kind is None or not isinstance(error, RelaxdError):
         return Problem(
-            int(INTERNAL.status), "internal", INTERNAL.title, "an unexpected error; the server's log has it under this request's id"
+            int(INTERNAL.status),
+            "internal",
+            INTERNAL.title,
+            "an unexpected error; the server's log has it under this request's id",
         )
     failure = getattr(error, "failure", None)
     extra = {"hint": error.hint, "field": getattr(error, "field", None)}
     if isinstance(failure, Failure):
-        extra |= {"stage": failure.stage, "pass": failure.pass_name, "node": failure.node, "op": failure.op, "field": failure.field}
+        extra |= {
+            "stage": failure.stage,
+            "pass": failure.pass_name,
+            "node": failure.node,
+            "op": failure.op,
+            "field": failure.field,
+        }
         extra["details"] = failure.details or None
-    return Problem(int(kind.status), error.code, kind.title, error.message, kind.retryable or getattr(failure, "retryable", False), extra)
+    return Problem(
+        int(kind.status),
+        error.code,
+        kind.title,
+        error.message,
+        kind.retryable or getattr(failure, "retryable", False),
+        extra,
+    )
 
 
 def _of_http(error: HTTPException) -> Problem:
@@ -108,20 +162,43 @@ def _of_http(error: HTTPException) -> Problem:
         HTTPStatus.METHOD_NOT_ALLOWED: "the Allow header names the methods",
     }.get(status)
     code = f"http.{status.name.lower()}"
-    return Problem(int(status), code, status.phrase, str(error.detail), extra={"hint": hint}, headers=dict(error.headers or {}))
+    return Problem(
+        int(status),
+        code,
+        status.phrase,
+        str(error.detail),
+        extra={"hint": hint},
+        headers=dict(error.headers or {}),
+    )
 
 
 def _of_validation(errors: list[Any]) -> Problem:
     """One problem for all the mistakes of a document; `field` and `detail` are the first one's."""
-    fields, details = [_field(error["loc"]) for error in errors], [_sentence(error) for error in errors]
-    detail = "; ".join(f"{field}: {detail}" if field else detail for field, detail in zip(fields[:5], details, strict=False))
-    mistakes = [{"field": field, "detail": detail} for field, detail in zip(fields, details, strict=True)]
+    fields, details = (
+        [_field(error["loc"]) for error in errors],
+        [_sentence(error) for error in errors],
+    )
+    detail = "; ".join(
+        f"{field}: {detail}" if field else detail
+        for field, detail in zip(fields[:5], details, strict=False)
+    )
+    mistakes = [
+        {"field": field, "detail": detail} for field, detail in zip(fields, details, strict=True)
+    ]
     status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return Problem(int(status), "request.invalid", "The request is not valid", detail, extra={"field": fields[0], "errors": mistakes})
+    return Problem(
+        int(status),
+        "request.invalid",
+        "The request is not valid",
+        detail,
+        extra={"field": fields[0], "errors": mistakes},
+    )
 
 
 def _field(location: tuple[int | str, ...]) -> str | None:
-    """`dims.n.max` from Pydantic's location, less the part of the request and the branch of a union."""
+    """`dims.n.max` from Pydantic's location, less the part of the request and the branch of a
+    union.
+    """
     parts = [str(part) for part in location if not str(part).startswith("<")]
     if parts and parts[0] in ("body", "query", "path", "header"):
         parts = parts[1:]

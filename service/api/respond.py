@@ -15,7 +15,9 @@ class ProblemResponse(JSONResponse):
 
 
 def respond(request: Request, error: Exception) -> JSONResponse:
-    """The answer for `error`: a problem document, or an error list as OCI clients read it under /v2/."""
+    """The answer for `error`: a problem document, or an error list as OCI clients read it under
+    /v2/.
+    """
     problem = problem_of(error)
     if request.url.path.startswith("/v2/"):
         return JSONResponse(_oci(problem), status_code=problem.status, headers=problem.headers)

@@ -27,7 +27,9 @@ async def ended(jobs: Jobs, job: Job, seconds: float) -> Job:
 
 
 async def follow(jobs: Jobs, job_id: str, after: int) -> AsyncIterator[Event]:
-    """Events with `seq` above `after`, past and future, until the job has ended and all are told."""
+    """Events with `seq` above `after`, past and future, until the job has ended and all
+    are told.
+    """
     pause = SHORTEST
     while True:
         # The state is read first: whatever happened before the job ended is then among the events.
@@ -45,13 +47,20 @@ async def follow(jobs: Jobs, job_id: str, after: int) -> AsyncIterator[Event]:
 async def as_sse(events: AsyncIterator[Event]) -> AsyncIterator[dict[str, str]]:
     """Each event as a server-sent event whose data is the EventOut document."""
     async for event in events:
-        yield {"id": str(event.seq), "event": event.type.value, "data": EventOut.of(event).model_dump_json()}
+        yield {
+            "id": str(event.seq),
+            "event": event.type.value,
+            "data": EventOut.of(event).model_dump_json(),
+        }
 
 
 def log_text(events: list[Event], target: str | None) -> str:
     """Events as lines for people: time, target, and what the event says."""
     chosen = [event for event in events if target is None or event.target in (None, target)]
-    return "".join(f"{event.time:%H:%M:%S} {event.target or 'job':<12} {_sentence(event)}\n" for event in chosen)
+    return "".join(
+        f"{event.time:%H:%M:%S} {event.target or 'job':<12} {_sentence(event)}\n"
+        for event in chosen
+    )
 
 
 def _sentence(event: Event) -> str:

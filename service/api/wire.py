@@ -23,7 +23,9 @@ class Document(BaseModel):
 
 
 class DimIn(Document):
-    """A dim takes every multiple of `multiple` from `min` to `max`; no `max` is unbounded; `opt` is the value to favour."""
+    """A dim takes every multiple of `multiple` from `min` to `max`; no `max` is unbounded; `opt` is
+    the value to favour.
+    """
 
     min: int = Field(1, ge=0)
     max: int | None = Field(None, ge=0)
@@ -37,7 +39,10 @@ def _kind_of_dim(value: Any) -> str:
 
 DimText = Annotated[str, Field(examples=["1:64", "8:512%8@128"])]
 DimValue = Annotated[
-    Annotated[DimIn, Tag("<range>")] | Annotated[DimText, Tag("<text>")] | Annotated[int, Tag("<size>")], Discriminator(_kind_of_dim)
+    Annotated[DimIn, Tag("<range>")]
+    | Annotated[DimText, Tag("<text>")]
+    | Annotated[int, Tag("<size>")],
+    Discriminator(_kind_of_dim),
 ]
 
 TargetName = Annotated[str, Field(min_length=1, max_length=4096, examples=["native", "x86-64-v3"])]
@@ -57,15 +62,21 @@ class RequestIn(Document):
     """What is declared about a model."""
 
     inputs: dict[str, str] = Field(default_factory=dict, examples=[{"ids": "int64[batch,seq]"}])
-    dims: dict[str, DimValue] = Field(default_factory=dict, examples=[{"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}])
+    dims: dict[str, DimValue] = Field(
+        default_factory=dict, examples=[{"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}]
+    )
     consts: dict[str, bool | int | float | str] = Field(default_factory=dict)
     shapes: dict[str, str | list[int | str]] = Field(default_factory=dict)
     samples: Digest | None = None
-    targets: list[TargetName] = Field(default_factory=lambda: ["native"], min_length=1, json_schema_extra={"uniqueItems": True})
+    targets: list[TargetName] = Field(
+        default_factory=lambda: ["native"], min_length=1, json_schema_extra={"uniqueItems": True}
+    )
     options: OptionsIn = OptionsIn()
 
     def request(self) -> CompileRequest:
-        """The domain's request; raises DeclarationError for what is well-formed but means nothing."""
+        """The domain's request; raises DeclarationError for what is well-formed but means
+        nothing.
+        """
         return CompileRequest.from_json(self.model_dump(exclude={"model"}, exclude_none=True))
 
 
@@ -146,7 +157,8 @@ class BuildOut(Document):
 
 
 class JobOut(Document):
-    """A job and its builds, one per target in the request's order; `name` is the model's file name where known.
+    """A job and its builds, one per target in the request's order; `name` is the model's file name
+    where known.
 
     `index`, once the job has ended, is the OCI index over the bundles of all its targets.
     """
@@ -184,7 +196,9 @@ class JobList(Document):
 
 
 class EventOut(Document):
-    """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a whole."""
+    """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a
+    whole.
+    """
 
     seq: int
     time: datetime
@@ -195,11 +209,15 @@ class EventOut(Document):
     @classmethod
     def of(cls, event: Event) -> "EventOut":
         """From the domain's event."""
-        return cls(seq=event.seq, time=event.time, type=event.type, target=event.target, data=event.data)
+        return cls(
+            seq=event.seq, time=event.time, type=event.type, target=event.target, data=event.data
+        )
 
 
 class TargetList(Document):
-    """Every known target: what it is, the live workers that compile for it, and how they verify what they compiled."""
+    """Every known target: what it is, the live workers that compile for it, and how they verify
+    what they compiled.
+    """
 
     targets: list[dict[str, Any]]
 
@@ -211,7 +229,9 @@ class Health(Document):
 
 
 class ProblemOut(BaseModel):
-    """An RFC 9457 problem; `type` is stable; `stage`, `node` and `op` are there where a model is at fault."""
+    """An RFC 9457 problem; `type` is stable; `stage`, `node` and `op` are there where a model is at
+    fault.
+    """
 
     model_config = ConfigDict(extra="allow")
 

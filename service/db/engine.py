@@ -27,7 +27,9 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Commits when the block ends, rolls back when it raises; SQLite lets one in at a time; raises DatabaseUnavailable."""
+        """Commits when the block ends, rolls back when it raises; SQLite lets one in at a time;
+        raises DatabaseUnavailable.
+        """
         with _translated(), self._engine.execution_options(writes=True).begin() as connection:
             yield connection
 
@@ -42,7 +44,11 @@ class Database:
 
 
 def _server(url: str) -> Engine:
-    name = make_url(url).set(drivername="postgresql+psycopg") if url.startswith(("postgres:", "postgresql:")) else url
+    name = (
+        make_url(url).set(drivername="postgresql+psycopg")
+        if url.startswith(("postgres:", "postgresql:"))
+        else url
+    )
     return create_engine(name, pool_pre_ping=True, pool_size=10, max_overflow=30)
 
 

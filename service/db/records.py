@@ -73,7 +73,9 @@ def worker_from(row: Row[Any]) -> Worker:
     """From a row of `workers`."""
     offers = row.capabilities
     # Workers of the release before list what they compile, and nothing else.
-    compiles, verifies = (offers, {}) if isinstance(offers, list) else (offers["compiles"], offers["verifies"])
+    compiles, verifies = (
+        (offers, {}) if isinstance(offers, list) else (offers["compiles"], offers["verifies"])
+    )
     return Worker(row.name, row.hostname, tuple(compiles), row.slots, moment(row.seen_at), verifies)
 
 

@@ -1,4 +1,6 @@
-"""What a use case may do to jobs inside one transaction; every change of state goes through the transition table and leaves its event."""
+"""What a use case may do to jobs inside one transaction; every change of state goes through the
+transition table and leaves its event.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,9 @@ Note = tuple[EventType, dict[str, Any]]
 
 
 class Transaction:
-    """One open transaction and the time it happens at; it locks a job before any of the job's builds."""
+    """One open transaction and the time it happens at; it locks a job before any of the job's
+    builds.
+    """
 
     def __init__(self, connection: Connection, now: float, *, writes: bool) -> None:
         self.connection = connection
@@ -25,10 +29,14 @@ class Transaction:
     def job(self, job_id: str) -> Job:
         """The job, locked against other writers in a writing transaction; raises UnknownJob."""
         query = select(jobs).where(jobs.c.id == job_id)
-        row = self.connection.execute(query.with_for_update() if self._writes else query).one_or_none()
+        row = self.connection.execute(
+            query.with_for_update() if self._writes else query
+        ).one_or_none()
         if row is None:
             raise UnknownJob(job_id)
-        rows = self.connection.execute(select(builds).where(builds.c.job_id == job_id).order_by(builds.c.position))
+        rows = self.connection.execute(
+            select(builds).where(builds.c.job_id == job_id).order_by(builds.c.position)
+        )
         return records.job_from(row, [records.build_from(build) for build in rows])
 
     def build(self, job_id: str, build_id: str) -> Build:
@@ -46,20 +54,43 @@ class Transaction:
         """Append events to the job."""
         if not notes:
             return
-        counted = update(jobs).where(jobs.c.id == job_id).values(last_seq=jobs.c.last_seq + len(notes)).returning(jobs.c.last_seq)
+        counted = (
+            update(jobs)
+            .where(jobs.c.id == job_id)
+            .values(last_seq=jobs.c.last_seq + len(notes))
+            .returning(jobs.c.last_seq)
+        )
         first = self.connection.execute(counted).scalar_one() - len(notes) + 1
         rows = [
-            {"job_id": job_id, "seq": first + offset, "time": self.now, "type": kind, "target": target, "data": data}
+            {
+                "job_id": job_id,
+                "seq": first + offset,
+                "time": self.now,
+                "type": kind,
+                "target": target,
+                "data": data,
+            }
             for offset, (kind, data) in enumerate(notes)
         ]
         self.connection.execute(insert(events), rows)
 
     def change(self, build: Build, to: State, *notes: Note, **values: Any) -> None:
-        """Compare-and-set the build's state and columns, append events, and bring the job's state into line; raises StaleClaim."""
+        """Compare-and-set the build's state and columns, append events, and bring the job's state
+        into line; raises StaleClaim.
+        """
         if not build.state.may_become(to):
             raise StaleClaim(f"build {build.id} is {build.state} and cannot become {to}")
-        unchanged = (builds.c.id == build.id) & (builds.c.state == build.state) & (builds.c.fence == build.fence)
-        if self.connection.execute(update(builds).where(unchanged).values(state=to, **values)).rowcount != 1:
+        unchanged = (
+            (builds.c.id == build.id)
+            & (builds.c.state == build.state)
+            & (builds.c.fence == build.fence)
+        )
+        if (
+            self.connection.execute(
+                update(builds).where(unchanged).values(state=to, **values)
+            ).rowcount
+            != 1
+        ):
             raise StaleClaim(f"build {build.id} changed meanwhile")
         self.emit(build.job_id, build.target, *notes)
         self._align(build.job_id)
@@ -67,21 +98,48 @@ class Transaction:
     def end(self, build: Build, outcome: Outcome) -> None:
         """Bring the build to a terminal state for good; raises StaleClaim."""
         values = records.outcome_values(outcome)
-        data = {"state": outcome.state, "cached": outcome.cached, "artifact": values["artifact"], "error": values["error"]}
+        data = {
+            "state": outcome.state,
+            "cached": outcome.cached,
+            "artifact": values["artifact"],
+            "error": values["error"],
+        }
         note = (EventType.BUILD_FINISHED, data)
-        self.change(build, outcome.state, note, finished_at=self.now, waiting_on=None, lease_until=None, **values)
+        self.change(
+            build,
+            outcome.state,
+            note,
+            finished_at=self.now,
+            waiting_on=None,
+            lease_until=None,
+            **values,
+        )
 
     def requeue(self, build: Build, reason: str, *, attempts: int) -> None:
-        """Take a running build from its worker and put it back into the queue; raises StaleClaim."""
+        """Take a running build from its worker and put it back into the queue; raises
+        StaleClaim.
+        """
         note = (EventType.BUILD_QUEUED, {"reason": reason})
         self.change(
-            build, State.QUEUED, note, attempts=attempts, fence=build.fence + 1, stage=None, worker=None, lease_until=None, rung_at=self.now
+            build,
+            State.QUEUED,
+            note,
+            attempts=attempts,
+            fence=build.fence + 1,
+            stage=None,
+            worker=None,
+            lease_until=None,
+            rung_at=self.now,
         )
 
     def _align(self, job_id: str) -> None:
-        rows: Sequence[str] = self.connection.scalars(select(builds.c.state).where(builds.c.job_id == job_id)).all()
+        rows: Sequence[str] = self.connection.scalars(
+            select(builds.c.state).where(builds.c.job_id == job_id)
+        ).all()
         state = job_state([State(row) for row in rows])
         values = {"state": state, "finished_at": self.now if state.terminal else None}
-        changed = self.connection.execute(update(jobs).where(jobs.c.id == job_id, jobs.c.state != state).values(values)).rowcount
+        changed = self.connection.execute(
+            update(jobs).where(jobs.c.id == job_id, jobs.c.state != state).values(values)
+        ).rowcount
         if changed and state.terminal:
             self.emit(job_id, None, (EventType.JOB_FINISHED, {"state": state}))

@@ -20,7 +20,9 @@ def config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(db: Database) -> None:
-    """Run the missing migrations in one transaction, which other processes wait for; raises DatabaseUnavailable."""
+    """Run the missing migrations in one transaction, which other processes wait for; raises
+    DatabaseUnavailable.
+    """
     with db.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

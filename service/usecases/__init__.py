@@ -1,1 +1,3 @@
-"""What the service can do with jobs, one use case a module; each is a function over `service.core.Core`."""
+"""What the service can do with jobs, one use case a module; each is a function over
+`service.core.Core`.
+"""

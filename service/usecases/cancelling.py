@@ -1,4 +1,6 @@
-"""Cancelling: queued builds end at once, running ones are marked for their worker; equal builds of other jobs go on."""
+"""Cancelling: queued builds end at once, running ones are marked for their worker; equal builds of
+other jobs go on.
+"""
 
 from sqlalchemy import update
 
@@ -17,5 +19,7 @@ def cancel(core: Core, job_id: str) -> Job:
             if build.state is State.QUEUED:
                 tx.end(build, CANCELLED)
             elif build.state is State.RUNNING:
-                tx.connection.execute(update(builds).where(builds.c.id == build.id).values(cancel_requested=True))
+                tx.connection.execute(
+                    update(builds).where(builds.c.id == build.id).values(cancel_requested=True)
+                )
     return watching.get(core, job_id)

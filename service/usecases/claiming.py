@@ -1,4 +1,6 @@
-"""Claiming: a worker takes a queued build under a lease, or lets it wait for an equal build that runs."""
+"""Claiming: a worker takes a queued build under a lease, or lets it wait for an equal build that
+runs.
+"""
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -14,7 +16,9 @@ from service.errors import StaleClaim
 
 
 def take(core: Core, build_id: str, worker: str) -> Claim | None:
-    """A claim on the build, or None where there is nothing to do: it is taken, has ended, or now waits for an equal one."""
+    """A claim on the build, or None where there is nothing to do: it is taken, has ended, or now
+    waits for an equal one.
+    """
     found = _find(core, build_id)
     if found is None:
         return None
@@ -29,7 +33,8 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
             with core.writing() as tx:
                 return _claim(core, tx, build, key, worker)
         except IntegrityError:
-            continue  # An equal build was claimed between our look and our write: this time we see it.
+            # An equal build was claimed between our look and our write: this time we see it.
+            continue
         except StaleClaim:
             return None
 
@@ -54,13 +59,21 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: str, worker: str) -> C
     build = next(build for build in job.builds if build.id == seen.id)
     if build.state is not State.QUEUED:
         return None
-    # The lock makes a holder that is about to end wait until its list of waiting builds can include this one.
-    running = select(builds.c.id).where(builds.c.action_key == key, builds.c.state == State.RUNNING).with_for_update()
+    # The lock makes a holder that is about to end wait until its list of waiting builds can include
+    # this one.
+    running = (
+        select(builds.c.id)
+        .where(builds.c.action_key == key, builds.c.state == State.RUNNING)
+        .with_for_update()
+    )
     if holder := tx.connection.scalars(running).one_or_none():
         _park(tx, build, key, holder)
         return None
     fence = build.fence + 1
-    note = (EventType.BUILD_STARTED, {"worker": worker, "attempt": build.attempts + 1, "action_key": key})
+    note = (
+        EventType.BUILD_STARTED,
+        {"worker": worker, "attempt": build.attempts + 1, "action_key": key},
+    )
     tx.change(
         build,
         State.RUNNING,
@@ -73,11 +86,19 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: str, worker: str) -> C
         started_at=tx.now,
         lease_until=tx.now + core.settings.lease_s,
     )
-    return Claim(build.id, job.id, fence, job.kind, build.target, job.model, job.model_name, job.request, key)
+    return Claim(
+        build.id, job.id, fence, job.kind, build.target, job.model, job.model_name, job.request, key
+    )
 
 
 def _park(tx: Transaction, build: Build, key: str, holder: str) -> None:
     if build.waiting_on == holder:
         return
-    tx.connection.execute(update(builds).where(builds.c.id == build.id).values(action_key=key, waiting_on=holder))
-    tx.emit(build.job_id, build.target, (EventType.BUILD_QUEUED, {"reason": f"waits for the result of an equal build, {holder}"}))
+    tx.connection.execute(
+        update(builds).where(builds.c.id == build.id).values(action_key=key, waiting_on=holder)
+    )
+    tx.emit(
+        build.job_id,
+        build.target,
+        (EventType.BUILD_QUEUED, {"reason": f"waits for the result of an equal build, {holder}"}),
+    )

@@ -1,4 +1,6 @@
-"""How builds end or return to the queue, and what that means for the equal builds that wait for them."""
+"""How builds end or return to the queue, and what that means for the equal builds that wait for
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,28 +30,38 @@ def finish(core: Core, claim: Claim, outcome: Outcome) -> None:
 
 
 def release(core: Core, claim: Claim, failure: Failure, *, attempted: bool) -> None:
-    """Give the claimed build back, because of `failure`; without `attempted` it does not count as an attempt; raises StaleClaim."""
+    """Give the claimed build back, because of `failure`; without `attempted` it does not count as
+    an attempt; raises StaleClaim.
+    """
     with core.writing() as tx:
         build = tx.held(claim)
         outcome = take_back(core, tx, build, failure, attempted=attempted)
     follow_up(core, build, outcome)
 
 
-def take_back(core: Core, tx: Transaction, build: Build, failure: Failure, *, attempted: bool = True) -> Outcome | None:
-    """Put a running build back into the queue (None), or end it if it was cancelled or has no attempt left (its outcome)."""
+def take_back(
+    core: Core, tx: Transaction, build: Build, failure: Failure, *, attempted: bool = True
+) -> Outcome | None:
+    """Put a running build back into the queue (None), or end it if it was cancelled or has no
+    attempt left (its outcome).
+    """
     if build.cancel_requested:
         outcome = CANCELLED
     elif attempted and build.attempts >= core.settings.max_attempts:
         outcome = Outcome(State.FAILED, error=failure)
     else:
-        tx.requeue(build, failure.message, attempts=build.attempts if attempted else build.attempts - 1)
+        tx.requeue(
+            build, failure.message, attempts=build.attempts if attempted else build.attempts - 1
+        )
         return None
     tx.end(build, outcome)
     return outcome
 
 
 def follow_up(core: Core, build: Build, outcome: Outcome | None) -> None:
-    """After `take_back` is committed: ring for the queued build, or settle those that waited for the ended one."""
+    """After `take_back` is committed: ring for the queued build, or settle those that waited for
+    the ended one.
+    """
     if outcome is None:
         core.doorbell.ring(build.id, build.capability)
     else:
@@ -57,7 +69,9 @@ def follow_up(core: Core, build: Build, outcome: Outcome | None) -> None:
 
 
 def settle(core: Core, ended: Build, outcome: Outcome) -> None:
-    """Give the builds that wait for an equal of `ended` its result; if it was cancelled, have one of them take over."""
+    """Give the builds that wait for an equal of `ended` its result; if it was cancelled, have one
+    of them take over.
+    """
     waiting = _waiting(core, ended)
     if outcome.state is State.CANCELLED:
         for build in waiting[:1]:
@@ -75,6 +89,15 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
 
 
 def _waiting(core: Core, ended: Build) -> Sequence[Build]:
-    equal = (builds.c.action_key == ended.action_key) & (builds.c.state == State.QUEUED) & builds.c.waiting_on.is_not(None)
+    equal = (
+        (builds.c.action_key == ended.action_key)
+        & (builds.c.state == State.QUEUED)
+        & builds.c.waiting_on.is_not(None)
+    )
     with core.reading() as tx:
-        return [records.build_from(row) for row in tx.connection.execute(select(builds).where(equal).order_by(builds.c.created_at))]
+        return [
+            records.build_from(row)
+            for row in tx.connection.execute(
+                select(builds).where(equal).order_by(builds.c.created_at)
+            )
+        ]

@@ -14,15 +14,26 @@ from service.domain import Worker
 
 
 def announce(
-    core: Core, name: str, hostname: str, capabilities: Sequence[str], slots: int, verifies: Mapping[str, str] | None = None
+    core: Core,
+    name: str,
+    hostname: str,
+    capabilities: Sequence[str],
+    slots: int,
+    verifies: Mapping[str, str] | None = None,
 ) -> None:
-    """Say that the worker lives; to be repeated well within a lease. Forgets workers long silent."""
+    """Say that the worker lives; to be repeated well within a lease. Forgets workers long
+    silent.
+    """
     offers = {"compiles": list(capabilities), "verifies": dict(verifies or {})}
     with core.writing() as tx:
         values = {"hostname": hostname, "capabilities": offers, "slots": slots, "seen_at": tx.now}
-        if not tx.connection.execute(update(workers).where(workers.c.name == name).values(values)).rowcount:
+        if not tx.connection.execute(
+            update(workers).where(workers.c.name == name).values(values)
+        ).rowcount:
             tx.connection.execute(insert(workers).values(name=name, **values))
-        tx.connection.execute(delete(workers).where(workers.c.seen_at < tx.now - 10 * core.settings.lease_s))
+        tx.connection.execute(
+            delete(workers).where(workers.c.seen_at < tx.now - 10 * core.settings.lease_s)
+        )
 
 
 def depart(core: Core, name: str) -> None:
@@ -34,7 +45,11 @@ def depart(core: Core, name: str) -> None:
 def live_workers(core: Core) -> list[Worker]:
     """Workers heard of within a lease."""
     with core.reading() as tx:
-        query = select(workers).where(workers.c.seen_at > tx.now - core.settings.lease_s).order_by(workers.c.name)
+        query = (
+            select(workers)
+            .where(workers.c.seen_at > tx.now - core.settings.lease_s)
+            .order_by(workers.c.name)
+        )
         return [records.worker_from(row) for row in tx.connection.execute(query)]
 
 
@@ -45,12 +60,18 @@ def targets(core: Core) -> list[dict[str, Any]]:
 
 
 def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
-    """The registry's entry, the workers that compile it, and those that run what they compiled, by how."""
+    """The registry's entry, the workers that compile it, and those that run what they compiled, by
+    how.
+    """
     compiling = [worker.name for worker in living if target.capability in worker.capabilities]
     return {
         **target.to_json(),
         "load": asdict(target.load),
         "workers": compiling,
-        "verified_by": {worker.name: status for worker in living if (status := worker.verifies.get(target.name))},
-        "note": None if compiling else f"no running worker compiles for {target.name}: a job for it waits",
+        "verified_by": {
+            worker.name: status for worker in living if (status := worker.verifies.get(target.name))
+        },
+        "note": None
+        if compiling
+        else f"no running worker compiles for {target.name}: a job for it waits",
     }

@@ -1,4 +1,6 @@
-"""The index of a job: one OCI document over the bundles that it has, made again whenever another build ends."""
+"""The index of a job: one OCI document over the bundles that it has, made again whenever another
+build ends.
+"""
 
 import json
 from typing import Any
@@ -17,17 +19,22 @@ logger = structlog.get_logger("relaxd.index")
 
 
 def index_of(core: Core, job: Job) -> Artifact | None:
-    """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in the store; raises StoreError."""
+    """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in
+    the store; raises StoreError.
+    """
     return _tagged(core, job) if job.state.terminal else None
 
 
 def publish(core: Core, job_id: str) -> None:
-    """Have the tag `job-<id>` name an index over the bundles that the job has by now, so that OCI clients find it."""
+    """Have the tag `job-<id>` name an index over the bundles that the job has by now, so that OCI
+    clients find it.
+    """
     try:
         job = _job(core, job_id)
         while True:
             _tagged(core, job)
-            # Another of the job's builds may have ended meanwhile, and its index been replaced by ours.
+            # Another of the job's builds may have ended meanwhile, and its index been replaced by
+            # ours.
             before, job = job, _job(core, job_id)
             if _artifacts(job) == _artifacts(before):
                 return
@@ -46,22 +53,36 @@ def _artifacts(job: Job) -> dict[str, Artifact]:
 
 
 def _tagged(core: Core, job: Job) -> Artifact | None:
-    built = {target: artifact for target, artifact in _artifacts(job).items() if is_complete(core.store.blobs, artifact.digest)}
+    built = {
+        target: artifact
+        for target, artifact in _artifacts(job).items()
+        if is_complete(core.store.blobs, artifact.digest)
+    }
     if not built:
         return None
     tag = f"job-{job.id}"
     digest = core.store.references.resolve(REPOSITORY, tag)
-    if digest is None or _listed(core, digest) != {target: artifact.digest for target, artifact in built.items()}:
-        digest = publish_index(core.store.blobs, [_entry(core, target, artifact.digest) for target, artifact in built.items()])
+    if digest is None or _listed(core, digest) != {
+        target: artifact.digest for target, artifact in built.items()
+    }:
+        digest = publish_index(
+            core.store.blobs,
+            [_entry(core, target, artifact.digest) for target, artifact in built.items()],
+        )
         core.store.references.tag(REPOSITORY, tag, digest)
-    return Artifact(digest, f"{REPOSITORY}:{tag}", sum(artifact.size for artifact in built.values()))
+    return Artifact(
+        digest, f"{REPOSITORY}:{tag}", sum(artifact.size for artifact in built.values())
+    )
 
 
 def _listed(core: Core, digest: str) -> dict[str, str]:
     """The bundles of an index by target; empty where the index itself is lost."""
     if not core.store.blobs.has(digest):
         return {}
-    return {child.annotations.get(TARGET, ""): child.digest for child in read_document(core.store.blobs, digest).children}
+    return {
+        child.annotations.get(TARGET, ""): child.digest
+        for child in read_document(core.store.blobs, digest).children
+    }
 
 
 def _entry(core: Core, target: str, digest: str) -> IndexEntry:

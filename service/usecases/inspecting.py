@@ -1,4 +1,6 @@
-"""Inspecting: a report on a model, made by a worker as a job of its own and kept for whoever asks again."""
+"""Inspecting: a report on a model, made by a worker as a job of its own and kept for whoever asks
+again.
+"""
 
 from typing import Any
 
@@ -18,4 +20,8 @@ def inspect(core: Core, model: str, request: CompileRequest, seconds: float) -> 
         return build.report
     if build.error:
         raise InspectionFailed(build.error)
-    raise NotFinished(f"the inspection is {job.state} after {seconds:g} s", hint=build.note or "ask again in a while", job=job.id)
+    raise NotFinished(
+        f"the inspection is {job.state} after {seconds:g} s",
+        hint=build.note or "ask again in a while",
+        job=job.id,
+    )

@@ -1,4 +1,6 @@
-"""Reporting: what a worker says of a build it holds; every word is checked against the claim's fence."""
+"""Reporting: what a worker says of a build it holds; every word is checked against the claim's
+fence.
+"""
 
 from collections.abc import Sequence
 
@@ -14,9 +16,18 @@ from service.errors import StaleClaim
 
 def beat(core: Core, claim: Claim) -> bool:
     """Renew the lease; whether the build is to be cancelled. Raises StaleClaim."""
-    held = (builds.c.id == claim.build_id) & (builds.c.fence == claim.fence) & (builds.c.state == State.RUNNING)
+    held = (
+        (builds.c.id == claim.build_id)
+        & (builds.c.fence == claim.fence)
+        & (builds.c.state == State.RUNNING)
+    )
     with core.writing() as tx:
-        lease = update(builds).where(held).values(lease_until=tx.now + core.settings.lease_s).returning(builds.c.cancel_requested)
+        lease = (
+            update(builds)
+            .where(held)
+            .values(lease_until=tx.now + core.settings.lease_s)
+            .returning(builds.c.cancel_requested)
+        )
         cancelled: bool | None = tx.connection.scalars(lease).one_or_none()
     if cancelled is None:
         raise StaleClaim(f"build {claim.build_id} is no longer held under fence {claim.fence}")
@@ -24,23 +35,36 @@ def beat(core: Core, claim: Claim) -> bool:
 
 
 def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
-    """Append events to the build's job and note the newest stage among them; speech beyond the limit is dropped. Raises StaleClaim."""
+    """Append events to the build's job and note the newest stage among them; speech beyond the
+    limit is dropped. Raises StaleClaim.
+    """
     with core.writing() as tx:
         build = tx.held(claim)
-        count = tx.connection.execute(select(builds.c.log_lines).where(builds.c.id == build.id)).scalar_one()
+        count = tx.connection.execute(
+            select(builds.c.log_lines).where(builds.c.id == build.id)
+        ).scalar_one()
         kept, lines = _bounded(notes, count, core.settings.max_log_lines)
         tx.emit(build.job_id, build.target, *kept)
         stage = next((data["stage"] for _, data in reversed(notes) if "stage" in data), build.stage)
-        tx.connection.execute(update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage))
+        tx.connection.execute(
+            update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage)
+        )
 
 
 def _bounded(notes: Sequence[Note], told: int, limit: int) -> tuple[list[Note], int]:
-    """The notes without what the build says past the limit, the first of which gives way to a remark; and how much it has said so far."""
+    """The notes without what the build says past the limit, the first of which gives way to a
+    remark; and how much it has said so far.
+    """
     kept: list[Note] = []
     for kind, data in notes:
         told += (speech := "line" in data or "message" in data)
         if not speech or told <= limit:
             kept.append((kind, data))
         elif told == limit + 1:
-            kept.append((EventType.BUILD_LOG, {"line": f"[the log ends here: it has more than {limit} lines]"}))
+            kept.append(
+                (
+                    EventType.BUILD_LOG,
+                    {"line": f"[the log ends here: it has more than {limit} lines]"},
+                )
+            )
     return kept, told

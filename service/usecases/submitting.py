@@ -15,7 +15,9 @@ from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 
 _ANYWHERE = "native"
-"""What an inspection's build says for a target; it goes to whoever offers `Kind.INSPECT`, which is every worker."""
+"""What an inspection's build says for a target; it goes to whoever offers `Kind.INSPECT`, which is
+every worker.
+"""
 
 
 def submit(
@@ -31,7 +33,9 @@ def submit(
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
     for target in targets:
         core.compiler.check(target)
-    places = [{"target": target, "capability": _capability(core, kind, target)} for target in targets]
+    places = [
+        {"target": target, "capability": _capability(core, kind, target)} for target in targets
+    ]
     if not core.store.blobs.has(model):
         raise UnknownModel(model)
     if request.samples and not core.store.blobs.has(request.samples):
@@ -40,12 +44,29 @@ def submit(
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint)):
         return job
     job_id = secrets.token_hex(8)
-    header = {"id": job_id, "kind": kind, "model": model, "model_name": model_name, "request": request.to_json()}
+    header = {
+        "id": job_id,
+        "kind": kind,
+        "model": model,
+        "model_name": model_name,
+        "request": request.to_json(),
+    }
     try:
         with core.writing() as tx:
-            tx.connection.execute(insert(jobs).values(**header, idempotency_key=idempotency_key, fingerprint=fingerprint, **_fresh(tx)))
+            tx.connection.execute(
+                insert(jobs).values(
+                    **header, idempotency_key=idempotency_key, fingerprint=fingerprint, **_fresh(tx)
+                )
+            )
             rows = [
-                {"id": f"{job_id}-{position}", "job_id": job_id, "position": position, "rung_at": tx.now, **place, **_fresh(tx)}
+                {
+                    "id": f"{job_id}-{position}",
+                    "job_id": job_id,
+                    "position": position,
+                    "rung_at": tx.now,
+                    **place,
+                    **_fresh(tx),
+                }
                 for position, place in enumerate(places)
             ]
             tx.connection.execute(insert(builds), rows)
@@ -71,7 +92,9 @@ def _fresh(tx: Transaction) -> dict[str, str | float]:
 
 def _earlier(core: Core, key: str, fingerprint: str) -> Job | None:
     with core.reading() as tx:
-        row = tx.connection.execute(select(jobs.c.id, jobs.c.fingerprint).where(jobs.c.idempotency_key == key)).one_or_none()
+        row = tx.connection.execute(
+            select(jobs.c.id, jobs.c.fingerprint).where(jobs.c.idempotency_key == key)
+        ).one_or_none()
         if row is None:
             return None
         if row.fingerprint != fingerprint:

@@ -1,4 +1,6 @@
-"""Sweeping: builds whose worker fell silent return to the queue, and queued builds whose doorbell was lost are rung for again."""
+"""Sweeping: builds whose worker fell silent return to the queue, and queued builds whose doorbell
+was lost are rung for again.
+"""
 
 from collections.abc import Collection
 
@@ -14,7 +16,9 @@ from service.usecases.ending import follow_up, take_back
 def reclaim(core: Core) -> int:
     """Take every running build whose lease has expired from its worker; how many."""
     with core.reading() as tx:
-        late = select(builds.c.job_id, builds.c.id).where(builds.c.state == State.RUNNING, builds.c.lease_until < tx.now)
+        late = select(builds.c.job_id, builds.c.id).where(
+            builds.c.state == State.RUNNING, builds.c.lease_until < tx.now
+        )
         found = tx.connection.execute(late).all()
     return sum(_reclaim(core, row.job_id, row.id) for row in found)
 
@@ -39,29 +43,45 @@ def _reclaim(core: Core, job_id: str, build_id: str) -> bool:
 
 
 def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
-    """Ring for the oldest queued builds that could run and were not answered in a while, one a free slot; how many."""
+    """Ring for the oldest queued builds that could run and were not answered in a while, one a free
+    slot; how many.
+    """
     if slots <= 0:
         return 0
     with core.writing() as tx:
-        lost = _ready(capabilities).where(builds.c.rung_at <= tx.now - core.settings.ring_after_s).limit(slots)
+        lost = (
+            _ready(capabilities)
+            .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
+            .limit(slots)
+        )
         found = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
-        tx.connection.execute(update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now))
+        tx.connection.execute(
+            update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now)
+        )
     for row in found:
         core.doorbell.ring(row.id, row.capability)
     return len(found)
 
 
 def next_build(core: Core, capabilities: Collection[str]) -> str | None:
-    """The id of the oldest queued build that could run, for a worker that has just become free; another may take it first."""
+    """The id of the oldest queued build that could run, for a worker that has just become free;
+    another may take it first.
+    """
     with core.reading() as tx:
         row = tx.connection.execute(_ready(capabilities).limit(1)).one_or_none()
     return row.id if row else None
 
 
 def _ready(capabilities: Collection[str]) -> Select[str, str]:
-    """Queued builds that ask for one of these capabilities, of which no equal runs, oldest first."""
+    """Queued builds that ask for one of these capabilities, of which no equal runs,
+    oldest first.
+    """
     other = builds.alias()
-    flying = exists().where(other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING)
+    flying = exists().where(
+        other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING
+    )
     wanted = builds.c.capability.in_(capabilities)
-    queued = select(builds.c.id, builds.c.capability).where(builds.c.state == State.QUEUED, wanted, ~flying)
+    queued = select(builds.c.id, builds.c.capability).where(
+        builds.c.state == State.QUEUED, wanted, ~flying
+    )
     return queued.order_by(builds.c.created_at, builds.c.id)

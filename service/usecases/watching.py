@@ -25,17 +25,34 @@ def get(core: Core, job_id: str) -> Job:
 
 def newest(core: Core, limit: int, state: State | None) -> list[Job]:
     """See `Jobs.list`."""
-    query = select(jobs).where(jobs.c.kind == Kind.COMPILE).order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
+    query = (
+        select(jobs)
+        .where(jobs.c.kind == Kind.COMPILE)
+        .order_by(jobs.c.created_at.desc(), jobs.c.id)
+        .limit(limit)
+    )
     with core.reading() as tx:
         rows = tx.connection.execute(query.where(jobs.c.state == state) if state else query).all()
-        wanted = select(builds).where(builds.c.job_id.in_([row.id for row in rows])).order_by(builds.c.position)
+        wanted = (
+            select(builds)
+            .where(builds.c.job_id.in_([row.id for row in rows]))
+            .order_by(builds.c.position)
+        )
         found = [records.build_from(row) for row in tx.connection.execute(wanted)]
-    return _annotated(core, [records.job_from(row, [build for build in found if build.job_id == row.id]) for row in rows])
+    return _annotated(
+        core,
+        [
+            records.job_from(row, [build for build in found if build.job_id == row.id])
+            for row in rows
+        ],
+    )
 
 
 def history(core: Core, job_id: str, after: int) -> list[Event]:
     """See `Jobs.events`."""
-    query = select(events).where(events.c.job_id == job_id, events.c.seq > after).order_by(events.c.seq)
+    query = (
+        select(events).where(events.c.job_id == job_id, events.c.seq > after).order_by(events.c.seq)
+    )
     with core.reading() as tx:
         found = [records.event_from(row) for row in tx.connection.execute(query)]
         if not found:
@@ -57,7 +74,12 @@ def _annotated(core: Core, found: list[Job]) -> list[Job]:
     if not any(build.state is State.QUEUED for job in found for build in job.builds):
         return found
     served = {target for worker in live_workers(core) for target in worker.capabilities}
-    return [replace(job, builds=tuple(replace(build, note=_note(build, served)) for build in job.builds)) for job in found]
+    return [
+        replace(
+            job, builds=tuple(replace(build, note=_note(build, served)) for build in job.builds)
+        )
+        for job in found
+    ]
 
 
 def _note(build: Build, served: set[str]) -> str | None:
@@ -69,5 +91,7 @@ def _note(build: Build, served: set[str]) -> str | None:
         return "no worker is running; start one with `relaxd worker`"
     if build.capability not in served:
         others = ", ".join(sorted(served - {Kind.INSPECT.value}))
-        return f"no running worker compiles for {build.target}; the running ones compile for {others}"
+        return (
+            f"no running worker compiles for {build.target}; the running ones compile for {others}"
+        )
     return None

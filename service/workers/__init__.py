@@ -1,1 +1,3 @@
-"""Worker processes: Celery hears doorbells, a runner does builds in child processes, a sweeper finds lost work."""
+"""Worker processes: Celery hears doorbells, a runner does builds in child processes, a sweeper
+finds lost work.
+"""

@@ -11,7 +11,11 @@ def main() -> int:
     """The worker's exit status."""
     parser = argparse.ArgumentParser(prog="python -m service.workers", description=__doc__)
     parser.add_argument("--concurrency", type=int, default=1, help="builds at a time")
-    parser.add_argument("--parent", type=int, help="end when the process of this id, which must be our parent, is gone")
+    parser.add_argument(
+        "--parent",
+        type=int,
+        help="end when the process of this id, which must be our parent, is gone",
+    )
     options = parser.parse_args()
     return run_worker(Settings(), options.concurrency, parent=options.parent)
 

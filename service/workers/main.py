@@ -10,15 +10,17 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
-from service import logs
+from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
-from service.broker import TASK, queues_of
+from service.observability import logs
 from service.settings import Settings
 from service.workers.worker import Worker
 
 
 def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None = None) -> int:
-    """Work until SIGTERM or SIGINT, giving unfinished builds back, or until `parent` (a process id) is gone; the exit status."""
+    """Work until SIGTERM or SIGINT, giving unfinished builds back, or until `parent` (a process id)
+    is gone; the exit status.
+    """
     logs.configure(settings.log_level)
     services = build(settings)
     try:
@@ -79,7 +81,9 @@ def _keep_logging(**_: Any) -> None:
 
 
 def _sweep(worker: Worker, parent: int | None) -> None:
-    """Sweep; whatever ends that but a shutdown ends the process, for a worker that does not sweep is not whole."""
+    """Sweep; whatever ends that but a shutdown ends the process, for a worker that does not sweep
+    is not whole.
+    """
     try:
         worker.sweep_until_shutdown(lambda: parent is None or os.getppid() == parent)
     finally:

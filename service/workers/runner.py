@@ -10,8 +10,8 @@ import structlog
 from artifacts.oci import publish_bundle
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
-from compiler.messages import CompileJob, InspectJob, StageStarted
-from compiler.process import Limits
+from compiler.isolation.child import Limits
+from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
@@ -20,8 +20,8 @@ from service.core import Core
 from service.domain import Claim, Kind, Outcome
 from service.errors import StaleClaim
 from service.usecases import ending
-from service.workers.pulse import Pulse, Stop
-from service.workers.workshop import Workshop
+from service.workers.heartbeat import Pulse, Stop
+from service.workers.scratch import Workshop
 
 Observe = Callable[[Claim, str, float], None]
 
@@ -29,18 +29,26 @@ logger = structlog.get_logger("relaxd.worker")
 
 
 class Runner:
-    """Does builds, each in a child process; `observe` hears the claim, how it ended and after how many seconds."""
+    """Does builds, each in a child process; `observe` hears the claim, how it ended and after how
+    many seconds.
+    """
 
-    def __init__(self, core: Core, workshop: Workshop, shutdown: threading.Event, observe: Observe) -> None:
+    def __init__(
+        self, core: Core, workshop: Workshop, shutdown: threading.Event, observe: Observe
+    ) -> None:
         self._core = core
         self._workshop = workshop
         self._shutdown = shutdown
         self._observe = observe
 
     def run(self, claim: Claim) -> None:
-        """See the build to its end or give it back; raises DatabaseUnavailable where neither could be written down."""
+        """See the build to its end or give it back; raises DatabaseUnavailable where neither could
+        be written down.
+        """
         began = time.monotonic()
-        with structlog.contextvars.bound_contextvars(job_id=claim.job_id, build_id=claim.build_id, target=claim.target):
+        with structlog.contextvars.bound_contextvars(
+            job_id=claim.job_id, build_id=claim.build_id, target=claim.target
+        ):
             logger.info("build started", fence=claim.fence, action_key=claim.action_key)
             try:
                 with Pulse(self._core, claim, self._shutdown) as pulse:
@@ -61,11 +69,18 @@ class Runner:
         except CompileError as error:
             return self._failed(claim, pulse, error.failure)
         except Exception as error:
-            # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may do.
+            # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may
+            # do.
             logger.exception("attempt failed")
             code = error.code if isinstance(error, RelaxdError) else "worker.error"
             hint = error.hint if isinstance(error, RelaxdError) else "see the worker's log"
-            return self._again(claim, pulse, Failure(code=code, stage=Stage.PUBLISH, message=str(error), hint=hint, retryable=True))
+            return self._again(
+                claim,
+                pulse,
+                Failure(
+                    code=code, stage=Stage.PUBLISH, message=str(error), hint=hint, retryable=True
+                ),
+            )
         return self._end(claim, pulse, outcome)
 
     def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
@@ -75,7 +90,12 @@ class Runner:
             case Stop.CANCELLED:
                 return self._end(claim, pulse, ending.CANCELLED)
             case Stop.SHUTDOWN:
-                shutdown = Failure(code="worker.shutdown", stage=failure.stage, message="the worker shut down", retryable=True)
+                shutdown = Failure(
+                    code="worker.shutdown",
+                    stage=failure.stage,
+                    message="the worker shut down",
+                    retryable=True,
+                )
                 ending.release(self._core, claim, shutdown, attempted=False)
                 return "released"
         if failure.retryable:
@@ -106,7 +126,9 @@ class Runner:
         return Outcome(State.SUCCEEDED, report=report)
 
     def _compile(self, claim: Claim, pulse: Pulse, model: Path, bench: Path) -> Outcome:
-        samples = claim.request.samples and str(_fetch(self._core.store.blobs, claim.request.samples, bench / "samples.npz"))
+        samples = claim.request.samples and str(
+            _fetch(self._core.store.blobs, claim.request.samples, bench / "samples.npz")
+        )
         bundle = bench / "bundle"
         job = CompileJob(
             model=str(model),
@@ -120,16 +142,21 @@ class Runner:
         self._run_child(job, pulse)
         pulse.hear(StageStarted(Stage.PUBLISH))
         published = publish_bundle(
-            self._core.store.blobs, bundle, {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target}
+            self._core.store.blobs,
+            bundle,
+            {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target},
         )
-        # A worker that lost this build earlier may have published first: its bundle is as good, and then the only one.
+        # A worker that lost this build earlier may have published first: its bundle is as good, and
+        # then the only one.
         digest = self._core.store.actions.put(claim.action_key, published.digest)
         return results.bundle_outcome(self._core, digest, cached=False)
 
     def _run_child(self, job: CompileJob | InspectJob, pulse: Pulse) -> object:
         settings = self._core.settings
         limits = Limits(seconds=settings.job_timeout_s, memory_bytes=settings.memory_mb << 20)
-        return self._core.compiler.run(job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits)
+        return self._core.compiler.run(
+            job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits
+        )
 
 
 def _fetch(blobs: BlobStore, digest: str, path: Path) -> Path:

@@ -12,16 +12,18 @@ from prometheus_client import CollectorRegistry
 from service.core import Core
 from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
-from service.metrics import WorkerMetrics
+from service.observability.metrics import WorkerMetrics
 from service.usecases import claiming, fleet, sweeping
 from service.workers.runner import Runner
-from service.workers.workshop import Workshop
+from service.workers.scratch import Workshop
 
 logger = structlog.get_logger("relaxd.worker")
 
 
 class Worker:
-    """`slots` builds at a time; `answer` may be called from as many threads. Use as a context: leaving it says goodbye."""
+    """`slots` builds at a time; `answer` may be called from as many threads. Use as a context:
+    leaving it says goodbye.
+    """
 
     def __init__(self, core: Core, *, slots: int, registry: CollectorRegistry) -> None:
         self._core = core
@@ -38,7 +40,9 @@ class Worker:
         self._busy: set[str] = set()
 
     def answer(self, build_id: str) -> None:
-        """Do the build, if it is there to be done, and then whatever else is queued: a doorbell only wakes."""
+        """Do the build, if it is there to be done, and then whatever else is queued: a doorbell
+        only wakes.
+        """
         upcoming: str | None = build_id
         while upcoming and not self.shutdown.is_set():
             if claim := claiming.take(self._core, upcoming, self.name):
@@ -53,13 +57,21 @@ class Worker:
             self._busy.discard(claim.build_id)
 
     def sweep(self) -> None:
-        """One round: announce ourselves, take builds from silent workers, ring for queued builds that we have room for."""
-        fleet.announce(self._core, self.name, self.hostname, self.capabilities, self._slots, self._verifies)
+        """One round: announce ourselves, take builds from silent workers, ring for queued builds
+        that we have room for.
+        """
+        fleet.announce(
+            self._core, self.name, self.hostname, self.capabilities, self._slots, self._verifies
+        )
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
-        self._metrics.rung_again.inc(sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy)))
+        self._metrics.rung_again.inc(
+            sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy))
+        )
 
     def sweep_until_shutdown(self, alive: Callable[[], bool] = lambda: True) -> None:
-        """Sweep every `sweep_s`, until shutdown is asked for or `alive` denies; survives a database that is away."""
+        """Sweep every `sweep_s`, until shutdown is asked for or `alive` denies; survives a database
+        that is away.
+        """
         while alive():
             try:
                 self.sweep()

@@ -14,7 +14,9 @@ from artifacts.store import BlobStore, Records, hex_of
 
 @dataclass(frozen=True)
 class Backend:
-    """`corrupt` replaces a stored blob's bytes behind the store's back; `quarantined` counts what was set aside."""
+    """`corrupt` replaces a stored blob's bytes behind the store's back; `quarantined` counts what
+    was set aside.
+    """
 
     blobs: BlobStore
     records: Records
@@ -28,7 +30,12 @@ def local(root: Path) -> Backend:
         path.chmod(0o644)
         path.write_bytes(data)
 
-    return Backend(LocalStore(root), LocalRecords(root), corrupt, lambda: len(list((root / "quarantine").iterdir())))
+    return Backend(
+        LocalStore(root),
+        LocalRecords(root),
+        corrupt,
+        lambda: len(list((root / "quarantine").iterdir())),
+    )
 
 
 def remote(url: str) -> Backend:

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from artifacts.documents import DOCKER_MANIFEST, EMPTY, INDEX, MANIFEST, MAX_MANIFEST, Descriptor, is_complete, parse
+from artifacts.documents import (
+    DOCKER_MANIFEST,
+    EMPTY,
+    INDEX,
+    MANIFEST,
+    MAX_MANIFEST,
+    Descriptor,
+    is_complete,
+    parse,
+)
 from artifacts.errors import InvalidManifest
 from relaxd.contract.canonical import digest_of
 
@@ -15,14 +24,23 @@ CONFIG = Descriptor(EMPTY, digest_of(b"{}"), 2)
 
 
 def manifest(**changes):
-    document = {"schemaVersion": 2, "mediaType": MANIFEST, "config": CONFIG.to_json(), "layers": [LAYER.to_json()]}
+    document = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": CONFIG.to_json(),
+        "layers": [LAYER.to_json()],
+    }
     return {key: value for key, value in (document | changes).items() if value is not None}
 
 
 def test_a_manifest_names_its_config_and_layers():
     document = parse(json.dumps(manifest(subject=LAYER.to_json(), annotations={"k": "v"})).encode())
     assert (document.blobs, document.layers, document.children) == ((CONFIG, LAYER), (LAYER,), ())
-    assert (document.subject, document.annotations, document.artifact_type) == (LAYER, {"k": "v"}, EMPTY)
+    assert (document.subject, document.annotations, document.artifact_type) == (
+        LAYER,
+        {"k": "v"},
+        EMPTY,
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +95,14 @@ def test_a_huge_manifest_is_refused():
 
 def test_a_manifest_is_complete_when_all_its_blobs_are_there(blobs):
     child = blobs.put(json.dumps(manifest()).encode())
-    index = blobs.put(json.dumps({"schemaVersion": 2, "manifests": [Descriptor(MANIFEST, child.digest, child.size).to_json()]}).encode())
+    index = blobs.put(
+        json.dumps(
+            {
+                "schemaVersion": 2,
+                "manifests": [Descriptor(MANIFEST, child.digest, child.size).to_json()],
+            }
+        ).encode()
+    )
     assert not is_complete(blobs, child.digest)
     blobs.put(b"{}")
     assert not is_complete(blobs, index.digest)

@@ -32,7 +32,12 @@ store.put(chunks())
 
 
 def test_a_killed_writer_leaves_nothing_half_done(tmp_path):
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd())
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path.cwd(),
+    )
     with writer:
         assert writer.stdout.readline() == b"midway\n"
         temporaries = list((tmp_path / "tmp").iterdir())
@@ -44,7 +49,9 @@ def test_a_killed_writer_leaves_nothing_half_done(tmp_path):
     assert list((tmp_path / "tmp").iterdir()) == temporaries
     store = LocalStore(tmp_path)
     assert list((tmp_path / "tmp").iterdir()) == []
-    assert [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == [store._path(digest_of(b"finished before"))]
+    assert [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == [
+        store._path(digest_of(b"finished before"))
+    ]
     assert store.read(digest_of(b"finished before")) == b"finished before"
 
 
@@ -67,8 +74,16 @@ def test_putting_again_heals_a_blob_that_nobody_has_read(tmp_path):
 def test_content_is_synced_before_it_is_named_and_the_name_after(tmp_path, monkeypatch):
     store, calls = LocalStore(tmp_path), []
     real_sync, real_rename = os.fsync, os.rename
-    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(("fsync", os.readlink(f"/proc/self/fd/{fd}"))), real_sync(fd))[1])
-    monkeypatch.setattr(os, "rename", lambda old, new: (calls.append(("rename", str(old))), real_rename(old, new))[1])
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda fd: (calls.append(("fsync", os.readlink(f"/proc/self/fd/{fd}"))), real_sync(fd))[1],
+    )
+    monkeypatch.setattr(
+        os,
+        "rename",
+        lambda old, new: (calls.append(("rename", str(old))), real_rename(old, new))[1],
+    )
     path = store._path(store.put(b"content").digest)
     renamed = calls.index(next(call for call in calls if call[0] == "rename"))
     assert ("fsync", calls[renamed][1]) in calls[:renamed]

@@ -7,12 +7,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from artifacts.documents import BUNDLE, EMPTY, INDEX, MANIFEST, TITLE, Descriptor, manifest_bytes, read_document
-from artifacts.errors import BlobCorrupt, BlobNotFound, DestinationExists, InvalidManifest, UnsafeTitle
+from artifacts.documents import (
+    BUNDLE,
+    EMPTY,
+    INDEX,
+    MANIFEST,
+    TITLE,
+    Descriptor,
+    manifest_bytes,
+    read_document,
+)
+from artifacts.errors import (
+    BlobCorrupt,
+    BlobNotFound,
+    DestinationExists,
+    InvalidManifest,
+    UnsafeTitle,
+)
 from artifacts.oci import IndexEntry, fetch_bundle, publish_bundle, publish_index
 from relaxd.contract.canonical import digest_of
 
-FILES = {"manifest.json": b"{}", "model.so": b"\x7fELF" * 1000, "lib/libtvm_runtime.so": b"runtime", "LICENSES": b"", "naïve name": b"x"}
+FILES = {
+    "manifest.json": b"{}",
+    "model.so": b"\x7fELF" * 1000,
+    "lib/libtvm_runtime.so": b"runtime",
+    "LICENSES": b"",
+    "naïve name": b"x",
+}
 
 
 @pytest.fixture
@@ -28,12 +49,19 @@ def write(directory, files):
 
 
 def read(directory):
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def publish_titles(blobs, titles):
     config, data = blobs.put(b"{}"), blobs.put(b"data")
-    layers = [Descriptor("application/octet-stream", data.digest, data.size, {TITLE: title}) for title in titles]
+    layers = [
+        Descriptor("application/octet-stream", data.digest, data.size, {TITLE: title})
+        for title in titles
+    ]
     return blobs.put(manifest_bytes(BUNDLE, Descriptor(EMPTY, config.digest, 2), layers, {})).digest
 
 
@@ -50,12 +78,19 @@ def test_the_manifest_is_an_oci_artifact(blobs, bundle):
     published = publish_bundle(blobs, bundle, {"k": "v"})
     document = json.loads(blobs.read(published.digest))
     assert document["schemaVersion"] == 2
-    assert (document["mediaType"], document["artifactType"], document["annotations"]) == (MANIFEST, BUNDLE, {"k": "v"})
+    assert (document["mediaType"], document["artifactType"], document["annotations"]) == (
+        MANIFEST,
+        BUNDLE,
+        {"k": "v"},
+    )
     empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
     assert document["config"] == {"mediaType": EMPTY, "digest": empty, "size": 2}
     assert blobs.read(empty) == b"{}"
     assert [layer["annotations"][TITLE] for layer in document["layers"]] == sorted(FILES)
-    assert all(layer["digest"] == digest_of(FILES[layer["annotations"][TITLE]]) for layer in document["layers"])
+    assert all(
+        layer["digest"] == digest_of(FILES[layer["annotations"][TITLE]])
+        for layer in document["layers"]
+    )
 
 
 def test_the_same_bundle_has_the_same_digest(blobs, bundle, tmp_path):
@@ -88,13 +123,18 @@ def test_an_index_says_what_each_bundle_needs(blobs, bundle):
     digest = publish_bundle(blobs, bundle).digest
     entries = [
         IndexEntry(digest, "armv7", "armv7l"),
-        IndexEntry(digest, "cuda-sm90", "x86_64", features=("avx2",), device="cuda", status="compiled_only"),
+        IndexEntry(
+            digest, "cuda-sm90", "x86_64", features=("avx2",), device="cuda", status="compiled_only"
+        ),
         IndexEntry(digest, "windows-x86-64", "x86_64", os="win32", features=("sse4_2",)),
     ]
     arm, cuda, windows = json.loads(blobs.read(publish_index(blobs, entries)))["manifests"]
     assert arm["platform"] == {"architecture": "arm", "os": "linux", "variant": "v7"}
     assert cuda["platform"]["variant"] == "v3"
-    assert (cuda["annotations"]["org.relaxd.device"], cuda["annotations"]["org.relaxd.status"]) == ("cuda", "compiled_only")
+    assert (cuda["annotations"]["org.relaxd.device"], cuda["annotations"]["org.relaxd.status"]) == (
+        "cuda",
+        "compiled_only",
+    )
     assert windows["platform"] == {"architecture": "amd64", "os": "windows", "variant": "v2"}
 
 
@@ -111,9 +151,15 @@ def test_an_index_lists_the_targets_in_order(blobs, bundle):
     assert document["mediaType"] == INDEX
     arm, x86 = document["manifests"]
     assert arm["digest"] == other
-    assert (arm["platform"], arm["annotations"]) == ({"os": "linux", "architecture": "arm64"}, {"org.relaxd.target": "aarch64"})
+    assert (arm["platform"], arm["annotations"]) == (
+        {"os": "linux", "architecture": "arm64"},
+        {"org.relaxd.target": "aarch64"},
+    )
     assert x86["platform"] == {"os": "linux", "architecture": "amd64", "variant": "v3"}
-    assert x86["annotations"] == {"org.relaxd.target": "x86-64-v3", "org.relaxd.features": "avx2,fma"}
+    assert x86["annotations"] == {
+        "org.relaxd.target": "x86-64-v3",
+        "org.relaxd.features": "avx2,fma",
+    }
     assert (x86["mediaType"], x86["size"]) == (MANIFEST, blobs.size(one))
     assert [child.digest for child in read_document(blobs, index).children] == [other, one]
 
@@ -124,12 +170,28 @@ def test_an_index_needs_its_bundles(blobs):
 
 
 def test_fetching_an_index_names_its_targets(blobs, bundle, tmp_path):
-    index = publish_index(blobs, [IndexEntry(publish_bundle(blobs, bundle).digest, "aarch64", "aarch64")])
+    index = publish_index(
+        blobs, [IndexEntry(publish_bundle(blobs, bundle).digest, "aarch64", "aarch64")]
+    )
     with pytest.raises(InvalidManifest, match="aarch64"):
         fetch_bundle(blobs, index, tmp_path / "out")
 
 
-UNSAFE = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", "./a", ".", "..", "a\\b", "nul\0", "line\nbreak", "x" * 300]
+UNSAFE = [
+    "",
+    "/etc/passwd",
+    "../up",
+    "a/../../up",
+    "a//b",
+    "a/",
+    "./a",
+    ".",
+    "..",
+    "a\\b",
+    "nul\0",
+    "line\nbreak",
+    "x" * 300,
+]
 
 
 @pytest.mark.parametrize("title", UNSAFE)
@@ -138,7 +200,8 @@ def test_an_unsafe_title_writes_nothing(blobs, tmp_path, title):
     with pytest.raises(UnsafeTitle):
         fetch_bundle(blobs, digest, tmp_path / "deep" / "out")
     assert (
-        list(tmp_path.glob("**/*")) in ([], [tmp_path / "store"], sorted((tmp_path / "store").rglob("*")) or [])
+        list(tmp_path.glob("**/*"))
+        in ([], [tmp_path / "store"], sorted((tmp_path / "store").rglob("*")) or [])
         or not (tmp_path / "deep").exists()
     )
 
@@ -149,8 +212,12 @@ def test_titles_that_collide_are_refused(blobs, tmp_path, titles):
         fetch_bundle(blobs, publish_titles(blobs, titles), tmp_path / "out")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(titles=st.lists(st.text(alphabet="ab./\\\0é ", min_size=1, max_size=8), min_size=1, max_size=3))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    titles=st.lists(st.text(alphabet="ab./\\\0é ", min_size=1, max_size=8), min_size=1, max_size=3)
+)
 def test_whatever_the_titles_nothing_is_written_outside(blobs, tmp_path_factory, titles):
     root = tmp_path_factory.mktemp("root")
     digest = publish_titles(blobs, titles)
@@ -194,7 +261,9 @@ def test_a_corrupt_or_lost_file_leaves_no_directory(backend, bundle, tmp_path):
 def test_a_layer_of_another_size_than_promised_is_refused(blobs, tmp_path):
     data = blobs.put(b"data")
     layer = Descriptor("application/octet-stream", data.digest, 3, {TITLE: "file"})
-    digest = blobs.put(manifest_bytes(BUNDLE, Descriptor(EMPTY, blobs.put(b"{}").digest, 2), [layer], {})).digest
+    digest = blobs.put(
+        manifest_bytes(BUNDLE, Descriptor(EMPTY, blobs.put(b"{}").digest, 2), [layer], {})
+    ).digest
     with pytest.raises(InvalidManifest, match="3 bytes"):
         fetch_bundle(blobs, digest, tmp_path / "out")
     assert not (tmp_path / "out").exists()

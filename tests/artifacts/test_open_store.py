@@ -20,14 +20,24 @@ def test_a_store_holds_blobs_actions_and_references(tmp_path, form):
     (tmp_path / "bundle" / "model.so").write_bytes(b"library")
     digest = publish_bundle(store.blobs, tmp_path / "bundle").digest
     store.references.tag("relaxd/a", "v1", digest)
-    assert store.actions.put(KEY, digest) == store.actions.get(KEY) == store.references.resolve("relaxd/a", "v1") == digest
+    assert (
+        store.actions.put(KEY, digest)
+        == store.actions.get(KEY)
+        == store.references.resolve("relaxd/a", "v1")
+        == digest
+    )
     store.blobs.delete(digest_of(b"library"))
     assert store.actions.get(KEY) is None, "a bundle without its library must be compiled again"
 
 
 def test_a_local_store_outlives_its_process(tmp_path):
-    code = "import sys; from artifacts import open_store; s = open_store(sys.argv[1]); print(s.blobs.put(b'kept').digest)"
-    digest = subprocess.check_output([sys.executable, "-c", code, tmp_path / "store"], text=True).strip()
+    code = (
+        "import sys; from artifacts import open_store; s = open_store(sys.argv[1]); "
+        "print(s.blobs.put(b'kept').digest)"
+    )
+    digest = subprocess.check_output(
+        [sys.executable, "-c", code, tmp_path / "store"], text=True
+    ).strip()
     assert open_store(tmp_path / "store").blobs.read(digest) == b"kept"
 
 
@@ -44,5 +54,11 @@ def test_a_store_that_cannot_be_opened_is_a_typed_error(tmp_path):
 
 
 def test_the_local_store_loads_no_cloud_library(tmp_path):
-    code = "import sys, artifacts; artifacts.open_store(sys.argv[1]); print({'obstore', 'tvm', 'fastapi'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", code, tmp_path], text=True).strip() == "set()"
+    code = (
+        "import sys, artifacts; artifacts.open_store(sys.argv[1]); print({'obstore', 'tvm', "
+        "'fastapi'} & set(sys.modules))"
+    )
+    assert (
+        subprocess.check_output([sys.executable, "-c", code, tmp_path], text=True).strip()
+        == "set()"
+    )

@@ -26,7 +26,11 @@ def test_a_tag_moves(references):
 def test_repositories_are_apart_even_when_nested(references):
     references.tag("relaxd/a", "v1", ONE)
     references.tag("relaxd/a/v1", "v2", OTHER)
-    assert (references.tags("relaxd"), references.tags("relaxd/a"), references.tags("relaxd/a/v1")) == ([], ["v1"], ["v2"])
+    assert (
+        references.tags("relaxd"),
+        references.tags("relaxd/a"),
+        references.tags("relaxd/a/v1"),
+    ) == ([], ["v1"], ["v2"])
 
 
 def test_referrers_are_listed_by_subject(references):

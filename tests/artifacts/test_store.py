@@ -12,14 +12,18 @@ from artifacts.store import CHUNK, Blob
 from relaxd.contract.canonical import digest_of
 
 ABSENT = digest_of(b"never stored")
-shared_store = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_store = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @shared_store
 @given(data=st.binary(max_size=4096), cuts=st.lists(st.integers(0, 4096), max_size=4))
 def test_what_is_put_is_read(blobs, data, cuts):
     edges = [0, *sorted(cuts), len(data)]
-    blob = blobs.put((data[start:stop] for start, stop in itertools.pairwise(edges)), expected=digest_of(data))
+    blob = blobs.put(
+        (data[start:stop] for start, stop in itertools.pairwise(edges)), expected=digest_of(data)
+    )
     assert blob == blobs.put(data) == Blob(digest_of(data), len(data))
     assert blobs.has(blob.digest)
     assert blobs.size(blob.digest) == len(data)
@@ -43,7 +47,10 @@ def test_a_large_blob_comes_whole_and_in_parts(blobs, tmp_path):
     (tmp_path / "large").write_bytes(data)
     blob = blobs.put_file(tmp_path / "large")
     assert b"".join(blobs.open(blob.digest)) == data
-    assert b"".join(blobs.open(blob.digest, CHUNK - 3, 2 * CHUNK + 5)) == data[CHUNK - 3 : 2 * CHUNK + 5]
+    assert (
+        b"".join(blobs.open(blob.digest, CHUNK - 3, 2 * CHUNK + 5))
+        == data[CHUNK - 3 : 2 * CHUNK + 5]
+    )
 
 
 def test_a_wrong_digest_stores_nothing(blobs):
@@ -73,7 +80,16 @@ def test_an_absent_blob_is_a_typed_error(blobs):
 
 
 @pytest.mark.parametrize(
-    "digest", ["", "sha256:", "sha256:../../etc/passwd", "sha256:" + "A" * 64, "md5:" + "0" * 32, "0" * 64, ABSENT + "\n"]
+    "digest",
+    [
+        "",
+        "sha256:",
+        "sha256:../../etc/passwd",
+        "sha256:" + "A" * 64,
+        "md5:" + "0" * 32,
+        "0" * 64,
+        ABSENT + "\n",
+    ],
 )
 def test_a_malformed_digest_is_refused(blobs, digest):
     for use in (blobs.has, blobs.size, blobs.read, blobs.open, blobs.delete):
@@ -83,7 +99,11 @@ def test_a_malformed_digest_is_refused(blobs, digest):
         blobs.put(b"", expected=digest)
 
 
-@pytest.mark.parametrize("bad", [b"", b"content?", b"conten", b"content and more"], ids=["emptied", "changed", "cut", "extended"])
+@pytest.mark.parametrize(
+    "bad",
+    [b"", b"content?", b"conten", b"content and more"],
+    ids=["emptied", "changed", "cut", "extended"],
+)
 @pytest.mark.parametrize("bounds", [(0, None), (1, 3), (0, 0)], ids=["whole", "part", "nothing"])
 def test_a_corrupt_blob_is_set_aside_and_can_be_put_again(backend, bad, bounds):
     digest = backend.blobs.put(b"content!").digest

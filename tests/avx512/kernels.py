@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler import link
-from compiler.codegen import generate
-from compiler.lower import lower
-from compiler.passes.machine import Machine
+from compiler.codegen.generate import generate
+from compiler.link import library
+from compiler.passes.manager import lower
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
 from tests.avx512 import programs
 from tests.avx512.machine import Outcome, Processor
 from tests.compiler.passes.conftest import build_module
@@ -39,7 +39,9 @@ class Case:
 
     def difference(self, got: Array) -> float:
         """The greatest difference from float64's result, as a part of its greatest magnitude."""
-        wide = [array.astype("float64") if array.dtype.kind == "f" else array for array in self.inputs]
+        wide = [
+            array.astype("float64") if array.dtype.kind == "f" else array for array in self.inputs
+        ]
         want = FAMILIES[self.family].exact(*wide)
         return float(np.abs(got - want).max(initial=0) / max(1.0, np.abs(want).max(initial=0)))
 
@@ -57,9 +59,11 @@ class Kernels:
     def build(cls, target: Target, names: Sequence[str], folder: Path) -> "Kernels":
         """Compile the families into the folder; raises CompileError."""
         module = build_module(*combined(names))
-        library = link.link_library(generate(lower(module, target, ()), target), folder, target)
-        programs.build_driver([programs.package("tvm") / "lib" / programs.RUNTIME], folder / "driver", target)
-        return cls(target, tuple(names), library, folder / "driver")
+        linked = library.link_library(generate(lower(module, target, ()), target), folder, target)
+        programs.build_driver(
+            [programs.package("tvm") / "lib" / programs.RUNTIME], folder / "driver", target
+        )
+        return cls(target, tuple(names), linked, folder / "driver")
 
     def turns(self) -> int:
         """How many calls have every corner of every family among them."""
@@ -68,7 +72,9 @@ class Kernels:
     def cases(self, turn: int) -> list[Case]:
         """A point of each family; other turns give other points."""
         chosen = {name: corners[turn % len(corners)] for name, corners in self._corners().items()}
-        return [Case(name, extents, FAMILIES[name].draw(extents)) for name, extents in chosen.items()]
+        return [
+            Case(name, extents, FAMILIES[name].draw(extents)) for name, extents in chosen.items()
+        ]
 
     def start(self, processor: Processor, turns: Sequence[int], seconds: int) -> Outcome:
         """One call for each turn; seconds: of processor time for all of them."""
@@ -76,9 +82,11 @@ class Kernels:
         return programs.start(processor, self.driver, self.library, calls, seconds=seconds)
 
     def results(self, outcome: Outcome, turns: Sequence[int]) -> Iterator[tuple[Case, Array]]:
-        """Every case of the turns with what the emulated processor computed; raises AssertionError where it stopped."""
+        """Every case of the turns with what the emulated processor computed; raises AssertionError
+        where it stopped.
+        """
         for turn, arrays in zip(turns, programs.results(outcome, self.driver.parent), strict=True):
             yield from zip(self.cases(turn), arrays, strict=True)
 
     def _corners(self) -> dict[str, list[dict[str, int]]]:
-        return {name: FAMILIES[name].corners(Machine.of(self.target)) for name in self.names}
+        return {name: FAMILIES[name].corners(VectorUnit.of(self.target)) for name in self.names}

@@ -1,4 +1,6 @@
-"""Runs programs for Linux on an emulated PC whose processor has AVX-512: Bochs, with a kernel of our own that knows few calls."""
+"""Runs programs for Linux on an emulated PC whose processor has AVX-512: Bochs, with a kernel of
+our own that knows few calls.
+"""
 
 import resource
 import shutil
@@ -12,13 +14,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO
 
-from compiler import link, sandbox, targets
+from compiler import targets
+from compiler.isolation import sandbox
+from compiler.toolchain import zig
 
 BOCHS = "bochs-bin"
 
 
 class Processor(StrEnum):
-    """Models that Bochs has: without AVX-512, with what x86-64-v4 promises and no VNNI, and with VNNI."""
+    """Models that Bochs has: without AVX-512, with what x86-64-v4 promises and no VNNI, and with
+    VNNI.
+    """
 
     HASWELL = "corei7_haswell_4770"
     SKYLAKE_X = "corei7_skylake_x"
@@ -61,7 +67,9 @@ debug: action=ignore
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its status, 128 and the vector after an exception, None where the machine stopped before; clocks it took."""
+    """How a command ended: its status, 128 and the vector after an exception, None where the
+    machine stopped before; clocks it took.
+    """
 
     status: int | None
     clocks: int
@@ -94,15 +102,29 @@ def run(
 ) -> Outcome:
     """Run the commands in turn.
 
-    files: contents of each path that there is; outputs: paths that commands may write, and how many bytes at most; memory in MiB.
-    seconds: of processor time that the emulator has; then it is stopped, and what it ran and all after that have no status.
+    files: contents of each path that there is; outputs: paths that commands may write, and how many
+    bytes at most; memory in MiB.
+    seconds: of processor time that the emulator has; then it is stopped, and what it ran and all
+    after that have no status.
     """
     with tempfile.TemporaryDirectory(prefix="relaxd-avx512-") as folder:
-        disk, serial, log, settings = (Path(folder, name) for name in ("disk", "serial", "log", "settings"))
+        disk, serial, log, settings = (
+            Path(folder, name) for name in ("disk", "serial", "log", "settings")
+        )
         with disk.open("w+b") as file:
             _write_disk(file, commands, files, outputs, memory)
         bios, video = _BIOS
-        settings.write_text(_SETTINGS.format(model=processor, memory=memory, bios=bios, video=video, disk=disk, serial=serial, log=log))
+        settings.write_text(
+            _SETTINGS.format(
+                model=processor,
+                memory=memory,
+                bios=bios,
+                video=video,
+                disk=disk,
+                serial=serial,
+                log=log,
+            )
+        )
         # Where Bochs was built with its debugger, that waits to be told.
         done = subprocess.run(
             [BOCHS, "-q", "-f", str(settings)],
@@ -113,7 +135,11 @@ def run(
             preexec_fn=partial(_limit, seconds),
         )
         said = serial if serial.exists() and serial.stat().st_size else log
-        words = said.read_text(errors="replace") if said.exists() else done.stdout.decode(errors="replace")
+        words = (
+            said.read_text(errors="replace")
+            if said.exists()
+            else done.stdout.decode(errors="replace")
+        )
         with disk.open("rb") as file:
             return replace(_read_disk(file, len(files), len(commands)), said=words[-_TAIL:])
 
@@ -124,7 +150,11 @@ def _limit(seconds: int) -> None:
 
 
 def _write_disk(
-    disk: IO[bytes], commands: Sequence[Sequence[str]], files: Mapping[str, Path], outputs: Mapping[str, int], memory: int
+    disk: IO[bytes],
+    commands: Sequence[Sequence[str]],
+    files: Mapping[str, Path],
+    outputs: Mapping[str, int],
+    memory: int,
 ) -> None:
     table = _HEADING.size + _FILE.size * (len(files) + len(outputs)) + _COMMAND.size * len(commands)
     assert table <= _MOST, "too many files and commands"
@@ -144,7 +174,9 @@ def _write_disk(
     disk.write(_HEADING.pack(len(entries), len(commands), memory << 20, table))
     disk.write(b"".join(entries))
     for words in commands:
-        disk.write(_COMMAND.pack(0, len(words), 0, b"".join(word.encode() + b"\0" for word in words)))
+        disk.write(
+            _COMMAND.pack(0, len(words), 0, b"".join(word.encode() + b"\0" for word in words))
+        )
 
 
 def _read_disk(disk: IO[bytes], given: int, count: int) -> Outcome:
@@ -156,7 +188,10 @@ def _read_disk(disk: IO[bytes], given: int, count: int) -> Outcome:
     for path, sector, size, *_ in entries[given:]:
         disk.seek(sector * _SECTOR)
         written[path.rstrip(b"\0").decode()] = disk.read(size)
-    ended = tuple(Ended(status & 0xFFFF if status & _ENDED else None, clocks) for status, _, clocks, _ in commands)
+    ended = tuple(
+        Ended(status & 0xFFFF if status & _ENDED else None, clocks)
+        for status, _, clocks, _ in commands
+    )
     return Outcome(ended, written, "")
 
 
@@ -169,12 +204,30 @@ def _kernel() -> bytes:
     """Boot sector and kernel, as they lie on the disk."""
     host = targets.resolve("x86-64-v2")
     bare = replace(host, platform=replace(host.platform, linker="x86_64-freestanding-none"))
-    flags = ("-O1", "-std=c11", "-ffreestanding", "-fno-pic", "-fno-stack-protector", "-fno-sanitize=all", "-mgeneral-regs-only", "-g0")
+    flags = (
+        "-O1",
+        "-std=c11",
+        "-ffreestanding",
+        "-fno-pic",
+        "-fno-stack-protector",
+        "-fno-sanitize=all",
+        "-mgeneral-regs-only",
+        "-g0",
+    )
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "kernel"
         sources = [str(path) for path in sorted(_GUEST.iterdir()) if path.suffix in (".S", ".c")]
         script = f"-Wl,-T,{_GUEST / 'kernel.ld'}"
-        link.compile_with_zig(*flags, "-nostdlib", "-static", script, "-o", str(image), *sources, target=bare)
+        zig.compile_with_zig(
+            *flags,
+            "-nostdlib",
+            "-static",
+            script,
+            "-o",
+            str(image),
+            *sources,
+            triple=bare.platform.linker,
+        )
         return _loaded(image.read_bytes())
 
 
@@ -183,7 +236,9 @@ def _loaded(program: bytes) -> bytes:
     entry, headers = struct.unpack_from("<QQ", program, 24)
     (count,) = struct.unpack_from("<H", program, 56)
     for index in range(count):
-        kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", program, headers + 56 * index)
+        kind, _, offset, address, _, size = struct.unpack_from(
+            "<IIQQQQ", program, headers + 56 * index
+        )
         if kind == 1 and address == entry:
             return program[offset : offset + size]
     raise AssertionError("the kernel has no segment at its entry")

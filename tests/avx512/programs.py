@@ -1,4 +1,6 @@
-"""Libraries for x86-64-v4 and the driver that calls them, as programs and files of the emulated machine."""
+"""Libraries for x86-64-v4 and the driver that calls them, as programs and files of the emulated
+machine.
+"""
 
 import re
 import subprocess
@@ -6,11 +8,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from compiler import link
-from compiler.emulation import program, tensors
-from compiler.emulation.tensors import Array
 from compiler.runtimes import archives
 from compiler.targets import Target
+from compiler.toolchain import zig
+from compiler.verify.emulation import program, tensors
+from compiler.verify.emulation.tensors import Array
 from tests.avx512 import machine
 from tests.avx512.machine import Outcome, Processor
 
@@ -22,7 +24,7 @@ def build_driver(runtimes: Sequence[Path], output: Path, target: Target) -> None
     """The program that calls libraries with these libraries of TVM's runtime; raises LinkError."""
     interface = package("tvm_ffi") / "lib" / "libtvm_ffi.so"
     folders = dict.fromkeys(str(path.parent) for path in (interface, *runtimes))
-    link.compile_with_zig(
+    zig.compile_with_zig(
         "-O1",
         *(f"-I{path}" for path in archives.include_folders()),
         *("-o", str(output), str(program.DRIVER)),
@@ -42,7 +44,8 @@ def start(
     room: int = 16 << 20,
     seconds: int,
 ) -> Outcome:
-    """Call the library's `main` with each list of inputs, in a process of its own; room: for one call's results, in bytes.
+    """Call the library's `main` with each list of inputs, in a process of its own; room: for one
+    call's results, in bytes.
 
     seconds: of processor time for all of them.
     """
@@ -52,8 +55,13 @@ def start(
     for index, inputs in enumerate(calls):
         tensors.write(scratch / f"inputs{index}", inputs)
         files[f"/inputs{index}"] = scratch / f"inputs{index}"
-    commands = [[str(driver), "/model.so", "/weights", f"/inputs{index}", f"/outputs{index}"] for index in range(len(calls))]
-    return machine.run(processor, commands, files, {command[-1]: room for command in commands}, seconds=seconds)
+    commands = [
+        [str(driver), "/model.so", "/weights", f"/inputs{index}", f"/outputs{index}"]
+        for index in range(len(calls))
+    ]
+    return machine.run(
+        processor, commands, files, {command[-1]: room for command in commands}, seconds=seconds
+    )
 
 
 def results(outcome: Outcome, scratch: Path) -> list[list[Array]]:

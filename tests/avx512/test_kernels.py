@@ -16,8 +16,10 @@ pytestmark = [
 
 TARGET = targets.resolve("x86-64-v4-vnni")
 NAMES = (
-    "product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups", "softmax",
-    "transpose", "lstm", "quantised product", "quantised product less a zero point", "quantised convolution",
+    "product", "convolution", "winograd", "attention", "both computed", "depthwise convolution",
+    "convolution in groups", "softmax",
+    "transpose", "lstm", "quantised product", "quantised product less a zero point", "quantised "
+                                                                                     "convolution",
 )  # fmt: skip
 TURNS = (1, 4, 7)
 SECONDS = 120
@@ -36,8 +38,12 @@ def test_kernels_are_close_to_float64(kernels: Kernels) -> None:
     assert len(checked) == len(NAMES) * len(TURNS)
 
 
-@pytest.mark.parametrize(("processor", "code"), [(Processor.HASWELL, "62"), (Processor.SKYLAKE_X, VPDPBUSD)])
-def test_the_same_code_ends_where_its_instructions_are_not_there(processor: Processor, code: str, kernels: Kernels) -> None:
+@pytest.mark.parametrize(
+    ("processor", "code"), [(Processor.HASWELL, "62"), (Processor.SKYLAKE_X, VPDPBUSD)]
+)
+def test_the_same_code_ends_where_its_instructions_are_not_there(
+    processor: Processor, code: str, kernels: Kernels
+) -> None:
     outcome = kernels.start(processor, TURNS[-1:], SECONDS)
     assert outcome.ended[0].status == INVALID_INSTRUCTION
     assert re.search(f"code {code}", outcome.said)

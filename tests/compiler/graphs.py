@@ -7,7 +7,12 @@ from onnx import TensorProto, helper, numpy_helper
 WIDTH = 16
 
 
-def model(nodes: list[onnx.NodeProto], *, initializers: list[onnx.TensorProto] | None = None, opset: int = 17) -> onnx.ModelProto:
+def model(
+    nodes: list[onnx.NodeProto],
+    *,
+    initializers: list[onnx.TensorProto] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
     """float32 `x[batch, 16]` to float32 `y[batch, 16]` through the nodes."""
     graph = helper.make_graph(
         nodes,
@@ -23,8 +28,13 @@ def add_and_divide(rows: int = 1) -> onnx.ModelProto:
     """y = (x + w) / v."""
     random = np.random.default_rng(0)
     values = {name: random.random((rows, WIDTH), np.float32) + 1 for name in ("w", "v")}
-    nodes = [helper.make_node("Add", ["x", "w"], ["sum"]), helper.make_node("Div", ["sum", "v"], ["y"])]
-    return model(nodes, initializers=[numpy_helper.from_array(array, name) for name, array in values.items()])
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["sum"]),
+        helper.make_node("Div", ["sum", "v"], ["y"]),
+    ]
+    return model(
+        nodes, initializers=[numpy_helper.from_array(array, name) for name, array in values.items()]
+    )
 
 
 def sigmoid() -> onnx.ModelProto:
@@ -33,7 +43,9 @@ def sigmoid() -> onnx.ModelProto:
 
 
 def sorting() -> onnx.ModelProto:
-    """The four greatest of a row and their places, and where x is positive: `values`, `places` [batch, 4] and `found` [2, n]."""
+    """The four greatest of a row and their places, and where x is positive: `values`, `places`
+    [batch, 4] and `found` [2, n].
+    """
     nodes = [
         helper.make_node("TopK", ["x", "four"], ["values", "places"]),
         helper.make_node("Greater", ["x", "zero"], ["positive"]),
@@ -45,12 +57,22 @@ def sorting() -> onnx.ModelProto:
         "places": (TensorProto.INT64, ["batch", 4]),
         "found": (TensorProto.INT64, [2, "n"]),
     }
-    made = model(nodes, initializers=[numpy_helper.from_array(array, name) for name, array in constants.items()])
+    made = model(
+        nodes,
+        initializers=[numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
     del made.graph.output[:]
-    made.graph.output.extend(helper.make_tensor_value_info(name, *kind) for name, kind in outputs.items())
+    made.graph.output.extend(
+        helper.make_tensor_value_info(name, *kind) for name, kind in outputs.items()
+    )
     return made
 
 
 def unsupported() -> onnx.ModelProto:
     """A random operator, which has no right answer to compare with."""
-    return model([helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noisy"), helper.make_node("Add", ["x", "noise"], ["y"])])
+    return model(
+        [
+            helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noisy"),
+            helper.make_node("Add", ["x", "noise"], ["y"]),
+        ]
+    )

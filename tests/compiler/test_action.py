@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from compiler import targets, toolchain
-from compiler.action import action_key
+from compiler import targets
+from compiler.key import action_key
+from compiler.toolchain import versions
 from relaxd.contract.action import differences
 from relaxd.contract.request import CompileRequest
 
@@ -12,12 +13,17 @@ MODEL = "sha256:" + "0" * 64
 TOOLS = {"tvm": "1", "pipeline": "abc"}
 
 
-def key(model: str = MODEL, target: str = "x86-64-v3", tools: dict[str, str] = TOOLS, **declared: Any) -> Any:
+def key(
+    model: str = MODEL, target: str = "x86-64-v3", tools: dict[str, str] = TOOLS, **declared: Any
+) -> Any:
     return action_key(model, CompileRequest.of(**declared), targets.resolve(target), tools)
 
 
 def test_equal_requests_have_equal_keys() -> None:
-    assert key(dims={"a": "1:8", "b": 4}).digest == key(dims={"b": (4, 4), "a": {"min": 1, "max": 8}}).digest
+    assert (
+        key(dims={"a": "1:8", "b": 4}).digest
+        == key(dims={"b": (4, 4), "a": {"min": 1, "max": 8}}).digest
+    )
     assert key(targets=("native", "x86-64-v2")).digest == key().digest
 
 
@@ -42,17 +48,19 @@ def test_a_label_of_the_target_does_not_count() -> None:
     target = targets.resolve("x86-64-v4")
     relabelled = dataclasses.replace(target, status=targets.TargetStatus.EXECUTED)
     request = CompileRequest.of()
-    assert action_key(MODEL, request, target, TOOLS) == action_key(MODEL, request, relabelled, TOOLS)
+    assert action_key(MODEL, request, target, TOOLS) == action_key(
+        MODEL, request, relabelled, TOOLS
+    )
 
 
 def test_the_toolchain_names_what_decides_the_bytes() -> None:
-    versions = toolchain.versions()
-    assert {"tvm", "llvm", "linker", "pipeline"} <= versions.keys()
-    assert all(versions.values())
+    found = versions.versions()
+    assert {"tvm", "llvm", "linker", "pipeline"} <= found.keys()
+    assert all(found.values())
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "_PACKAGES", {"tvm": "no-such-compiler"})
-    toolchain.versions.cache_clear()
-    with pytest.raises(toolchain.ToolchainMissing, match="no-such-compiler"):
-        toolchain.versions()
+    monkeypatch.setattr(versions, "_PACKAGES", {"tvm": "no-such-compiler"})
+    versions.versions.cache_clear()
+    with pytest.raises(versions.ToolchainMissing, match="no-such-compiler"):
+        versions.versions()

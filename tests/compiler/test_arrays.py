@@ -3,7 +3,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from compiler import arrays
+from compiler.verify import npz
 
 
 def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
@@ -13,8 +13,8 @@ def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
         "half": np.array([1.5, -2], ml_dtypes.bfloat16),
         "none": np.zeros((0, 3), np.float64),
     }
-    arrays.write(tmp_path / "a", given)
-    found = arrays.read(tmp_path / "a")
+    npz.write(tmp_path / "a", given)
+    found = npz.read(tmp_path / "a")
     assert list(found) == list(given)
     for name, array in given.items():
         assert found[name].dtype == array.dtype

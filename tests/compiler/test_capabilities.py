@@ -9,7 +9,11 @@ from relaxd.loader.host import this_host
 
 def with_driver(monkeypatch: pytest.MonkeyPatch, driver: Driver | None) -> None:
     monkeypatch.setattr(capabilities, "probe", lambda device: driver)
-    monkeypatch.setattr(capabilities, "check_machine", lambda need, host: check_machine(need, host, lambda device: driver))
+    monkeypatch.setattr(
+        capabilities,
+        "check_machine",
+        lambda need, host: check_machine(need, host, lambda device: driver),
+    )
 
 
 @pytest.mark.skipif(this_host().arch != "x86_64", reason="OpenCL's target has an x86-64 host")

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.compare import Tolerance, compare, tolerance_of
+from compiler.verify.tolerance import Tolerance, compare, tolerance_of
 
 TOLERANCE = Tolerance(1e-4, 1e-3)
 EXACT = tolerance_of("int64", 1.0, 1.0)
@@ -52,14 +52,19 @@ def test_odd_values_must_be_at_the_same_places(got: float, want: float, fine: bo
 
 
 def test_dtype_and_shape_must_match() -> None:
-    assert "dtype int32" in (compare(np.zeros(2, np.int32), np.zeros(2, np.int64), EXACT).problem or "")
+    assert "dtype int32" in (
+        compare(np.zeros(2, np.int32), np.zeros(2, np.int64), EXACT).problem or ""
+    )
     assert "shape [2]" in (compare(floats(0, 0), floats(0), TOLERANCE).problem or "")
 
 
 def test_integers_are_exact_beyond_what_a_double_holds() -> None:
     large = np.array([2**53 + 1], np.int64)
     assert compare(large, large - 1, EXACT).problem == "1 of 1 elements differ"
-    assert compare(np.array([True]), np.array([False]), tolerance_of("bool", None, None)).problem is not None
+    assert (
+        compare(np.array([True]), np.array([False]), tolerance_of("bool", None, None)).problem
+        is not None
+    )
 
 
 def test_empty_outputs_agree() -> None:
@@ -91,5 +96,7 @@ def test_floats_of_quantised_models_are_held_in_the_mean() -> None:
     one_off = want.copy()
     one_off[3] += 0.2
     assert compare(one_off, want, tolerance).problem is None
-    assert "mean difference is 5.0% of the range" in (compare(want + np.float32(0.05), want, tolerance).problem or "")
+    assert "mean difference is 5.0% of the range" in (
+        compare(want + np.float32(0.05), want, tolerance).problem or ""
+    )
     assert compare(one_off + np.float32(0.1), want, tolerance).problem is not None

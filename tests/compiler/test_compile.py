@@ -11,13 +11,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler import bundle, driver, targets, verify
+from compiler import build as builder
+from compiler import targets
+from compiler.bundle import files
 from compiler.errors import CompileError, ImportFailed, LoadError, UnknownTarget, VerifyError
-from compiler.host import host
-from compiler.load import read_model
-from compiler.messages import CompileJob, Event, InspectJob, StageStarted
-from compiler.process import run_child
-from compiler.task import run_task
+from compiler.ir.model_file import read_model
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import CompileJob, Event, InspectJob, StageStarted
+from compiler.isolation.step import run_task
+from compiler.targets.host import host
+from compiler.verify import report as verify
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
@@ -32,10 +35,14 @@ QUICK = CompileOptions(verify=False, profile=False)
 
 
 def build(output: Path, model: Any = None, **settings: Any) -> Manifest:
-    return compiler.compile_model(model or add_and_divide(), output=output, **{"dims": DIMS, **settings})
+    return compiler.compile_model(
+        model or add_and_divide(), output=output, **{"dims": DIMS, **settings}
+    )
 
 
-def failing(output: Path, kind: type[CompileError], model: Any = None, **settings: Any) -> CompileError:
+def failing(
+    output: Path, kind: type[CompileError], model: Any = None, **settings: Any
+) -> CompileError:
     with pytest.raises(kind) as caught:
         build(output, model, **settings)
     assert not output.exists()
@@ -56,14 +63,28 @@ def report(output: Path, name: str) -> Any:
 
 def test_a_build_passes_through_every_stage(built: tuple[Path, Manifest, list[Event]]) -> None:
     stages = [event.stage for event in built[2] if isinstance(event, StageStarted)]
-    assert stages == [Stage.LOAD, Stage.IMPORT, Stage.PASS, Stage.CODEGEN, Stage.LINK, Stage.VERIFY, Stage.PROFILE]
+    assert stages == [
+        Stage.LOAD,
+        Stage.IMPORT,
+        Stage.PASS,
+        Stage.CODEGEN,
+        Stage.LINK,
+        Stage.VERIFY,
+        Stage.PROFILE,
+    ]
 
 
 def test_the_manifest_lists_every_file(built: tuple[Path, Manifest, list[Event]]) -> None:
     output, manifest, _ = built
     assert manifest == Manifest.from_json(report(output, "manifest.json"))
     assert {path.name for path in output.iterdir()} == {"manifest.json", *manifest.files}
-    assert {"model.so", "libtvm_runtime.so", "profile.json", "numerics.json", "LICENSES"} <= manifest.files.keys()
+    assert {
+        "model.so",
+        "libtvm_runtime.so",
+        "profile.json",
+        "numerics.json",
+        "LICENSES",
+    } <= manifest.files.keys()
 
 
 def test_the_manifest_says_what_was_built(built: tuple[Path, Manifest, list[Event]]) -> None:
@@ -72,7 +93,9 @@ def test_the_manifest_says_what_was_built(built: tuple[Path, Manifest, list[Even
     assert (manifest.target["name"], manifest.target["status"]) == ("native", "executed")
     assert manifest.load.isa == targets.resolve("native").isa
     assert manifest.toolchain["llvm_version"].isdigit()
-    assert manifest.action_key["parts"]["request"]["dims"] == {"batch": {"min": 1, "max": 8, "multiple": 1}}
+    assert manifest.action_key["parts"]["request"]["dims"] == {
+        "batch": {"min": 1, "max": 8, "multiple": 1}
+    }
 
 
 def test_numerics_cover_the_range(built: tuple[Path, Manifest, list[Event]]) -> None:
@@ -89,14 +112,19 @@ def test_numerics_cover_the_range(built: tuple[Path, Manifest, list[Event]]) -> 
 def test_the_profile_measures(built: tuple[Path, Manifest, list[Event]]) -> None:
     profile = report(built[0], "profile.json")
     assert {point["label"] for point in profile["points"]} == {"min", "opt", "max"}
-    assert all(0 < point["median_ms"] <= point["p95_ms"] and point["runs"] >= 3 for point in profile["points"])
+    assert all(
+        0 < point["median_ms"] <= point["p95_ms"] and point["runs"] >= 3
+        for point in profile["points"]
+    )
     assert profile["library_bytes"] == (built[0] / "model.so").stat().st_size
     assert profile["load_ms"] > 0
     assert profile["peak_rss_bytes"] > 10 << 20
     assert any("add" in row["name"] for row in profile["operators"]["rows"])
 
 
-def test_the_same_request_gives_the_same_library(built: tuple[Path, Manifest, list[Event]], tmp_path: Path) -> None:
+def test_the_same_request_gives_the_same_library(
+    built: tuple[Path, Manifest, list[Event]], tmp_path: Path
+) -> None:
     again = build(tmp_path / "out")
     assert again.action_key == built[1].action_key
     assert again.files["model.so"] == built[1].files["model.so"]
@@ -111,7 +139,10 @@ def test_a_model_in_any_form(tmp_path: Path, form: str) -> None:
     assert manifest.name == ("my_model" if form == "path" else "model")
     assert manifest.target["status"] == "compiled_only"
     assert report(tmp_path / "out", "numerics.json")["reason"] == "options.verify is off"
-    assert report(tmp_path / "out", "profile.json") == {"measured": False, "reason": "options.profile is off"}
+    assert report(tmp_path / "out", "profile.json") == {
+        "measured": False,
+        "reason": "options.profile is off",
+    }
 
 
 def test_large_weights_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
@@ -134,7 +165,10 @@ def test_a_target_beyond_this_machine_is_compiled_and_says_so(tmp_path: Path) ->
 def test_own_samples_are_tried_first(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.ones((3, WIDTH), np.float32))
     build(tmp_path / "out", samples=tmp_path / "mine.npz")
-    assert report(tmp_path / "out", "numerics.json")["points"][0] == {"label": "sample", "dims": {"batch": 3}}
+    assert report(tmp_path / "out", "numerics.json")["points"][0] == {
+        "label": "sample",
+        "dims": {"batch": 3},
+    }
 
 
 def test_bad_samples_fail_at_verify(tmp_path: Path) -> None:
@@ -159,7 +193,10 @@ def test_a_dim_that_the_model_does_not_have(tmp_path: Path) -> None:
     assert error.failure.field == "dims.sequence"
 
 
-@pytest.mark.parametrize(("data", "code"), [(b"text", "load.not_onnx"), (add_and_divide(64).SerializeToString()[:900], "load.truncated")])
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(b"text", "load.not_onnx"), (add_and_divide(64).SerializeToString()[:900], "load.truncated")],
+)
 def test_a_bad_model_is_a_load_error(tmp_path: Path, data: bytes, code: str) -> None:
     assert failing(tmp_path / "out", LoadError, data).code == code
 
@@ -181,32 +218,55 @@ def test_an_output_in_use_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "precious").read_text() == "x"
 
 
-def test_a_library_that_crashes_fails_verify(built: tuple[Path, Manifest, list[Event]], tmp_path: Path) -> None:
+def test_a_library_that_crashes_fails_verify(
+    built: tuple[Path, Manifest, list[Event]], tmp_path: Path
+) -> None:
     """The bundle is another: its library was replaced by one that crashes as it is opened."""
-    from compiler import link
-    from compiler.samples import points
-    from compiler.trials import Signature, prepare
+    from compiler.link import library
+    from compiler.toolchain import zig
+    from compiler.verify.inputs import Signature, prepare
+    from compiler.verify.points import points
 
     output, manifest, _ = built
-    (tmp_path / "crash.c").write_text("__attribute__((constructor)) static void crash(void) { *(volatile int *)0 = 1; }\n")
+    (tmp_path / "crash.c").write_text(
+        "__attribute__((constructor)) static void crash(void) { *(volatile int *)0 = 1; }\n"
+    )
     broken = tmp_path / "bundle"
     broken.mkdir()
     for name in manifest.files:
         (broken / name).write_bytes((output / name).read_bytes())
-    link.compile_with_zig("-c", "-o", str(tmp_path / "crash.o"), str(tmp_path / "crash.c"), target=targets.resolve("native"))
-    link.link_objects([tmp_path / "crash.o"], broken / "model.so", targets.resolve("native"))
-    bundle.seal(broken, manifest)
+    zig.compile_with_zig(
+        "-c",
+        "-o",
+        str(tmp_path / "crash.o"),
+        str(tmp_path / "crash.c"),
+        triple=targets.resolve("native").platform.linker,
+    )
+    library.link_objects([tmp_path / "crash.o"], broken / "model.so", targets.resolve("native"))
+    files.seal(broken, manifest)
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
     signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
     trials = prepare(signature, None, 0, tmp_path, 1 << 20)
-    assert [trial.point for trial in trials.chosen] == list(points(manifest.inputs, manifest.dims, 0))
+    assert [trial.point for trial in trials.chosen] == list(
+        points(manifest.inputs, manifest.dims, 0)
+    )
     with pytest.raises(VerifyError, match="SIGSEGV") as caught:
-        verify.verify(broken, verify.Reference(tmp_path / "m.onnx", {}), signature, trials, CompileOptions(), tmp_path, verify.Budget())
+        verify.verify(
+            broken,
+            verify.Reference(tmp_path / "m.onnx", {}),
+            signature,
+            trials,
+            CompileOptions(),
+            tmp_path,
+            verify.Budget(),
+        )
     assert caught.value.code == "verify.crashed"
 
 
-def test_points_beyond_the_byte_budget_are_listed(built: tuple[Path, Manifest, list[Event]], tmp_path: Path) -> None:
-    from compiler.trials import Signature, prepare
+def test_points_beyond_the_byte_budget_are_listed(
+    built: tuple[Path, Manifest, list[Event]], tmp_path: Path
+) -> None:
+    from compiler.verify.inputs import Signature, prepare
 
     manifest = dataclasses.replace(built[1])
     signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
@@ -218,28 +278,48 @@ def test_points_beyond_the_byte_budget_are_listed(built: tuple[Path, Manifest, l
 
 def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
-    from compiler import arrays
+    from compiler.verify import npz
 
-    arrays.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
+    npz.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
     results = []
     for engine in ("onnxruntime", "onnx.reference"):
         point = {"index": 0, "inputs": str(tmp_path / "in"), "outputs": str(tmp_path / engine)}
-        spec = {"engine": engine, "model": str(tmp_path / "m.onnx"), "consts": {}, "seconds": 60, "points": [point]}
-        outcome = run_task("compiler.reference", spec, tmp_path / f"{engine}.records", seconds=60, memory_bytes=4 << 30)
+        spec = {
+            "engine": engine,
+            "model": str(tmp_path / "m.onnx"),
+            "consts": {},
+            "seconds": 60,
+            "points": [point],
+        }
+        outcome = run_task(
+            "compiler.verify.reference.onnx",
+            spec,
+            tmp_path / f"{engine}.records",
+            seconds=60,
+            memory_bytes=4 << 30,
+        )
         assert outcome.records[0]["engine"].startswith(engine)
-        results.append(arrays.read(tmp_path / engine)["y"])
+        results.append(npz.read(tmp_path / engine)["y"])
     np.testing.assert_allclose(*results, rtol=1e-6)
 
 
-def test_a_reference_that_cannot_be_had_is_said_so(built: tuple[Path, Manifest, list[Event]], tmp_path: Path) -> None:
-    from compiler.trials import Signature, prepare
+def test_a_reference_that_cannot_be_had_is_said_so(
+    built: tuple[Path, Manifest, list[Event]], tmp_path: Path
+) -> None:
+    from compiler.verify.inputs import Signature, prepare
 
     (tmp_path / "m.onnx").write_bytes(b"nonsense")
     manifest = built[1]
     signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
     trials = prepare(signature, None, 0, tmp_path, 1 << 20)
     found = verify.verify(
-        built[0], verify.Reference(tmp_path / "m.onnx", {}), signature, trials, CompileOptions(), tmp_path, verify.Budget()
+        built[0],
+        verify.Reference(tmp_path / "m.onnx", {}),
+        signature,
+        trials,
+        CompileOptions(),
+        tmp_path,
+        verify.Budget(),
     )
     assert found["verdict"] == "not_run"
     assert found["reason"].startswith("reference_unavailable")
@@ -249,7 +329,9 @@ def test_a_reference_that_cannot_be_had_is_said_so(built: tuple[Path, Manifest, 
 def test_redeclared_inputs_reach_the_reference_without_their_old_shape(tmp_path: Path) -> None:
     fixed = add_and_divide()
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
-    manifest = build(tmp_path / "out", fixed, inputs={"x": f"float32[n,{WIDTH}]"}, dims={"n": (2, 5)})
+    manifest = build(
+        tmp_path / "out", fixed, inputs={"x": f"float32[n,{WIDTH}]"}, dims={"n": (2, 5)}
+    )
     assert [spec.text for spec in manifest.inputs] == [f"float32[n,{WIDTH}]"]
     assert report(tmp_path / "out", "numerics.json")["verdict"] == "passed"
 
@@ -265,7 +347,14 @@ def test_the_callers_digest_is_the_keys_part(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
     assert read_model(tmp_path / "m.onnx").digest != "sha256:" + "a" * 64
     request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
-    job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "named", model_digest="sha256:" + "a" * 64)
+    job = CompileJob(
+        str(tmp_path / "m.onnx"),
+        request,
+        "native",
+        str(tmp_path / "out"),
+        "named",
+        model_digest="sha256:" + "a" * 64,
+    )
     manifest = run_child(job)
     assert isinstance(manifest, Manifest)
     assert manifest.action_key["parts"]["model"] == "sha256:" + "a" * 64
@@ -274,14 +363,20 @@ def test_the_callers_digest_is_the_keys_part(tmp_path: Path) -> None:
 def test_the_driver_runs_in_this_process_too(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
     request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
-    manifest = driver.build(CompileJob(str(tmp_path / "m.onnx"), request, "x86-64-v2", str(tmp_path / "out"), "m"))
+    manifest = builder.build(
+        CompileJob(str(tmp_path / "m.onnx"), request, "x86-64-v2", str(tmp_path / "out"), "m")
+    )
     assert manifest.target["name"] == "x86-64-v2"
     assert Manifest.from_json(report(tmp_path / "out", "manifest.json")) == manifest
 
 
 def test_indices_are_drawn_within_what_they_index(tmp_path: Path) -> None:
-    """Indices are drawn within what they index: any other would fail in the reference, and be left out."""
-    table = numpy_helper.from_array(np.random.default_rng(0).random((5, WIDTH), np.float32), "table")
+    """Indices are drawn within what they index: any other would fail in the reference, and be left
+    out.
+    """
+    table = numpy_helper.from_array(
+        np.random.default_rng(0).random((5, WIDTH), np.float32), "table"
+    )
     graph = helper.make_graph(
         [helper.make_node("Gather", ["table", "ids"], ["y"])],
         "graph",
@@ -290,7 +385,9 @@ def test_indices_are_drawn_within_what_they_index(tmp_path: Path) -> None:
         [table],
     )
     lookup = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    build(tmp_path / "out", lookup, dims={"batch": (1, 4), "seq": (1, 40)}, options={"profile": False})
+    build(
+        tmp_path / "out", lookup, dims={"batch": (1, 4), "seq": (1, 40)}, options={"profile": False}
+    )
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["left_out"] == []

@@ -1,4 +1,6 @@
-"""Libraries for every processor of the registry: of the format and the machine that they say, complete or refused."""
+"""Libraries for every processor of the registry: of the format and the machine that they say,
+complete or refused.
+"""
 
 import json
 from collections.abc import Callable
@@ -8,12 +10,12 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler import driver, runtimes, targets
-from compiler.emulation import emulator, tensors
+from compiler import build, runtimes, targets
 from compiler.errors import LinkError
-from compiler.messages import CompileJob
+from compiler.isolation.messages import CompileJob
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
+from compiler.verify.emulation import emulator, tensors
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
@@ -22,7 +24,9 @@ from tests.compiler.graphs import add_and_divide, sorting
 
 pytestmark = pytest.mark.slow
 
-CPUS = [target for target in targets.registry() if target.device is None and target.name != "native"]
+CPUS = [
+    target for target in targets.registry() if target.device is None and target.name != "native"
+]
 
 
 def job(model: Path, output: Path, name: str, **options: bool) -> CompileJob:
@@ -40,9 +44,11 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("target", CPUS, ids=lambda target: target.name)
 def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Path) -> None:
-    manifest = driver.build(job(model, tmp_path / "out", target.name))
+    manifest = build.build(job(model, tmp_path / "out", target.name))
     linked = target.platform.runtime is Runtime.LINKED
-    assert machine_of(code_of(tmp_path / "out" / manifest.library, target)) == expected_machine(target)
+    assert machine_of(code_of(tmp_path / "out" / manifest.library, target)) == expected_machine(
+        target
+    )
     assert manifest.load.arch == target.arch
     assert manifest.load.os == target.platform.os
     assert manifest.target["status"] == "compiled_only"
@@ -53,19 +59,23 @@ def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Pat
 
 
 def test_an_archive_has_symbols_of_its_own_and_a_header(model: Path, tmp_path: Path) -> None:
-    manifest = driver.build(job(model, tmp_path / "out", "riscv64"))
+    manifest = build.build(job(model, tmp_path / "out", "riscv64"))
     header = (tmp_path / "out" / "model.h").read_text()
     prefix = header.partition('_PREFIX "')[2].partition('"')[0]
     assert prefix.startswith("relaxd_two_words_")
     assert f"__tvm_ffi_{prefix}".encode() in (tmp_path / "out" / manifest.library).read_bytes()
     assert f"static inline int {prefix}open(TVMFFIObjectHandle *entry)" in header
-    assert all(f"{spec.name}: {spec.text}" in header for spec in (*manifest.inputs, *manifest.outputs))
+    assert all(
+        f"{spec.name}: {spec.text}" in header for spec in (*manifest.inputs, *manifest.outputs)
+    )
 
 
-def test_a_runtime_that_was_not_fetched_is_named_with_its_command(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_was_not_fetched_is_named_with_its_command(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runtimes, "folder", lambda: tmp_path / "nothing")
     with pytest.raises(LinkError) as caught:
-        driver.build(job(model, tmp_path / "out", "aarch64"))
+        build.build(job(model, tmp_path / "out", "aarch64"))
     assert caught.value.code == "link.runtime_missing"
     assert "python -m compiler.runtimes fetch linux-aarch64" in (caught.value.hint or "")
     assert not (tmp_path / "out").exists()
@@ -91,28 +101,41 @@ SORTED = [(name, sorting) for name in ("aarch64", "armv7", "riscv64")]
 
 
 @pytest.mark.parametrize(("name", "graph"), EMULATED + SORTED)
-def test_emulated_builds_agree_with_the_reference(name: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+def test_emulated_builds_agree_with_the_reference(
+    name: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
     if why := emulator.lacking(targets.resolve(name)):
         pytest.skip(why)
     (tmp_path / "m.onnx").write_bytes(graph().SerializeToString())
-    manifest = driver.build(job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True))
+    manifest = build.build(job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True))
     found = numerics(tmp_path / "out")
-    assert (found["verdict"], found["status"], manifest.target["status"]) == ("passed", "emulated", "emulated")
+    assert (found["verdict"], found["status"], manifest.target["status"]) == (
+        "passed",
+        "emulated",
+        "emulated",
+    )
     points = found["points"]
     assert isinstance(points, list)
     assert {point["dims"]["batch"] for point in points} >= {1, 8}
 
 
-def test_without_an_emulator_nothing_is_called_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_emulator_nothing_is_called_run(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(emulator, "_program", lambda arch: None)
-    manifest = driver.build(job(model, tmp_path / "out", "aarch64", verify=True))
+    manifest = build.build(job(model, tmp_path / "out", "aarch64", verify=True))
     found = numerics(tmp_path / "out")
     assert (found["verdict"], manifest.target["status"]) == ("not_run", "compiled_only")
     assert "qemu-aarch64 is not installed" in str(found["reason"])
 
 
 def test_tensors_travel_to_the_driver_and_back(tmp_path: Path) -> None:
-    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False]), np.array(7, np.int64), np.zeros((0, 4), np.uint8)]
+    arrays = [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array([True, False]),
+        np.array(7, np.int64),
+        np.zeros((0, 4), np.uint8),
+    ]
     tensors.write(tmp_path / "t", arrays)
     for got, want in zip(tensors.read(tmp_path / "t"), arrays, strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
@@ -120,5 +143,7 @@ def test_tensors_travel_to_the_driver_and_back(tmp_path: Path) -> None:
 
 
 def test_the_manifest_reads_back(model: Path, tmp_path: Path) -> None:
-    manifest = driver.build(job(model, tmp_path / "out", "ios-arm64"))
-    assert Manifest.from_json(json.loads((tmp_path / "out" / "manifest.json").read_text())) == manifest
+    manifest = build.build(job(model, tmp_path / "out", "ios-arm64"))
+    assert (
+        Manifest.from_json(json.loads((tmp_path / "out" / "manifest.json").read_text())) == manifest
+    )

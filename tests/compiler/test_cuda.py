@@ -2,9 +2,9 @@ import struct
 
 import pytest
 
-from compiler import cuda
 from compiler.errors import CodegenError, ToolchainMissing
-from compiler.nvrtc import find_nvrtc
+from compiler.toolchain import cuda
+from compiler.toolchain.nvrtc import find_nvrtc
 from tests import cuobjdump
 
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }'
@@ -19,12 +19,17 @@ def cubin(flags: int, abi: int, machine: int = 190) -> bytes:
     return bytes(header)
 
 
-@pytest.mark.parametrize(("flags", "abi", "wanted"), [(0x06005A04, 8, "sm_90"), (0x06005004, 8, "sm_80"), (0x00590559, 7, "sm_89")])
+@pytest.mark.parametrize(
+    ("flags", "abi", "wanted"),
+    [(0x06005A04, 8, "sm_90"), (0x06005004, 8, "sm_80"), (0x00590559, 7, "sm_89")],
+)
 def test_the_header_tells_the_architecture(flags, abi, wanted):
     assert cuda.architecture_of(cubin(flags, abi)) == wanted
 
 
-@pytest.mark.parametrize("content", [b"", b".version 8.0", cubin(0, 8, machine=62)], ids=["nothing", "ptx", "x86"])
+@pytest.mark.parametrize(
+    "content", [b"", b".version 8.0", cubin(0, 8, machine=62)], ids=["nothing", "ptx", "x86"]
+)
 def test_what_is_no_cubin_is_refused(content):
     with pytest.raises(CodegenError, match="no cubin"):
         cuda.architecture_of(content)
@@ -39,7 +44,11 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
 
 
 def test_code_for_another_architecture_is_refused(monkeypatch):
-    monkeypatch.setattr(cuda, "find_compiler", lambda: cuda.CudaCompiler("odd 1.0", lambda source, arch: cubin(0x06005A04, 8)))
+    monkeypatch.setattr(
+        cuda,
+        "find_compiler",
+        lambda: cuda.CudaCompiler("odd 1.0", lambda source, arch: cubin(0x06005A04, 8)),
+    )
     with pytest.raises(CodegenError, match="made code for sm_90, not sm_80"):
         cuda.compile_kernels(SOURCE, "sm_80")
 
@@ -53,9 +62,14 @@ def test_nvrtc_makes_machine_code_for_the_architecture(architecture):
 
 
 @NVRTC
-@pytest.mark.skipif(cuobjdump.command() is None, reason="cuobjdump is not installed: pip install nvidia-cuda-cuobjdump")
+@pytest.mark.skipif(
+    cuobjdump.command() is None,
+    reason="cuobjdump is not installed: pip install nvidia-cuda-cuobjdump",
+)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
-def test_the_disassembler_finds_instructions_of_the_architecture_that_the_header_names(architecture):
+def test_the_disassembler_finds_instructions_of_the_architecture_that_the_header_names(
+    architecture,
+):
     content = find_nvrtc().compile(SOURCE, architecture)
     assert cuobjdump.disassembled(content) == ({cuda.architecture_of(content)}, {"twice"})
     assert cuda.architecture_of(content) == architecture
@@ -70,5 +84,8 @@ def test_nvrtc_reports_what_is_wrong_with_the_sources():
 
 @NVRTC
 def test_half_precision_headers_are_found():
-    source = '#include <cuda_fp16.h>\nextern "C" __global__ void add(__half* x) { x[0] = __hadd(x[0], x[1]); }'
+    source = (
+        '#include <cuda_fp16.h>\nextern "C" __global__ void add(__half* x) { x[0] = '
+        "__hadd(x[0], x[1]); }"
+    )
     assert find_nvrtc().compile(source, "sm_80")

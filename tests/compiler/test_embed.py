@@ -3,7 +3,7 @@ import struct
 import pytest
 import tvm
 
-from compiler.embed import Kernels, replaced
+from compiler.codegen.cubin import Kernels, replaced
 from compiler.errors import CodegenError
 from compiler.passes.gpu.fallback import bind_nests
 from compiler.passes.gpu.trial import sources_only
@@ -27,11 +27,15 @@ def test_machine_code_takes_the_place_of_sources(built):
     assert source.encode() not in after
     assert after.count(b"machine code") == 1
     assert after.count(b"\x05\0\0\0\0\0\0\0cubin") == 1
-    assert after.count(b"twice_kernel") == before.count(b"twice_kernel") - source.count("twice_kernel")
+    assert after.count(b"twice_kernel") == before.count(b"twice_kernel") - source.count(
+        "twice_kernel"
+    )
 
 
 def test_the_lengths_lead_from_one_part_to_the_next(built):
-    after = replaced(blob_of(built), Kernels(str(built.imports[0].inspect_source()), b"machine code"))
+    after = replaced(
+        blob_of(built), Kernels(str(built.imports[0].inspect_source()), b"machine code")
+    )
     kind = after.index(struct.pack("<Q", 4) + b"cuda")
     (size,) = struct.unpack_from("<Q", after, kind + 12)
     assert after[kind + 20 : kind + 20 + size].endswith(struct.pack("<Q", 12) + b"machine code")

@@ -3,8 +3,8 @@
 import pytest
 from tvm import relax, tirx
 
-from compiler import gate
 from compiler.errors import PassError
+from compiler.passes import check_lowered
 
 
 def _module(shape, emit):
@@ -20,14 +20,14 @@ def _module(shape, emit):
 def test_an_operator_that_survived_is_named():
     n = tirx.Var("n", "int64")
     with pytest.raises(PassError, match=r"relax\.exp") as caught:
-        gate.check(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
+        check_lowered.check(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
     assert caught.value.failure.code == "pass.not_lowered"
 
 
 def test_a_lowered_module_passes():
     n = tirx.Var("n", "int64")
     module = relax.transform.LegalizeOps()(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
-    gate.check(module)
+    check_lowered.check(module)
 
 
 def test_a_lost_shape_is_named():
@@ -35,8 +35,12 @@ def test_a_lost_shape_is_named():
     bb = relax.BlockBuilder()
     with bb.function("main", [bare]):
         with bb.dataflow():
-            out = bb.emit_output(relax.op.call_pure_packed("f", bare, ty_args=relax.TensorType(None, "float32", ndim=2)))
+            out = bb.emit_output(
+                relax.op.call_pure_packed(
+                    "f", bare, ty_args=relax.TensorType(None, "float32", ndim=2)
+                )
+            )
         bb.emit_func_output(out)
     with pytest.raises(PassError) as caught:
-        gate.check(bb.finalize())
+        check_lowered.check(bb.finalize())
     assert caught.value.failure.code == "pass.unknown_shape"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.host import Caches, read_caches, read_isa
+from compiler.targets.host import Caches, read_caches, read_isa
 
 
 def write_cache(folder: Path, index: int, level: int, kind: str, size: str) -> None:
@@ -13,13 +13,22 @@ def write_cache(folder: Path, index: int, level: int, kind: str, size: str) -> N
 
 
 def test_isa_is_what_every_processor_has() -> None:
-    assert read_isa("processor : 0\nflags\t\t: sse avx fma\n\nprocessor : 1\nflags\t\t: sse fma\n") == {"sse", "fma"}
+    assert read_isa(
+        "processor : 0\nflags\t\t: sse avx fma\n\nprocessor : 1\nflags\t\t: sse fma\n"
+    ) == {"sse", "fma"}
     assert read_isa("Features\t: fp asimd\n") == {"fp", "asimd"}
     assert read_isa("nothing here") == frozenset()
 
 
 def test_caches_come_in_bytes(tmp_path: Path) -> None:
-    for index, entry in enumerate([(1, "Data", "48K"), (1, "Instruction", "64K"), (2, "Unified", "2M"), (3, "Unified", "32768K")]):
+    for index, entry in enumerate(
+        [
+            (1, "Data", "48K"),
+            (1, "Instruction", "64K"),
+            (2, "Unified", "2M"),
+            (3, "Unified", "32768K"),
+        ]
+    ):
         write_cache(tmp_path, index, *entry)
     assert read_caches(tmp_path) == Caches(48 << 10, 2 << 20, 32 << 20)
 

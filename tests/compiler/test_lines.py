@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.lines import Lines
+from compiler.isolation.line_splitter import Lines
 
 
 @given(st.text(alphabet="ab\n"), st.lists(st.integers(0, 60)))

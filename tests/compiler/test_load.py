@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.errors import LoadError
-from compiler.load import read_model
+from compiler.ir.model_file import read_model
 from tests.compiler.graphs import WIDTH, add_and_divide, model
 
 
@@ -72,7 +72,10 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_size_limit(tmp_path: Path) -> None:
-    assert refused(save(tmp_path, add_and_divide().SerializeToString()), max_bytes=10) == "load.too_large"
+    assert (
+        refused(save(tmp_path, add_and_divide().SerializeToString()), max_bytes=10)
+        == "load.too_large"
+    )
 
 
 def test_a_graph_without_outputs(tmp_path: Path) -> None:
@@ -96,18 +99,25 @@ def test_the_digest_covers_external_data(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "missing.bin", "link.bin", ""])
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "/etc/hostname", "missing.bin", "link.bin", ""]
+)
 def test_external_data_stays_in_the_models_folder(tmp_path: Path, location: str) -> None:
     (tmp_path / "secret.bin").write_bytes(b"s" * 4096)
     folder = tmp_path / "upload"
     folder.mkdir()
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
-    assert refused(save(folder, with_external(location).SerializeToString())) == "load.external_data"
+    assert (
+        refused(save(folder, with_external(location).SerializeToString())) == "load.external_data"
+    )
 
 
 def test_external_data_must_be_complete(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)
-    assert refused(save(tmp_path, with_external("w.bin", length=4 * WIDTH).SerializeToString())) == "load.external_data"
+    assert (
+        refused(save(tmp_path, with_external("w.bin", length=4 * WIDTH).SerializeToString()))
+        == "load.external_data"
+    )
 
 
 def test_external_data_of_a_subgraph_is_confined_too(tmp_path: Path) -> None:
@@ -119,7 +129,9 @@ def test_external_data_of_a_subgraph_is_confined_too(tmp_path: Path) -> None:
         [helper.make_tensor_value_info("w2", TensorProto.FLOAT, None)],
     )
     nodes = [
-        helper.make_node("Constant", [], ["c"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True])),
+        helper.make_node(
+            "Constant", [], ["c"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True])
+        ),
         helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch),
         helper.make_node("Add", ["x", "w"], ["y"]),
     ]

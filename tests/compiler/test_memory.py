@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler import lower, memory
+from compiler.passes import manager, memory_report
 from relaxd.contract.dims import Dim
 from tests.compiler.passes.conftest import HOST, build_module
 
@@ -10,7 +10,9 @@ op = relax.op
 
 
 def chain(builder, x):
-    """Four products, each with a softmax behind it: eight tensors of [n, 64] floats, of which the last is the result."""
+    """Four products, each with a softmax behind it: eight tensors of [n, 64] floats, of which the
+    last is the result.
+    """
     w = relax.const(np.ones((64, 64), "float32"))
     for _ in range(4):
         x = builder.emit(op.nn.softmax(builder.emit(op.matmul(x, w)), -1))
@@ -19,13 +21,17 @@ def chain(builder, x):
 
 def plan(dims):
     module = build_module(chain, {"x": (("n", 64), "float32")})
-    return lower.to_machine(lower.to_kernels(module, HOST, dims), HOST, dims)[1]
+    return manager.to_machine(manager.to_kernels(module, HOST, dims), HOST, dims)[1]
 
 
 @pytest.mark.parametrize("most", [1, 100])
 def test_tensors_share_storage_where_their_lives_allow(most):
     tensor = most * 64 * 4
-    assert plan((Dim("n", 1, most),)) == {"dims": "max", "unplanned_bytes": 8 * tensor, "planned_bytes": 3 * tensor}
+    assert plan((Dim("n", 1, most),)) == {
+        "dims": "max",
+        "unplanned_bytes": 8 * tensor,
+        "planned_bytes": 3 * tensor,
+    }
 
 
 def test_a_dim_without_a_maximum_leaves_nothing_to_report():
@@ -34,6 +40,6 @@ def test_a_dim_without_a_maximum_leaves_nothing_to_report():
 
 def test_integers_of_few_bits_take_whole_bytes():
     module = build_module(lambda builder, x: builder.emit(op.equal(x, x)), {"x": (("n",), "int8")})
-    kernels = lower.to_kernels(module, HOST, (Dim("n", 1, 7),))
-    assert lower.to_machine(kernels, HOST, (Dim("n", 1, 7),))[1]["unplanned_bytes"] == 7
-    assert memory.allocated(module, (Dim("n", 1, 7),)) == 0
+    kernels = manager.to_kernels(module, HOST, (Dim("n", 1, 7),))
+    assert manager.to_machine(kernels, HOST, (Dim("n", 1, 7),))[1]["unplanned_bytes"] == 7
+    assert memory_report.allocated(module, (Dim("n", 1, 7),)) == 0

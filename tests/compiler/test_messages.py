@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from compiler.messages import (
+from compiler.isolation.messages import (
     CompileJob,
     Failed,
     InspectJob,
@@ -17,7 +17,10 @@ from compiler.messages import (
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
 
-JOBS = [CompileJob("m.onnx", {"dims": {}}, "native", "out", "m", samples="s.npz"), InspectJob("m.onnx", {})]
+JOBS = [
+    CompileJob("m.onnx", {"dims": {}}, "native", "out", "m", samples="s.npz"),
+    InspectJob("m.onnx", {}),
+]
 MESSAGES: list[Message] = [
     StageStarted(Stage.LINK),
     Log("a line"),
@@ -37,7 +40,9 @@ def test_messages_round_trip(message: Message) -> None:
     assert message_from_json(json.loads(json.dumps(message.to_json()))) == message
 
 
-@pytest.mark.parametrize("document", [{}, {"kind": "stage"}, {"kind": "stage", "stage": "lunch"}, [], None])
+@pytest.mark.parametrize(
+    "document", [{}, {"kind": "stage"}, {"kind": "stage", "stage": "lunch"}, [], None]
+)
 def test_anything_else_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match=r"not a message|not a valid Stage"):
         message_from_json(document)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.pace import Pace
+from compiler.verify.time_budget import Pace
 
 
 def inputs(size: int) -> dict[str, np.ndarray[Any, Any]]:

@@ -13,9 +13,16 @@ from typing import Any
 import psutil
 import pytest
 
-from compiler.errors import CompileCancelled, CompileCrashed, CompileError, CompileOutOfMemory, CompileTimeout, VerifyError
-from compiler.messages import CompileJob, Event, InspectJob, Log, Progress, StageStarted
-from compiler.process import Limits, partial_of, run_child
+from compiler.errors import (
+    CompileCancelled,
+    CompileCrashed,
+    CompileError,
+    CompileOutOfMemory,
+    CompileTimeout,
+    VerifyError,
+)
+from compiler.isolation.child import Limits, partial_of, run_child
+from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, Progress, StageStarted
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
 
@@ -68,19 +75,26 @@ def test_events_arrive_in_order() -> None:
         say(kind="stage", stage="link")
         succeed()
     """)
-    assert events == [StageStarted(Stage.IMPORT), Progress(Stage.IMPORT, "half"), StageStarted(Stage.LINK)]
+    assert events == [
+        StageStarted(Stage.IMPORT),
+        Progress(Stage.IMPORT, "half"),
+        StageStarted(Stage.LINK),
+    ]
 
 
 def test_what_the_child_prints_is_log() -> None:
     _, events = run(
-        "print('out', flush=True); print('err', file=sys.stderr); sys.stdout.write('no newline'); sys.stdout.flush(); succeed()"
+        "print('out', flush=True); print('err', file=sys.stderr); sys.stdout.write('no newline'); "
+        "sys.stdout.flush(); succeed()"
     )
     assert events == [Log("out"), Log("err"), Log("no newline")]
 
 
 def test_a_flood_of_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.process._LOG_LINES", 5)
-    _, events = run("print('x' * 100_000); [print(i) for i in range(1000)]; sys.stdout.flush(); succeed()")
+    monkeypatch.setattr("compiler.isolation.child._LOG_LINES", 5)
+    _, events = run(
+        "print('x' * 100_000); [print(i) for i in range(1000)]; sys.stdout.flush(); succeed()"
+    )
     assert len(events) == 6
     assert isinstance(events[0], Log)
     assert len(events[0].line) == 4096
@@ -92,7 +106,18 @@ def test_a_large_result_is_whole() -> None:
 
 
 def test_failure_fields_survive_the_trip() -> None:
-    failure = Failure("verify.mismatch", Stage.VERIFY, "off", "Fuse", "n", "Add", "h", "f", retryable=True, details={"max_abs": 0.5})
+    failure = Failure(
+        "verify.mismatch",
+        Stage.VERIFY,
+        "off",
+        "Fuse",
+        "n",
+        "Add",
+        "h",
+        "f",
+        retryable=True,
+        details={"max_abs": 0.5},
+    )
     with pytest.raises(VerifyError) as caught:
         run(f"say(kind='failed', failure=json.loads({json.dumps(failure.to_json())!r}))")
     assert caught.value.failure == failure
@@ -101,7 +126,10 @@ def test_failure_fields_survive_the_trip() -> None:
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL"])
 def test_death_by_signal(name: str) -> None:
     with pytest.raises(CompileCrashed, match=name) as caught:
-        run(f"say(kind='stage', stage='codegen'); print('last words', flush=True); os.kill(os.getpid(), signal.{name})")
+        run(
+            "say(kind='stage', stage='codegen'); print('last words', flush=True); "
+            f"os.kill(os.getpid(), signal.{name})"
+        )
     failure = caught.value.failure
     assert (failure.code, failure.stage) == ("compile.crashed", Stage.CODEGEN)
     assert failure.details["signal"] == name
@@ -129,7 +157,11 @@ def test_the_time_limit() -> None:
 def test_the_memory_limit_counts_every_process(tmp_path: Path) -> None:
     hog = "import time; x = bytearray(60 << 20); time.sleep(60)"
     with pytest.raises(CompileOutOfMemory) as caught:
-        run(f"[subprocess.Popen([sys.executable, '-c', {hog!r}]) for _ in range(3)]; time.sleep(60)", limits=Limits(memory_bytes=150 << 20))
+        run(
+            f"[subprocess.Popen([sys.executable, '-c', {hog!r}]) for _ in range(3)]; "
+            "time.sleep(60)",
+            limits=Limits(memory_bytes=150 << 20),
+        )
     assert caught.value.code == "compile.out_of_memory"
     assert caught.value.failure.details["limit_bytes"] == 150 << 20
 
@@ -156,13 +188,18 @@ def test_an_error_in_a_callback_kills_the_child(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="no more"):
         run_child(
-            JOB, command=child(f"open({str(pid)!r}, 'w').write(str(os.getpid())); print('x', flush=True); time.sleep(60)"), on_event=fail
+            JOB,
+            command=child(
+                f"open({str(pid)!r}, 'w').write(str(os.getpid())); print('x', flush=True); "
+                "time.sleep(60)"
+            ),
+            on_event=fail,
         )
     assert gone(int(pid.read_text()))
 
 
 def test_a_child_that_lingers_after_its_result_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.process._GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("compiler.isolation.child._GRACE_SECONDS", 0.3)
     result, _ = run("succeed(pid=os.getpid()); time.sleep(60)")
     assert gone(result["pid"])
 
@@ -197,7 +234,11 @@ def test_a_partial_bundle_is_removed(tmp_path: Path, end: str) -> None:
     job = CompileJob("m.onnx", {}, "native", str(tmp_path / "out"), "m")
     partial = partial_of(job)
     with pytest.raises(CompileError):
-        run(f"os.mkdir({str(partial)!r}); open({str(partial / 'model.so')!r}, 'w').close(); {end}", job=job, limits=Limits(seconds=1))
+        run(
+            f"os.mkdir({str(partial)!r}); open({str(partial / 'model.so')!r}, 'w').close(); {end}",
+            job=job,
+            limits=Limits(seconds=1),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,11 +247,13 @@ def test_the_real_child_dies_with_its_parent(tmp_path: Path) -> None:
     fifo = tmp_path / "model.onnx"
     os.mkfifo(fifo)
     script = f"""
-from compiler.messages import InspectJob
-from compiler.process import run_child
+from compiler.isolation.messages import InspectJob
+from compiler.isolation.child import run_child
 run_child(InspectJob({str(fifo)!r}, {{}}), on_event=lambda event: print(event, flush=True))
 """
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         assert "load" in parent.stdout.readline()
         (compiler,) = psutil.Process(parent.pid).children()

@@ -1,4 +1,6 @@
-"""Bundles that were really built for other machines: refused with what is needed and what is here, and nothing opened."""
+"""Bundles that were really built for other machines: refused with what is needed and what is here,
+and nothing opened.
+"""
 
 import subprocess
 import sys
@@ -7,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import relaxd
-from compiler import driver, targets
-from compiler.messages import CompileJob
+from compiler import build, targets
+from compiler.isolation.messages import CompileJob
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import LoadContractError
@@ -30,8 +32,10 @@ except relaxd.errors.LoadContractError as error:
 
 def built(folder: Path, name: str) -> Path:
     (folder / "m.onnx").write_bytes(add_and_divide(rows=1).SerializeToString())
-    request = CompileRequest.of(dims={"batch": (1, 8)}, options=CompileOptions(verify=False, profile=False)).to_json()
-    driver.build(CompileJob(str(folder / "m.onnx"), request, name, str(folder / "out"), "m"))
+    request = CompileRequest.of(
+        dims={"batch": (1, 8)}, options=CompileOptions(verify=False, profile=False)
+    ).to_json()
+    build.build(CompileJob(str(folder / "m.onnx"), request, name, str(folder / "out"), "m"))
     return folder / "out"
 
 
@@ -60,17 +64,33 @@ def test_a_cuda_bundle_needs_driver_gpu_and_runtime(tmp_path: Path) -> None:
         pytest.skip(targets.resolve("cuda-sm80").device.lacking)
     manifest = read_manifest(built(tmp_path, "cuda-sm80"))
 
-    def refused(driver: Driver | None, library: str | None = "libcudart.so.13") -> tuple[str, str, str]:
+    def refused(
+        driver: Driver | None, library: str | None = "libcudart.so.13"
+    ) -> tuple[str, str, str]:
         with pytest.raises(LoadContractError) as caught:
-            check_contract(manifest, this_host(), probe=lambda device: driver, cuda_runtime=lambda version: library)
+            check_contract(
+                manifest,
+                this_host(),
+                probe=lambda device: driver,
+                cuda_runtime=lambda version: library,
+            )
         return caught.value.what, caught.value.need, caught.value.have
 
     assert refused(None) == ("driver", "an NVIDIA driver and a GPU", "no cuda driver")
     assert refused(Driver("12.8", ((8, 0),))) == ("driver version", "13.0 or later", "12.8")
     assert refused(Driver("13.0", ())) == ("device", "a cuda device", "a driver without a device")
     assert refused(Driver("13.0", ((9, 0),))) == ("GPU", "compute capability 8.0", "9.0")
-    assert refused(Driver("13.0", ((8, 6),)), None) == ("CUDA runtime", "libcudart.so.13", "no libcudart.so.13")
-    check_contract(manifest, this_host(), probe=lambda device: Driver("13.0", ((8, 6),)), cuda_runtime=lambda version: "libcudart.so.13")
+    assert refused(Driver("13.0", ((8, 6),)), None) == (
+        "CUDA runtime",
+        "libcudart.so.13",
+        "no libcudart.so.13",
+    )
+    check_contract(
+        manifest,
+        this_host(),
+        probe=lambda device: Driver("13.0", ((8, 6),)),
+        cuda_runtime=lambda version: "libcudart.so.13",
+    )
     if probe("cuda") is None:
         with pytest.raises(LoadContractError, match="an NVIDIA driver"):
             relaxd.load(tmp_path / "out")
@@ -81,7 +101,11 @@ def test_a_bundle_for_another_runtime_is_refused(tmp_path: Path) -> None:
     need = manifest.load.runtime["apache-tvm-ffi"]
     with pytest.raises(LoadContractError) as caught:
         check_contract(manifest, this_host(), installed=lambda package: "0.0.9")
-    assert (caught.value.what, caught.value.need, caught.value.have) == ("apache-tvm-ffi version", f"{need} or a later patch", "0.0.9")
+    assert (caught.value.what, caught.value.need, caught.value.have) == (
+        "apache-tvm-ffi version",
+        f"{need} or a later patch",
+        "0.0.9",
+    )
 
 
 def test_a_bundle_that_would_die_of_an_illegal_instruction_is_never_opened(tmp_path: Path) -> None:

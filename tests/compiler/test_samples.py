@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import VerifyError
-from compiler.samples import Point, bytes_of, draw, fitted, from_npz, points, points_nearby
+from compiler.verify.points import Point, bytes_of, draw, fitted, from_npz, points, points_nearby
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -19,7 +19,12 @@ def spec(text: str) -> TensorSpec:
 X = spec("x=float32[n,2*m]")
 
 
-@given(st.integers(0, 40), st.one_of(st.none(), st.integers(0, 600)), st.integers(1, 16), st.integers(0, 5))
+@given(
+    st.integers(0, 40),
+    st.one_of(st.none(), st.integers(0, 600)),
+    st.integers(1, 16),
+    st.integers(0, 5),
+)
 def test_every_point_is_admitted(low: int, extent: int | None, multiple: int, seed: int) -> None:
     high = None if extent is None else low + multiple + extent
     dim = Dim("n", low, high, multiple)
@@ -67,7 +72,15 @@ def test_slow_runs_stay_near_the_smallest_size_and_meet_the_ends() -> None:
     two = values(Dim("batch", 1, 8), Dim("seq", 1, 64))
     assert set(two) == {(1, 1), (2, 1), (1, 2), (8, 1), (4, 4), (5, 5), (1, 64), (8, 64)}
     images = values(Dim("n", 1, 2), Dim("h", 32, 96, 32), Dim("w", 32, 96, 32))
-    assert set(images) == {(1, 32, 32), (2, 32, 32), (1, 64, 32), (1, 32, 64), (1, 96, 32), (1, 32, 96), (2, 96, 96)}
+    assert set(images) == {
+        (1, 32, 32),
+        (2, 32, 32),
+        (1, 64, 32),
+        (1, 32, 64),
+        (1, 96, 32),
+        (1, 32, 96),
+        (2, 96, 96),
+    }
 
 
 def test_slow_runs_try_the_size_that_is_asked_for() -> None:
@@ -75,7 +88,10 @@ def test_slow_runs_try_the_size_that_is_asked_for() -> None:
 
 
 def test_dims_of_no_input_are_not_chosen() -> None:
-    assert all(point.dims.keys() == {"n"} for point in points([spec("x=float32[n]")], [Dim("n"), Dim("found", 1, 9)], 0))
+    assert all(
+        point.dims.keys() == {"n"}
+        for point in points([spec("x=float32[n]")], [Dim("n"), Dim("found", 1, 9)], 0)
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
@@ -110,7 +126,10 @@ def test_masks_are_runs_of_ones() -> None:
     assert (np.diff(mask, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32", "float64", "bfloat16"],
+)
 def test_every_dtype_is_drawn(dtype: str) -> None:
     array = draw(POINT, [spec(f"x={dtype}[n,m]")], {}, 0)["x"]
     assert (array.dtype.name, array.shape) == (dtype, (40, 9))
@@ -165,7 +184,11 @@ def test_samples_that_are_no_archive(tmp_path: Path) -> None:
 
 
 def test_floats_of_a_sample_are_cut_and_repeated() -> None:
-    sample = {"ids": np.zeros((2, 3), np.int64), "y": np.arange(6, dtype=np.float32), "z": np.float32(5)}
+    sample = {
+        "ids": np.zeros((2, 3), np.int64),
+        "y": np.arange(6, dtype=np.float32),
+        "z": np.float32(5),
+    }
     inputs = [INPUTS[0], spec("y=float32[2*s]"), spec("z=float32[]")]
     shorter, longer = (fitted(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))
     assert shorter.keys() == {"y", "z"}

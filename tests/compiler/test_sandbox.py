@@ -7,14 +7,17 @@ import sys
 
 import pytest
 
-from compiler import sandbox
+from compiler.isolation import sandbox
 
 
 def confined(script: str, parent: int | None = None) -> str:
     code = (
-        f"import os, socket\nfrom compiler import sandbox\nremarks = sandbox.confine({os.getpid() if parent is None else parent})\n{script}"
+        "import os, socket\nfrom compiler import sandbox\nremarks = "
+        f"sandbox.confine({os.getpid() if parent is None else parent})\n{script}"
     )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_no_new_privileges_and_no_core_dumps() -> None:
@@ -40,7 +43,10 @@ except OSError as error:
 
 def test_files_stay_readable_and_writable(tmp_path: object) -> None:
     path = f"{tmp_path}/file"
-    assert confined(f"open({path!r}, 'w').write('x'); print(open({path!r}).read(), os.getuid())") == f"x {os.getuid()}"
+    assert (
+        confined(f"open({path!r}, 'w').write('x'); print(open({path!r}).read(), os.getuid())")
+        == f"x {os.getuid()}"
+    )
 
 
 def test_an_orphan_does_not_start() -> None:

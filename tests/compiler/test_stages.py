@@ -1,8 +1,8 @@
 import pytest
 
-from compiler.errors import CompileError, CompileOutOfMemory, PassError
-from compiler.messages import Event, Log, StageStarted
-from compiler.stages import entered, summary
+from compiler.errors import CompileError, CompileOutOfMemory, PassError, summary
+from compiler.isolation.messages import Event, Log, StageStarted
+from compiler.isolation.stages import entered
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
 
@@ -50,11 +50,18 @@ def test_memory_that_ran_out_is_said_so(error: Exception) -> None:
 
 def test_a_bad_declaration_keeps_its_field() -> None:
     error, _ = fail(DeclarationError("dim 'n': no", field="dims.n", hint="as in 4"), Stage.LOAD)
-    assert (error.code, error.failure.field, error.failure.hint) == ("request.invalid", "dims.n", "as in 4")
+    assert (error.code, error.failure.field, error.failure.hint) == (
+        "request.invalid",
+        "dims.n",
+        "as in 4",
+    )
 
 
 def test_a_summary_is_the_telling_line() -> None:
-    native = "Traceback (most recent call last):\n  1: tvm::Foo()\n  File x.cc, line 3\nInternalError: Check failed: (a == b) is false: no"
+    native = (
+        "Traceback (most recent call last):\n  1: tvm::Foo()\n  File x.cc, line "
+        "3\nInternalError: Check failed: (a == b) is false: no"
+    )
     assert summary(RuntimeError(native)) == "InternalError: Check failed: (a == b) is false: no"
     assert summary(ValueError()) == "ValueError"
     assert len(summary(ValueError("x" * 9999))) == 400

@@ -7,8 +7,8 @@ import pytest
 
 from compiler import targets
 from compiler.errors import UnknownTarget
-from compiler.host import Caches, Host, host
 from compiler.targets import Runtime, TargetStatus
+from compiler.targets.host import Caches, Host, host
 
 
 def machine(*isa: str, arch: str = "x86_64") -> Host:
@@ -36,10 +36,16 @@ def test_native_is_what_this_machine_has() -> None:
 
 
 @pytest.mark.parametrize(("level", "bits", "registers"), [(2, 128, 16), (3, 256, 16), (4, 512, 32)])
-def test_native_takes_the_highest_level(monkeypatch: pytest.MonkeyPatch, level: int, bits: int, registers: int) -> None:
+def test_native_takes_the_highest_level(
+    monkeypatch: pytest.MonkeyPatch, level: int, bits: int, registers: int
+) -> None:
     with_host(monkeypatch, machine(*isa_of(f"x86-64-v{level}")))
     native = targets.resolve("native")
-    assert (native.cpu, native.vector_bits, native.vector_registers) == (f"x86-64-v{level}", bits, registers)
+    assert (native.cpu, native.vector_bits, native.vector_registers) == (
+        f"x86-64-v{level}",
+        bits,
+        registers,
+    )
     assert native.caches.l1 == 48 << 10
 
 
@@ -83,16 +89,28 @@ def raw(**fields: object) -> str:
 
 
 def test_a_described_target_is_as_described() -> None:
-    described = targets.resolve(raw(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3", mattr=["+avx512f"]))
-    assert (described.vector_bits, described.vector_registers, described.capability) == (512, 32, "raw-llvm")
+    described = targets.resolve(
+        raw(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3", mattr=["+avx512f"])
+    )
+    assert (described.vector_bits, described.vector_registers, described.capability) == (
+        512,
+        32,
+        "raw-llvm",
+    )
     assert set(described.load.isa) == {*isa_of("x86-64-v3"), "avx512f"}
     assert described.to_tvm()["mattr"] == ["+avx512f"]
     assert described == targets.resolve(described.name)
 
 
 def test_a_described_gpu_keeps_its_options_and_gets_a_host() -> None:
-    described = targets.resolve(json.dumps({"kind": "cuda", "arch": "sm_75", "max_num_threads": 512}))
-    assert (described.load.device, described.load.sm, described.capability) == ("cuda", "sm_75", "raw-cuda")
+    described = targets.resolve(
+        json.dumps({"kind": "cuda", "arch": "sm_75", "max_num_threads": 512})
+    )
+    assert (described.load.device, described.load.sm, described.capability) == (
+        "cuda",
+        "sm_75",
+        "raw-cuda",
+    )
     assert described.to_tvm()["max_num_threads"] == 512
     assert described.to_tvm()["host"]["mtriple"].startswith("x86_64")
 
@@ -105,7 +123,10 @@ def test_a_described_gpu_keeps_its_options_and_gets_a_host() -> None:
         (raw(mtriple="mips-linux-gnu"), "of no platform"),
         (raw(mcpu="znver4"), "does not say what a loader must check"),
         (raw(mcpu="x86-64-v3", mattr=["+amx-tile"]), "cannot be checked"),
-        (raw(mtriple="aarch64-linux-gnu", mcpu="neoverse-n1"), "does not say what a loader must check"),
+        (
+            raw(mtriple="aarch64-linux-gnu", mcpu="neoverse-n1"),
+            "does not say what a loader must check",
+        ),
         (raw(keys=["cpu"]), "keys must be"),
     ],
 )
@@ -124,7 +145,9 @@ def test_native_says_what_it_resolved_to(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_name_that_was_promised_is_there() -> None:
-    cpus = "x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-vnni aarch64 aarch64-v8.2 armv7 riscv64 riscv64-v"
+    cpus = (
+        "x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-vnni aarch64 aarch64-v8.2 armv7 riscv64 riscv64-v"
+    )
     systems = "android-arm64 ios-arm64 macos-arm64 windows-x86-64"
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
     assert set(targets.names()) == {"native", *cpus.split(), *systems.split(), *gpus.split()}
@@ -149,7 +172,8 @@ def test_entries_are_frozen_and_labelled() -> None:
 
 def test_resolving_takes_neither_tvm_nor_onnx() -> None:
     script = (
-        "import sys; from compiler import targets, toolchain, process; targets.registry(); toolchain.versions();"
+        "import sys; from compiler import targets, toolchain, process; targets.registry(); "
+        "toolchain.versions();"
         "print(sorted({'tvm', 'onnx', 'torch'} & sys.modules.keys()))"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler.compile import compile_model
+from compiler.api import compile_model
 from compiler.errors import LoadError
-from compiler.load import LoadedScript, open_model
+from compiler.ir.model_file import LoadedScript, open_model
 
 ROOT = Path(__file__).parents[2]
 MAKE = """
@@ -42,7 +42,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A file, since torch.jit.script reads the source.
     script = path.with_name("make.py")
     script.write_text(MAKE)
-    subprocess.run([sys.executable, "-W", "ignore", str(script), str(path)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(path)], check=True, capture_output=True
+    )
     return path
 
 
@@ -86,6 +88,8 @@ try:
 except ToolchainMissing as error:
     print(error.code, error)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("toolchain.torch")
     assert "relaxd[torchscript]" in done.stdout

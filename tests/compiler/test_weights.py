@@ -27,4 +27,7 @@ def test_a_library_with_an_empty_constant_opens(tmp_path):
     outputs = relaxd.load(tmp_path / "out").run({"x": np.array([[-1, 2], [3, -4]], np.float32)})
     np.testing.assert_array_equal(outputs["y"], [[0, 2], [3, 0]])
     assert outputs["e"].shape == (2, 0)
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]["weights.bin"]["size"] == 1
+    assert (
+        json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]["weights.bin"]["size"]
+        == 1
+    )

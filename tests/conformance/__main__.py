@@ -1,4 +1,6 @@
-"""Runs onnx's conformance cases: `python -m tests.conformance --mode dynamic --json dynamic.json`."""
+"""Runs onnx's conformance cases: `python -m tests.conformance --mode dynamic --json
+dynamic.json`.
+"""
 
 import argparse
 import contextlib
@@ -23,7 +25,9 @@ ENGINES = {
     "tvm": "benchmarks.importers.nodes:tvm",
     "iree": "benchmarks.importers.nodes:iree",
 }
-"""Where each engine's function is; the peers beside ONNX Runtime need what `benchmarks.importers` needs."""
+"""Where each engine's function is; the peers beside ONNX Runtime need what `benchmarks.importers`
+needs.
+"""
 
 _BROKEN = (Outcome.WRONG, Outcome.CRASH, Outcome.TIMEOUT)
 
@@ -34,10 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = _chosen(collect(), options)
     modes = [Mode(options.mode)] if options.mode else list(Mode)
     runs = {
-        mode: _run(cases, workers.Plan(ENGINES[options.engine], mode, options.seconds, options.workers), options.verbose) for mode in modes
+        mode: _run(
+            cases,
+            workers.Plan(ENGINES[options.engine], mode, options.seconds, options.workers),
+            options.verbose,
+        )
+        for mode in modes
     }
     if options.json:
-        documents = [report.document(options.engine, mode, results) for mode, results in runs.items()]
+        documents = [
+            report.document(options.engine, mode, results) for mode, results in runs.items()
+        ]
         options.json.write_text(json.dumps(documents, indent=1) + "\n")
     return int(any(result.outcome in _BROKEN for results in runs.values() for result in results))
 
@@ -51,7 +62,8 @@ def _run(cases: Sequence[Case], plan: workers.Plan, verbose: bool) -> list[Resul
             results.append(result)
             if verbose or len(results) % 100 == 0:
                 print(
-                    f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} {result.seconds} s {result.why}",
+                    f"[{len(results)}/{len(cases)}] {result.name} {result.outcome.value} "
+                    f"{result.seconds} s {result.why}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -65,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="both unless said")
     parser.add_argument("--engine", choices=list(ENGINES), default="relaxd")
     parser.add_argument("--json", type=Path, help="write every result there")
-    parser.add_argument("--filter", default="", help="a regular expression that names must match somewhere")
+    parser.add_argument(
+        "--filter", default="", help="a regular expression that names must match somewhere"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=120.0, help="limit of a case")
     parser.add_argument("--sample", type=int, help="run that many cases, drawn with --seed")

@@ -1,4 +1,6 @@
-"""The cases: onnx's own node tests and the models in its data folder, each with its category and its expected results."""
+"""The cases: onnx's own node tests and the models in its data folder, each with its category and
+its expected results.
+"""
 
 import re
 import warnings
@@ -19,7 +21,8 @@ class Case:
     """One model and its data.
 
     suite: `node` or the data folder; category: the operator, or the folder again.
-    data_sets: positional inputs (of the graph's inputs that are no initialisers) with the outputs wanted.
+    data_sets: positional inputs (of the graph's inputs that are no initialisers) with the outputs
+    wanted.
     """
 
     name: str
@@ -38,7 +41,9 @@ class Case:
 
 
 def collect() -> list[Case]:
-    """Every case, in a fixed order; onnx makes the node cases' data as it goes, which takes some ten seconds."""
+    """Every case, in a fixed order; onnx makes the node cases' data as it goes, which takes some
+    ten seconds.
+    """
     return [*_node_cases(), *(case for folder in FOLDERS for case in _folder_cases(folder))]
 
 
@@ -51,12 +56,18 @@ def _node_cases() -> Iterator[Case]:
         found = sorted(collect_testcases(None), key=lambda case: case.name)
     operators = {case.name: case.model.graph.node[0].op_type for case in found}
     for case in found:
-        data = [tuple([_plain(item) for item in items] for items in pair) for pair in case.data_sets]
-        yield Case(case.name, NODE, _operator(case.name, operators), case.model, data, case.rtol, case.atol)
+        data = [
+            tuple([_plain(item) for item in items] for items in pair) for pair in case.data_sets
+        ]
+        yield Case(
+            case.name, NODE, _operator(case.name, operators), case.model, data, case.rtol, case.atol
+        )
 
 
 def _operator(name: str, operators: dict[str, str]) -> str:
-    """A function body's nodes are not what its case is about: those count with the case of the function itself."""
+    """A function body's nodes are not what its case is about: those count with the case of the
+    function itself.
+    """
     return operators.get(re.sub(r"_expanded.*$", "", name), operators[name])
 
 
@@ -75,8 +86,13 @@ def _data_set(directory: Path, graph: onnx.GraphProto) -> tuple[list[Any], list[
 
 
 def _values(directory: Path, side: str, values: Sequence[onnx.ValueInfoProto]) -> list[Any]:
-    files = [directory / f"{side}_{index}.pb" for index in range(len(list(directory.glob(f"{side}_*.pb"))))]
-    return [_value(file.read_bytes(), value.type) for file, value in zip(files, values, strict=False)]
+    files = [
+        directory / f"{side}_{index}.pb"
+        for index in range(len(list(directory.glob(f"{side}_*.pb"))))
+    ]
+    return [
+        _value(file.read_bytes(), value.type) for file, value in zip(files, values, strict=False)
+    ]
 
 
 def _value(data: bytes, kind: onnx.TypeProto) -> Any:

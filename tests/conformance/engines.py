@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from compiler import reference
-from compiler.driver import build
+from compiler.build import build
 from compiler.errors import CompileError
-from compiler.messages import CompileJob
+from compiler.isolation.messages import CompileJob
+from compiler.verify.reference import onnx as reference
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
 from tests.conformance.cases import Case
@@ -28,9 +28,15 @@ def relaxd(case: Case, mode: Mode) -> Ran:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
         path.write_bytes(case.model.SerializeToString())
         try:
-            build(CompileJob(str(path), request(case, mode).to_json(), "native", str(bundle), case.name))
+            build(
+                CompileJob(
+                    str(path), request(case, mode).to_json(), "native", str(bundle), case.name
+                )
+            )
         except CompileError as error:
-            outcome = Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED
+            outcome = (
+                Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED
+            )
             return outcome, f"{error.code}: {_place(error)}{error}"
         try:
             model = load(bundle, threads=1)
@@ -46,7 +52,9 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
         path.write_bytes(case.model.SerializeToString())
         asked = request(case, mode)
         try:
-            engine = reference.OnnxRuntime(str(reference.prepare(case.model, path, asked, Path(folder))))
+            engine = reference.OnnxRuntime(
+                str(reference.prepare(case.model, path, asked, Path(folder)))
+            )
         except Exception as error:
             return Outcome.REFUSED, line(error)
         try:
@@ -56,7 +64,9 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
 
 
 def judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
-    """Compared by onnx's own runner: number of outputs, shapes, dtypes, then the case's tolerances."""
+    """Compared by onnx's own runner: number of outputs, shapes, dtypes, then the case's
+    tolerances.
+    """
     from onnx.backend.test.runner import Runner
 
     for inputs, wanted in case.data_sets:
@@ -71,7 +81,10 @@ def judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
 def named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
     """A data set's inputs by name."""
     names = [value.name for value in case.inputs]
-    return {name: value if isinstance(value, list) else np.asarray(value) for name, value in zip(names, inputs, strict=False)}
+    return {
+        name: value if isinstance(value, list) else np.asarray(value)
+        for name, value in zip(names, inputs, strict=False)
+    }
 
 
 def _place(error: CompileError) -> str:

@@ -14,26 +14,36 @@ _OPTIONS = {"verify": False, "profile": False}
 
 
 class Mode(Enum):
-    """static: the shapes as the case gives them; dynamic: every fixed axis of every input a dim of its own, from 0 up."""
+    """static: the shapes as the case gives them; dynamic: every fixed axis of every input a dim of
+    its own, from 0 up.
+    """
 
     STATIC = "static"
     DYNAMIC = "dynamic"
 
 
 def request(case: Case, mode: Mode) -> CompileRequest:
-    """The compile request; one-dimensional int64 inputs keep their axes: they carry shapes and axes, so their length is a rank.
+    """The compile request; one-dimensional int64 inputs keep their axes: they carry shapes and
+    axes, so their length is a rank.
 
-    Static, too, an axis of 0 is declared, which in a file mostly means an unknown one, and so is an axis left open.
+    Static, too, an axis of 0 is declared, which in a file mostly means an unknown one, and so is an
+    axis left open.
     """
     inputs, dims = {}, {}
     taken = {dim.dim_param for value in case.inputs for dim in value.type.tensor_type.shape.dim}
     fresh = (name for number in count() if (name := f"d{number}") not in taken)
     for value in case.inputs:
         tensor = value.type.tensor_type
-        if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES or not tensor.HasField("shape"):
+        if (
+            not value.type.HasField("tensor_type")
+            or tensor.elem_type not in DTYPES
+            or not tensor.HasField("shape")
+        ):
             # The compiler is to refuse it by itself.
             continue
-        loosened = mode is Mode.DYNAMIC and not (len(tensor.shape.dim) == 1 and tensor.elem_type == onnx.TensorProto.INT64)
+        loosened = mode is Mode.DYNAMIC and not (
+            len(tensor.shape.dim) == 1 and tensor.elem_type == onnx.TensorProto.INT64
+        )
         if not loosened and all(dim.dim_value for dim in tensor.shape.dim):
             continue
         axes = [_axis(dim, loosened, fresh) for dim in tensor.shape.dim]

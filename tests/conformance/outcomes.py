@@ -6,8 +6,9 @@ from typing import Any
 
 
 class Outcome(Enum):
-    """ok: within onnx's tolerances; refused: a typed error that names the cause before anything ran; wrong: other numbers,
-    shapes or types; error: an internal error of the compiler or a failure at run time; crash: the process died;
+    """ok: within onnx's tolerances; refused: a typed error that names the cause before anything
+    ran; wrong: other numbers, shapes or types; error: an internal error of the compiler or a
+    failure at run time; crash: the process died;
     timeout: it was stopped.
     """
 

@@ -18,7 +18,9 @@ def document(engine: str, mode: Mode, results: Sequence[Result]) -> dict[str, An
         "engine": engine,
         "mode": mode.value,
         "totals": {suite: _counts(found) for suite, found in _by(results, "suite").items()},
-        "categories": {name: _counts(found) for name, found in sorted(_by(results, "category").items())},
+        "categories": {
+            name: _counts(found) for name, found in sorted(_by(results, "category").items())
+        },
         "results": [result.to_json() for result in sorted(results, key=lambda result: result.name)],
     }
 
@@ -29,7 +31,11 @@ def lines(mode: Mode, results: Sequence[Result]) -> Iterable[str]:
     yield "|---|---|---|---|"
     for name, found in sorted(_by(results, "category").items()):
         counts = _counts(found)
-        others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome not in ("ok", "cases") and count)
+        others = ", ".join(
+            f"{count} {outcome}"
+            for outcome, count in counts.items()
+            if outcome not in ("ok", "cases") and count
+        )
         yield f"| {name} | {counts['ok']} | {counts['cases']} | {others} |"
     yield ""
     for result in sorted(results, key=lambda result: (result.outcome.value, result.name)):
@@ -39,7 +45,11 @@ def lines(mode: Mode, results: Sequence[Result]) -> Iterable[str]:
     for suite, found in _by(results, "suite").items():
         counts = _counts(found)
         beside = f" (ONNX Runtime passes {ONNXRUNTIME_PASSES})" if suite == NODE else ""
-        yield f"{suite}, {mode.value}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + beside
+        yield (
+            f"{suite}, {mode.value}: "
+            + ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+            + beside
+        )
 
 
 def _by(results: Sequence[Result], attribute: str) -> dict[str, list[Result]]:

@@ -1,4 +1,6 @@
-"""Long-lived processes that run cases: one that dies or hangs takes only its case with it, and is replaced."""
+"""Long-lived processes that run cases: one that dies or hangs takes only its case with it, and is
+replaced.
+"""
 
 import gc
 import importlib
@@ -20,7 +22,9 @@ _CONTEXT = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run; engine: as `module:function`, imported by the workers; seconds: a case's limit."""
+    """What to run; engine: as `module:function`, imported by the workers; seconds: a
+    case's limit.
+    """
 
     engine: str
     mode: Mode
@@ -71,7 +75,10 @@ class _Worker:
                 outcome, why = self.connection.recv()
             except EOFError:
                 self._process.join()
-                outcome, why = Outcome.CRASH, f"the process ended with status {self._process.exitcode}"
+                outcome, why = (
+                    Outcome.CRASH,
+                    f"the process ended with status {self._process.exitcode}",
+                )
                 self._start()
         elif seconds > self._plan.seconds:
             outcome, why = Outcome.TIMEOUT, f"stopped after {self._plan.seconds:.0f} s"
@@ -89,7 +96,9 @@ class _Worker:
 
     def _start(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_serve, args=(theirs, self._cases, self._plan), daemon=True)
+        self._process = _CONTEXT.Process(
+            target=_serve, args=(theirs, self._cases, self._plan), daemon=True
+        )
         self._process.start()
         theirs.close()
 
@@ -115,7 +124,9 @@ def _ended(engine: Any, case: Case, mode: Mode) -> tuple[Outcome, str]:
     try:
         return engine(case, mode)
     except Exception as error:
-        return Outcome.ERROR, f"untyped {type(error).__name__}: {' '.join(str(error).split())}"[:300]
+        return Outcome.ERROR, f"untyped {type(error).__name__}: {' '.join(str(error).split())}"[
+            :300
+        ]
 
 
 def _silence() -> None:

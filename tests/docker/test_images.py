@@ -1,4 +1,6 @@
-"""What the images and the compose file promise: no root, health checks, read-only roots, an API without a compiler."""
+"""What the images and the compose file promise: no root, health checks, read-only roots, an API
+without a compiler.
+"""
 
 import json
 import shlex
@@ -20,7 +22,12 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 def instructions(dockerfile: Path) -> list[tuple[str, str]]:
     lines = dockerfile.read_text().replace("\\\n", " ").splitlines()
-    return [(word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in lines if line and not line.startswith("#"))]
+    return [
+        (word.upper(), rest.strip())
+        for word, _, rest in (
+            line.partition(" ") for line in lines if line and not line.startswith("#")
+        )
+    ]
 
 
 def last_stage(dockerfile: Path) -> list[tuple[str, str]]:
@@ -90,13 +97,21 @@ def test_only_the_api_is_reached_from_outside() -> None:
 def test_the_api_waits_for_healthy_servers() -> None:
     for name in ("api", "worker"):
         waits = SERVICES[name]["depends_on"]
-        assert {server: waits[server]["condition"] for server in ("postgres", "redis")} == dict.fromkeys(
-            ("postgres", "redis"), "service_healthy"
-        )
+        assert {
+            server: waits[server]["condition"] for server in ("postgres", "redis")
+        } == dict.fromkeys(("postgres", "redis"), "service_healthy")
 
 
 def test_the_api_image_holds_no_compiler() -> None:
-    compilers = {"apache-tvm", "apache-tvm-ffi", "torch", "onnx", "onnxruntime", "ziglang", "transformers"}
+    compilers = {
+        "apache-tvm",
+        "apache-tvm-ffi",
+        "torch",
+        "onnx",
+        "onnxruntime",
+        "ziglang",
+        "transformers",
+    }
     assert not compilers & pins("api.txt").keys()
     assert {"apache-tvm", "onnx", "ziglang"} <= pins("worker.txt").keys()
 
@@ -107,9 +122,15 @@ def test_the_api_starts_with_only_its_own_packages() -> None:
     absent = [
         module
         for module, owners in packages_distributions().items()
-        if not any(canonicalize_name(owner) in allowed for owner in owners) and not module.startswith("_")
+        if not any(canonicalize_name(owner) in allowed for owner in owners)
+        and not module.startswith("_")
     ]
     assert "tvm" in absent
-    program = f"import sys; sys.modules.update(dict.fromkeys({json.dumps(absent)})); import service.bootstrap, service.api.app, relaxd.cli"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({json.dumps(absent)})); import "
+        "service.bootstrap, service.api.app, relaxd.cli"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -26,8 +26,12 @@ def postgres() -> Iterator[str]:
 
 
 @contextmanager
-def deployed(request: pytest.FixtureRequest, folder: Path, workers: int, **settings: str) -> Iterator[Deployment]:
-    """The form that `request.param` names; the scaled one with a broker and a database of its own."""
+def deployed(
+    request: pytest.FixtureRequest, folder: Path, workers: int, **settings: str
+) -> Iterator[Deployment]:
+    """The form that `request.param` names; the scaled one with a broker and a database of
+    its own.
+    """
     if request.param == "embedded":
         with Deployment.embedded(folder, **settings) as deployment:
             yield deployment
@@ -40,7 +44,9 @@ def deployed(request: pytest.FixtureRequest, folder: Path, workers: int, **setti
 
 
 @pytest.fixture(scope="session", params=FORMS)
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
     """One service for all tests that do it no harm."""
     with deployed(request, tmp_path_factory.mktemp(request.param), workers=2) as deployment:
         yield deployment
@@ -55,7 +61,9 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployme
 
 @pytest.fixture(scope="session")
 def slim_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment of numpy, apache-tvm-ffi and relaxd, installed from a wheel as users do."""
+    """The interpreter of an environment of numpy, apache-tvm-ffi and relaxd, installed from a wheel
+    as users do.
+    """
     folder = tmp_path_factory.mktemp("slim")
     source = folder / "source"
     source.mkdir()

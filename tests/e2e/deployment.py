@@ -30,15 +30,20 @@ def until(found: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 class Deployment:
-    """The service as `commands` start it, the first of which listens; `settings` are environment variables.
+    """The service as `commands` start it, the first of which listens; `settings` are environment
+    variables.
 
     Everything it keeps lies under `folder`, which outlives `kill` and a new `start`.
     """
 
-    def __init__(self, folder: Path, commands: list[list[str]], settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, commands: list[list[str]], settings: Mapping[str, str]
+    ) -> None:
         self.folder = folder
         self.commands = commands
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")}
+        plain = {
+            name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")
+        }
         self.settings = {**plain, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
@@ -71,14 +76,27 @@ class Deployment:
         listening = ["--port", "0", "--port-file", str(port)]
         for index, command in enumerate(self.commands):
             self._spawn([*command, *([] if index else listening)])
-        until(lambda: (port.exists() and port.read_text().strip()) or self._dead(), START_S, f"the start; see {self.log}")
+        until(
+            lambda: (port.exists() and port.read_text().strip()) or self._dead(),
+            START_S,
+            f"the start; see {self.log}",
+        )
         self.url = f"http://127.0.0.1:{port.read_text().strip()}"
         until(lambda: httpx.get(f"{self.url}/readyz").status_code == 200, START_S, "readiness")
 
     def _spawn(self, command: list[str]) -> None:
         with self.log.open("ab") as log:
             program = [*TIED, sys.executable, "-m", "relaxd", *command]
-            self.processes.append(subprocess.Popen(program, cwd=ROOT, env=self.settings, stdout=log, stderr=log, start_new_session=True))
+            self.processes.append(
+                subprocess.Popen(
+                    program,
+                    cwd=ROOT,
+                    env=self.settings,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
 
     def _dead(self) -> bool:
         gone = [process.args for process in self.processes if process.poll() is not None]
@@ -129,7 +147,11 @@ class Deployment:
         compiler = until(self.compiling, 60, "a compile process")[0]
         worker = compiler.parent()
         _kill(worker)
-        until(lambda: not compiler.is_running() or compiler.status() == psutil.STATUS_ZOMBIE, 10, "the end of the orphan")
+        until(
+            lambda: not compiler.is_running() or compiler.status() == psutil.STATUS_ZOMBIE,
+            10,
+            "the end of the orphan",
+        )
         if any(process.pid == worker.pid for process in self.processes):
             self._spawn(["worker"])
 
@@ -141,7 +163,9 @@ class Deployment:
         """As `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
         content = model if isinstance(model, bytes) else model.read_bytes()
         files = {"model": ("model.onnx", content), "request": (None, request)}
-        return httpx.post(f"{self.url}/v1/compile", params={"wait": f"{wait:g}"}, files=files, timeout=wait + 60)
+        return httpx.post(
+            f"{self.url}/v1/compile", params={"wait": f"{wait:g}"}, files=files, timeout=wait + 60
+        )
 
     def events(self, job: Mapping[str, Any]) -> list[dict[str, Any]]:
         """All events of a job that is over."""
@@ -154,7 +178,9 @@ def _runs(process: psutil.Process, *arguments: str) -> bool:
         command = process.cmdline()
     except psutil.Error:
         return False
-    return any(tuple(command[index : index + len(arguments)]) == arguments for index in range(len(command)))
+    return any(
+        tuple(command[index : index + len(arguments)]) == arguments for index in range(len(command))
+    )
 
 
 def _kill(process: psutil.Process) -> None:

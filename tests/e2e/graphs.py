@@ -8,12 +8,17 @@ from onnx import TensorProto, helper, numpy_helper
 def dense(width: int = 8, seed: int = 0) -> bytes:
     """y = relu(x @ w): x float32[n,width]."""
     weights = np.random.default_rng(seed).standard_normal((width, width)).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "project"), helper.make_node("Relu", ["h"], ["y"], "clip")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "project"),
+        helper.make_node("Relu", ["h"], ["y"], "clip"),
+    ]
     return _model(nodes, {"x": ["n", width]}, {"y": ["n", width]}, {"w": weights})
 
 
 def unsupported() -> bytes:
-    """Two nodes of an operator that nobody has, and one of a domain that nobody knows, between ordinary ones."""
+    """Two nodes of an operator that nobody has, and one of a domain that nobody knows, between
+    ordinary ones.
+    """
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], "fine"),
         helper.make_node("Conjure", ["a"], ["b"], "first_oddity", domain="com.example"),
@@ -32,8 +37,14 @@ def _model(
     graph = helper.make_graph(
         nodes,
         "small",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in inputs.items()
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in outputs.items()
+        ],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]

@@ -19,7 +19,9 @@ async def _post_all(url: str, model: bytes, request: str) -> list[dict[str, Any]
     limits = httpx.Limits(max_connections=CALLERS)
     async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as client:
         files = {"model": ("model.onnx", model), "request": (None, request)}
-        answers = await asyncio.gather(*(client.post("/v1/compile?wait=240", files=files) for _ in range(CALLERS)))
+        answers = await asyncio.gather(
+            *(client.post("/v1/compile?wait=240", files=files) for _ in range(CALLERS))
+        )
     return [answer.json() for answer in answers]
 
 
@@ -31,5 +33,9 @@ def test_fifty_equal_posts_are_one_compile(service: Deployment) -> None:
     assert len({job["id"] for job in jobs}) == CALLERS
     assert len({build["artifact"]["digest"] for build in builds}) == 1
     assert [build["cached"] for build in builds].count(False) == 1
-    compiled = [job["id"] for job in jobs if any(event["type"] == "build.stage" for event in service.events(job))]
+    compiled = [
+        job["id"]
+        for job in jobs
+        if any(event["type"] == "build.stage" for event in service.events(job))
+    ]
     assert len(compiled) == 1

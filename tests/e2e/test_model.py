@@ -1,4 +1,6 @@
-"""A real model goes in over HTTP, a library comes out that a bare Python runs at any declared shape."""
+"""A real model goes in over HTTP, a library comes out that a bare Python runs at any declared
+shape.
+"""
 
 import json
 import subprocess
@@ -14,13 +16,19 @@ from tests.models import MODELS, feed_of, path_of, reference
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
 DIMS = {"batch": "1:4", "seq": "1:128"}
-SHAPES = ({"batch": 1, "seq": 7}, {"batch": 1, "seq": 128}, {"batch": 4, "seq": 64}, {"batch": 3, "seq": 101})
+SHAPES = (
+    {"batch": 1, "seq": 7},
+    {"batch": 1, "seq": 128},
+    {"batch": 4, "seq": 64},
+    {"batch": 3, "seq": 101},
+)
 """Of MiniLM. The demo compiles it for its whole range, whose far end takes seconds a run."""
 
 RUNNER = """
 import importlib.util, pathlib, sys
 import numpy, relaxd
-absent = [name for name in ("tvm", "torch", "onnx", "onnxruntime", "httpx", "typer", "rich") if importlib.util.find_spec(name)]
+names = ("tvm", "torch", "onnx", "onnxruntime", "httpx", "typer", "rich")
+absent = [name for name in names if importlib.util.find_spec(name)]
 assert not absent, f"the environment is not slim: {absent}"
 model = relaxd.load(sys.argv[1])
 for feed in pathlib.Path(sys.argv[2]).glob("feed-*.npz"):
@@ -44,27 +52,45 @@ def minilm(service: Deployment) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bundle(service: Deployment, minilm: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(
+    service: Deployment, minilm: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     with service.client() as client:
-        return client.pull(minilm["builds"][0]["artifact"]["digest"], tmp_path_factory.mktemp("pulled") / "minilm")
+        return client.pull(
+            minilm["builds"][0]["artifact"]["digest"], tmp_path_factory.mktemp("pulled") / "minilm"
+        )
 
 
-def test_one_bundle_serves_every_declared_shape_in_a_bare_python(bundle: Path, slim_python: Path, tmp_path: Path) -> None:
+def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
+    bundle: Path, slim_python: Path, tmp_path: Path
+) -> None:
     for index, dims in enumerate(SHAPES):
         np.savez(tmp_path / f"feed-{index}.npz", **feed_of("minilm", dims, seed=index))
-    done = subprocess.run([slim_python, "-I", "-c", RUNNER, bundle, tmp_path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [slim_python, "-I", "-c", RUNNER, bundle, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     for index, dims in enumerate(SHAPES):
         expected = reference("minilm", feed_of("minilm", dims, seed=index))
         with np.load(tmp_path / f"outputs-{index}.npz") as outputs:
             assert set(outputs) == set(expected)
             for name, value in expected.items():
-                np.testing.assert_allclose(outputs[name], value, rtol=0, atol=TOLERANCE, err_msg=f"{name} at {dims}")
+                np.testing.assert_allclose(
+                    outputs[name], value, rtol=0, atol=TOLERANCE, err_msg=f"{name} at {dims}"
+                )
 
 
-def test_a_bundle_says_what_it_is_how_fast_and_how_exact(bundle: Path, minilm: dict[str, Any]) -> None:
+def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
+    bundle: Path, minilm: dict[str, Any]
+) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
-    assert {dim: manifest["dims"][dim]["max"] for dim in ("batch", "seq")} == {"batch": 4, "seq": 128}
+    assert {dim: manifest["dims"][dim]["max"] for dim in ("batch", "seq")} == {
+        "batch": 4,
+        "seq": 128,
+    }
     build = minilm["builds"][0]
     assert json.loads((bundle / "numerics.json").read_text()) == build["numerics"]
     assert json.loads((bundle / "profile.json").read_text()) == build["profile"]
@@ -72,7 +98,9 @@ def test_a_bundle_says_what_it_is_how_fast_and_how_exact(bundle: Path, minilm: d
     assert (bundle / "libtvm_runtime.so").exists()
 
 
-def test_the_same_post_again_is_answered_from_the_cache(service: Deployment, minilm: dict[str, Any]) -> None:
+def test_the_same_post_again_is_answered_from_the_cache(
+    service: Deployment, minilm: dict[str, Any]
+) -> None:
     again = compiled(service, "minilm", dims=DIMS)
     assert again["id"] != minilm["id"]
     assert again["builds"][0]["cached"]
@@ -82,8 +110,14 @@ def test_the_same_post_again_is_answered_from_the_cache(service: Deployment, min
 
 def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, Any]) -> None:
     events = service.events(minilm)
-    stages = list(dict.fromkeys(event["stage"] for event in events if event["type"] == "build.stage"))
-    assert [stage for stage in stages if stage in ("import", "pass", "codegen", "link", "verify", "profile")] == [
+    stages = list(
+        dict.fromkeys(event["stage"] for event in events if event["type"] == "build.stage")
+    )
+    assert [
+        stage
+        for stage in stages
+        if stage in ("import", "pass", "codegen", "link", "verify", "profile")
+    ] == [
         "import",
         "pass",
         "codegen",
@@ -96,15 +130,24 @@ def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("service", "name"), [("embedded", "ppocr_cls"), pytest.param("scaled", "magika", marks=pytest.mark.scaled)], indirect=["service"]
+    ("service", "name"),
+    [("embedded", "ppocr_cls"), pytest.param("scaled", "magika", marks=pytest.mark.scaled)],
+    indirect=["service"],
 )
-def test_other_real_models(service: Deployment, name: str, slim_python: Path, tmp_path: Path) -> None:
+def test_other_real_models(
+    service: Deployment, name: str, slim_python: Path, tmp_path: Path
+) -> None:
     job = compiled(service, name, options={"profile": False})
     with service.client() as client:
         folder = client.pull(job["id"], tmp_path / "bundle")
     for index, dims in enumerate(MODELS[name].shapes):
         np.savez(tmp_path / f"feed-{index}.npz", **feed_of(name, dims, seed=index))
-    done = subprocess.run([slim_python, "-I", "-c", RUNNER, folder, tmp_path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [slim_python, "-I", "-c", RUNNER, folder, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     for index, dims in enumerate(MODELS[name].shapes):
         with np.load(tmp_path / f"outputs-{index}.npz") as outputs:

@@ -57,7 +57,9 @@ def failure(answer: httpx.Response) -> dict[str, Any]:
         "not-json",
     ],
 )
-def test_a_bad_request_names_the_fault(service: Deployment, model: bytes, request_text: str, field: str | None, says: str) -> None:
+def test_a_bad_request_names_the_fault(
+    service: Deployment, model: bytes, request_text: str, field: str | None, says: str
+) -> None:
     found = failure(service.post(model, request_text))
     assert found["code"]
     assert says in json.dumps(found), found
@@ -102,7 +104,9 @@ def _strings(document: Any) -> list[str]:
     ],
     ids=["dtype", "fixed-axis", "out-of-range", "rank", "missing", "unknown"],
 )
-def test_a_bad_call_names_the_fault(dense_bundle: Path, feed: dict[str, np.ndarray], says: list[str]) -> None:
+def test_a_bad_call_names_the_fault(
+    dense_bundle: Path, feed: dict[str, np.ndarray], says: list[str]
+) -> None:
     import relaxd
 
     model = relaxd.load(dense_bundle)

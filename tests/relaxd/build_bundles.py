@@ -1,4 +1,6 @@
-"""Builds small bundles straight from Relax, in a process of its own: `python build_bundles.py DIRECTORY`."""
+"""Builds small bundles straight from Relax, in a process of its own: `python build_bundles.py
+DIRECTORY`.
+"""
 
 # ruff: noqa: E402
 import hashlib
@@ -15,9 +17,10 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler import targets, weights
-from compiler.link import link_objects
-from compiler.lower import with_release
+from compiler import targets
+from compiler.bundle import weights
+from compiler.link.library import link_objects
+from compiler.passes.manager import with_release
 from compiler.runtimes.threads import threads
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
@@ -36,7 +39,10 @@ def module(inputs, body):
     builder = relax.BlockBuilder()
     with builder.function("main", inputs):
         with builder.dataflow():
-            outputs = [builder.emit(output) if not isinstance(output, relax.Var) else output for output in body(builder, *inputs)]
+            outputs = [
+                builder.emit(output) if not isinstance(output, relax.Var) else output
+                for output in body(builder, *inputs)
+            ]
             result = builder.emit_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
         builder.emit_func_output(result)
     return builder.finalize()
@@ -50,11 +56,16 @@ def write(directory, name, mod, inputs, outputs, dims, constants=()):
     bundle = Path(directory, name)
     bundle.mkdir()
     table = weights.write(constants, bundle / "weights.bin")
-    relax.build(with_release(mod), tvm.target.Target({"kind": "llvm"})).export_library(str(bundle / "model.so"), fcompile=link)
+    relax.build(with_release(mod), tvm.target.Target({"kind": "llvm"})).export_library(
+        str(bundle / "model.so"), fcompile=link
+    )
     for library in ("libtvm_runtime.so", "libtvm_runtime_extra.so"):
         shutil.copy(RUNTIME / library, bundle)
     shutil.copy(threads(HOST), bundle)
-    files = {file.name: FileEntry(hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size) for file in bundle.iterdir()}
+    files = {
+        file.name: FileEntry(hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size)
+        for file in bundle.iterdir()
+    }
     versions = {package: metadata.version(package) for package in ("apache-tvm", "apache-tvm-ffi")}
     manifest = Manifest(
         name=name,
@@ -80,7 +91,14 @@ def dims(directory):
         return [relax.op.multiply(relax.op.add(x, half), scale)]
 
     mod = module([x, wide, scale], body)
-    write(directory, "dims", mod, ["x=float32[n,m]", "wide=float32[n,2*m]", "scale=float32[]"], ["y=float32[n,m]"], ["n=1:8", "m=2:64%2"])
+    write(
+        directory,
+        "dims",
+        mod,
+        ["x=float32[n,m]", "wide=float32[n,2*m]", "scale=float32[]"],
+        ["y=float32[n,m]"],
+        ["n=1:8", "m=2:64%2"],
+    )
 
 
 def ownership(directory):
@@ -105,27 +123,55 @@ def constant(directory):
 
 
 def weighty(directory):
-    """Constants in a file of their own: one used, one used and returned, and a bfloat16 one returned."""
+    """Constants in a file of their own: one used, one used and returned, and a bfloat16 one
+    returned.
+    """
     x = tensor("x", [N, 512])
     used, kept = (relax.const(np.arange(512, dtype="float32") + start) for start in (0, 1))
-    half = relax.const(tvm.runtime.tensor(np.ones(1024, "uint16"))._create_view((1024,), "bfloat16"), "bfloat16")
+    half = relax.const(
+        tvm.runtime.tensor(np.ones(1024, "uint16"))._create_view((1024,), "bfloat16"), "bfloat16"
+    )
 
     def body(builder, x):
         return [relax.op.add(relax.op.add(x, used), kept), kept, half]
 
     separated = weights.separate(module([x], body))
     outputs = ["sum=float32[n,512]", "kept=float32[512]", "half=bfloat16[1024]"]
-    write(directory, "weighty", separated.module, ["x=float32[n,512]"], outputs, ["n=1:"], separated.constants)
+    write(
+        directory,
+        "weighty",
+        separated.module,
+        ["x=float32[n,512]"],
+        outputs,
+        ["n=1:"],
+        separated.constants,
+    )
 
 
 def dtypes(directory):
     """Every dtype: logical_not of bool, twice anything else."""
-    names = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"]
+    names = [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ]
     inputs = [tensor(f"x_{name}", [N], name) for name in names]
 
     def body(builder, *inputs):
         return [
-            relax.op.logical_not(x) if name == "bool" else builder.emit_te(lambda a: te.compute((N,), lambda i: a[i] + a[i]), x)
+            relax.op.logical_not(x)
+            if name == "bool"
+            else builder.emit_te(lambda a: te.compute((N,), lambda i: a[i] + a[i]), x)
             for name, x in zip(names, inputs, strict=True)
         ]
 
@@ -134,13 +180,19 @@ def dtypes(directory):
 
 
 def vector(directory):
-    """Rows in parallel, aligned 16-float vectors within, `work` passes: crashes on an unaligned input."""
+    """Rows in parallel, aligned 16-float vectors within, `work` passes: crashes on an unaligned
+    input.
+    """
     x, work = tensor("x", [N, 64]), tensor("work", [], "int64")
 
     def body(builder, x, work):
         def kernel(a, w):
             k = te.reduce_axis((0, 4096), "k")
-            return te.compute((N, 64), lambda i, j: te.sum(a[i, j] * tirx.Cast("float32", w() + k % 2), axis=k), name="B")
+            return te.compute(
+                (N, 64),
+                lambda i, j: te.sum(a[i, j] * tirx.Cast("float32", w() + k % 2), axis=k),
+                name="B",
+            )
 
         return [builder.call_te(kernel, x, work, primfunc_name_hint="kernel")]
 
@@ -153,7 +205,14 @@ def vector(directory):
     schedule.reorder(i, outer, k, inner)
     schedule.vectorize(inner)
     schedule.parallel(i)
-    write(directory, "vector", schedule.mod, ["x=float32[n,64]", "work=int64[]"], ["y=float32[n,64]"], ["n=1:"])
+    write(
+        directory,
+        "vector",
+        schedule.mod,
+        ["x=float32[n,64]", "work=int64[]"],
+        ["y=float32[n,64]"],
+        ["n=1:"],
+    )
 
 
 if __name__ == "__main__":

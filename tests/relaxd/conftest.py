@@ -16,7 +16,12 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of small bundles: dims, ownership, constant, dtypes, vector."""
     directory = tmp_path_factory.mktemp("bundles")
     script = Path(__file__).with_name("build_bundles.py")
-    done = subprocess.run([sys.executable, script, directory], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script, directory],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return directory
 
@@ -38,10 +43,15 @@ def doctored(bundles: Path, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def python() -> Callable[..., dict]:
-    """Runs code in a process of its own, without torch; the JSON that it prints last is the result."""
+    """Runs code in a process of its own, without torch; the JSON that it prints last is
+    the result.
+    """
 
     def run(code: str, *arguments: object, **env: str) -> dict:
-        preamble = "import sys, json, os, threading\nsys.modules['torch'] = None\nimport numpy as np\nimport relaxd\n"
+        preamble = (
+            "import sys, json, os, threading\nsys.modules['torch'] = None\nimport numpy as "
+            "np\nimport relaxd\n"
+        )
         done = subprocess.run(
             [sys.executable, "-c", preamble + code, *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": str(ROOT), **env},

@@ -20,7 +20,7 @@ from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming
 from service.workers.runner import Runner
-from service.workers.workshop import Workshop
+from service.workers.scratch import Workshop
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 from tests.service.servers import fresh_database, postgres_server, redis_server
 
@@ -69,7 +69,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def core(settings: Settings, compiler: FakeCompiler, doorbell: FakeDoorbell, clock: FakeClock) -> Iterator[Core]:
+def core(
+    settings: Settings, compiler: FakeCompiler, doorbell: FakeDoorbell, clock: FakeClock
+) -> Iterator[Core]:
     db = Database(settings.database)
     upgrade(db)
     yield Core(settings, db, open_store(settings.store), compiler, doorbell, clock)
@@ -120,7 +122,13 @@ def answer(core: Core, runner: Runner) -> Callable[[str], Claim | None]:
 @pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
     """Settings of a service that real worker processes join, quick to notice what is lost."""
-    quick = {"data_dir": tmp_path, "lease_s": 2, "sweep_s": 0.3, "ring_after_s": 0.5, "max_attempts": 5}
+    quick = {
+        "data_dir": tmp_path,
+        "lease_s": 2,
+        "sweep_s": 0.3,
+        "ring_after_s": 0.5,
+        "max_attempts": 5,
+    }
     if request.param == "embedded":
         yield Settings(**quick)
     else:
@@ -138,14 +146,22 @@ def services(deployment: Settings) -> Iterator[Services]:
 
 @pytest.fixture
 def start(deployment: Settings, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start a worker process, given its module and settings other than the deployment's; all are killed at the end."""
+    """Start a worker process, given its module and settings other than the deployment's; all are
+    killed at the end.
+    """
     started: list[subprocess.Popen[bytes]] = []
 
     def start(module: str, settings: Settings = deployment) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
         with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
             started.append(
-                subprocess.Popen([sys.executable, "-m", module], env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    [sys.executable, "-m", module],
+                    env=environment,
+                    cwd=ROOT,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
             )
         return started[-1]
 

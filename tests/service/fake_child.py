@@ -1,4 +1,6 @@
-"""A compile process that does what the model's text says: JSON with `ledger` (file that gets a line per compile) and `seconds` to take."""
+"""A compile process that does what the model's text says: JSON with `ledger` (file that gets a line
+per compile) and `seconds` to take.
+"""
 
 import argparse
 import json
@@ -7,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from compiler.messages import CompileJob, Log, StageStarted, Succeeded, job_from_json
+from compiler.isolation.messages import CompileJob, Log, StageStarted, Succeeded, job_from_json
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
 

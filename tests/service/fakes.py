@@ -1,4 +1,6 @@
-"""Stand-ins that tests steer: a compiler without processes, a doorbell that lists, a clock that waits."""
+"""Stand-ins that tests steer: a compiler without processes, a doorbell that lists, a clock that
+waits.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.capabilities import Capabilities
-from compiler.messages import ChildJob, CompileJob, Event, Log, StageStarted
-from compiler.process import Limits
+from compiler.isolation.child import Limits
+from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.targets import Target, registry, resolve
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import LoadContract, Manifest
@@ -46,7 +48,9 @@ class FakeDoorbell:
 
 @dataclass
 class FakeCompiler:
-    """Writes a small bundle; `behaviour` is called first, with the way to ask whether to stop, and may raise."""
+    """Writes a small bundle; `behaviour` is called first, with the way to ask whether to stop, and
+    may raise.
+    """
 
     behaviour: Behaviour = lambda cancelled: None
     jobs: list[ChildJob] = field(default_factory=list)
@@ -64,10 +68,22 @@ class FakeCompiler:
         resolve(target)
 
     def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
-        return ActionKey({"kind": kind.value, "model": model, "request": request.to_json(), "target": resolve(target).name})
+        return ActionKey(
+            {
+                "kind": kind.value,
+                "model": model,
+                "request": request.to_json(),
+                "target": resolve(target).name,
+            }
+        )
 
     def run(
-        self, job: ChildJob, *, on_event: Callable[[Event], None], cancelled: Callable[[], bool], limits: Limits
+        self,
+        job: ChildJob,
+        *,
+        on_event: Callable[[Event], None],
+        cancelled: Callable[[], bool],
+        limits: Limits,
     ) -> Manifest | dict[str, Any]:
         self.jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))
@@ -85,6 +101,8 @@ def write_bundle(job: CompileJob) -> Manifest:
     (folder / "model.so").write_bytes(Path(job.model).read_bytes() + job.target.encode())
     (folder / "profile.json").write_text(json.dumps({"library_bytes": 7}))
     (folder / "numerics.json").write_text(json.dumps({"verdict": "pass"}))
-    manifest = Manifest(job.model_name, (), (), (), {"name": job.target}, LoadContract("x86_64"), {}, {})
+    manifest = Manifest(
+        job.model_name, (), (), (), {"name": job.target}, LoadContract("x86_64"), {}, {}
+    )
     (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
     return manifest

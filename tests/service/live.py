@@ -1,4 +1,6 @@
-"""The API on a free port over fakes: real HTTP, a real database and store, a compiler that only writes files."""
+"""The API on a free port over fakes: real HTTP, a real database and store, a compiler that only
+writes files.
+"""
 
 import queue
 import socket
@@ -16,9 +18,9 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
+from service.adapters.celery_doorbell import celery_app
 from service.api.app import create_app
 from service.bootstrap import Services
-from service.broker import celery_app
 from service.core import Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
@@ -26,7 +28,7 @@ from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming
 from service.workers.runner import Runner
-from service.workers.workshop import Workshop
+from service.workers.scratch import Workshop
 from tests.service.fakes import FakeCompiler
 
 MODEL = b"a model"
@@ -60,7 +62,9 @@ class Live:
 
 
 @contextmanager
-def services_over(folder: Path, compiler: FakeCompiler, doorbell: QueueDoorbell, **settings: Any) -> Iterator[Services]:
+def services_over(
+    folder: Path, compiler: FakeCompiler, doorbell: QueueDoorbell, **settings: Any
+) -> Iterator[Services]:
     chosen = Settings(data_dir=folder, **settings)
     db = Database(chosen.database)
     upgrade(db)
@@ -126,7 +130,13 @@ def working(core: Core, doorbell: QueueDoorbell) -> Iterator[None]:
 @contextmanager
 def listening(services: Services) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(create_app(services), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            create_app(services),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -1,4 +1,6 @@
-"""Servers that tests start for themselves: Redis and PostgreSQL, on free ports, in folders of their own."""
+"""Servers that tests start for themselves: Redis and PostgreSQL, on free ports, in folders of their
+own.
+"""
 
 import os
 import shutil
@@ -41,7 +43,19 @@ def redis_server(port: int | None = None) -> Iterator[str]:
     program = shutil.which("redis-server") or missing("Redis")
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="relaxd-redis-") as folder:
-        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
+        command = [
+            program,
+            "--port",
+            str(port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            folder,
+        ]
         with _running([*TIED, *command], Path(folder) / "log"):
             with redis.Redis(port=port) as client:
                 _until(client.ping, redis.ConnectionError)
@@ -50,21 +64,49 @@ def redis_server(port: int | None = None) -> Iterator[str]:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """URL of the administrative database of a fresh PostgreSQL cluster, into which anyone local gets."""
+    """URL of the administrative database of a fresh PostgreSQL cluster, into which anyone local
+    gets.
+    """
     programs = _postgres_programs() or missing("PostgreSQL")
     # PostgreSQL refuses to run as root.
-    unprivileged = ("--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
+    unprivileged = (
+        ("--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
+    )
     with tempfile.TemporaryDirectory(prefix="relaxd-postgres-") as name:
         folder, port = Path(name), free_port()
         folder.chmod(0o755)
         (folder / "data").mkdir()
         if unprivileged:
             shutil.chown(folder / "data", "postgres", "postgres")
-        initdb = [programs / "initdb", "-D", folder / "data", "-U", "relaxd", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        initdb = [
+            programs / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "relaxd",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]
         subprocess.run([*TIED, *unprivileged, *initdb], check=True, capture_output=True, cwd="/")
-        settings = {"fsync": "off", "unix_socket_directories": "", "listen_addresses": "127.0.0.1", "max_connections": "200"}
+        settings = {
+            "fsync": "off",
+            "unix_socket_directories": "",
+            "listen_addresses": "127.0.0.1",
+            "max_connections": "200",
+        }
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port), *options]
+        command = [
+            str(programs / "postgres"),
+            "-D",
+            str(folder / "data"),
+            "-p",
+            str(port),
+            *options,
+        ]
         with _running([*TIED, *unprivileged, *command], folder / "log"):
             url = f"postgresql://relaxd@127.0.0.1:{port}/postgres"
             _until(lambda: psycopg.connect(url).close(), psycopg.OperationalError)

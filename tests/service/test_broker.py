@@ -1,6 +1,6 @@
 import structlog
 
-from service.broker import CeleryDoorbell, celery_app
+from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
 from service.settings import Settings
 from tests.service.servers import free_port
 

@@ -20,9 +20,13 @@ WORKER = "service.workers"
 def tiny(op: str = "Relu") -> bytes:
     """z = op(x) + x over float32[n, 8]."""
     nodes = [helper.make_node(op, ["x"], ["y"]), helper.make_node("Add", ["y", "x"], ["z"])]
-    value = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xz"}
+    value = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xz"
+    }
     graph = helper.make_graph(nodes, "tiny", [value["x"]], [value["z"]])
-    return onnx.ModelProto.SerializeToString(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    return onnx.ModelProto.SerializeToString(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    )
 
 
 def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
@@ -32,7 +36,9 @@ def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
     job = services.jobs.wait(services.jobs.submit(model, request).id, PATIENCE_S)
     assert job.state is State.SUCCEEDED, [build.error for build in job.builds]
     stages = [
-        event.data["stage"] for event in services.jobs.events(job.id) if event.type is EventType.BUILD_STAGE and event.target == "native"
+        event.data["stage"]
+        for event in services.jobs.events(job.id)
+        if event.type is EventType.BUILD_STAGE and event.target == "native"
     ]
     assert (stages[0], stages[-1]) == ("load", "publish")
     for build in job.builds:
@@ -43,7 +49,9 @@ def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
         x = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8)
         np.testing.assert_allclose(loaded.run({"x": x})["z"], np.maximum(x, 0) + x, rtol=1e-6)
     again = services.jobs.wait(services.jobs.submit(model, request).id, PATIENCE_S)
-    assert [(build.cached, build.artifact) for build in again.builds] == [(True, build.artifact) for build in job.builds]
+    assert [(build.cached, build.artifact) for build in again.builds] == [
+        (True, build.artifact) for build in job.builds
+    ]
 
 
 @pytest.mark.parametrize("deployment", ["embedded"], indirect=True)

@@ -1,4 +1,6 @@
-"""Any order of submissions, claims, ends, losses and cancellations keeps the promises about states, and every job ends."""
+"""Any order of submissions, claims, ends, losses and cancellations keeps the promises about states,
+and every job ends.
+"""
 
 import tempfile
 from pathlib import Path
@@ -34,7 +36,9 @@ PICK = st.integers(0, 1000)
 
 
 class JobStates(RuleBasedStateMachine):
-    """Workers here forget, repeat themselves and speak too late; doorbells ring for anything at any time."""
+    """Workers here forget, repeat themselves and speak too late; doorbells ring for anything at any
+    time.
+    """
 
     @initialize()
     def start(self) -> None:
@@ -42,7 +46,14 @@ class JobStates(RuleBasedStateMachine):
         path = Path(self.folder.name)
         self.clock, self.doorbell = FakeClock(), FakeDoorbell()
         config = Settings(data_dir=path, max_attempts=2, lease_s=30, ring_after_s=1)
-        self.core = Core(config, Database(config.database), open_store(config.store), FakeCompiler(), self.doorbell, self.clock)
+        self.core = Core(
+            config,
+            Database(config.database),
+            open_store(config.store),
+            FakeCompiler(),
+            self.doorbell,
+            self.clock,
+        )
         upgrade(self.core.db)
         self.jobs = Jobs(self.core)
         self.models = [self.core.store.blobs.put(name).digest for name in (b"one", b"two")]
@@ -53,9 +64,13 @@ class JobStates(RuleBasedStateMachine):
     def builds(self):
         return [build for job in self.jobs.list(1000) for build in job.builds]
 
-    @rule(model=st.integers(0, 1), names=st.lists(st.sampled_from(TARGETS), min_size=1, unique=True))
+    @rule(
+        model=st.integers(0, 1), names=st.lists(st.sampled_from(TARGETS), min_size=1, unique=True)
+    )
     def submit(self, model, names):
-        self.submitted.append(self.jobs.submit(self.models[model], CompileRequest(targets=tuple(names))).id)
+        self.submitted.append(
+            self.jobs.submit(self.models[model], CompileRequest(targets=tuple(names))).id
+        )
 
     @rule(pick=PICK)
     def answer(self, pick):
@@ -81,7 +96,9 @@ class JobStates(RuleBasedStateMachine):
 
     @rule(pick=PICK, attempted=st.booleans())
     def release(self, pick, attempted):
-        self.speak(pick, lambda claim: ending.release(self.core, claim, FAILURE, attempted=attempted))
+        self.speak(
+            pick, lambda claim: ending.release(self.core, claim, FAILURE, attempted=attempted)
+        )
 
     @rule(pick=PICK)
     def beat(self, pick):
@@ -89,7 +106,12 @@ class JobStates(RuleBasedStateMachine):
 
     @rule(pick=PICK)
     def progress(self, pick):
-        self.speak(pick, lambda claim: reporting.progress(self.core, claim, [(EventType.BUILD_LOG, {"line": "x"})]))
+        self.speak(
+            pick,
+            lambda claim: reporting.progress(
+                self.core, claim, [(EventType.BUILD_LOG, {"line": "x"})]
+            ),
+        )
 
     @rule(pick=PICK)
     def cancel(self, pick):
@@ -108,9 +130,12 @@ class JobStates(RuleBasedStateMachine):
             before = self.seen.get(build.id, build)
             if before.state.terminal:
                 assert build == before
-            # One step of this test may be two of the build's: back into the queue and to another's end.
+            # One step of this test may be two of the build's: back into the queue and to another's
+            # end.
             reachable = (
-                {before.state} | TRANSITIONS[before.state] | {last for state in TRANSITIONS[before.state] for last in TRANSITIONS[state]}
+                {before.state}
+                | TRANSITIONS[before.state]
+                | {last for state in TRANSITIONS[before.state] for last in TRANSITIONS[state]}
             )
             assert build.state in reachable
             assert build.fence >= before.fence
@@ -136,7 +161,9 @@ class JobStates(RuleBasedStateMachine):
             ends = [event.seq for event in events if event.type is EventType.JOB_FINISHED]
             assert ends == ([len(events)] if job.state.terminal else [])
             finished = [event.target for event in events if event.type is EventType.BUILD_FINISHED]
-            assert sorted(finished) == sorted(build.target for build in job.builds if build.state.terminal)
+            assert sorted(finished) == sorted(
+                build.target for build in job.builds if build.state.terminal
+            )
 
     def teardown(self):
         """Once workers behave, every job ends."""
@@ -156,4 +183,6 @@ class JobStates(RuleBasedStateMachine):
 
 
 TestJobStates = JobStates.TestCase
-TestJobStates.settings = settings(max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+TestJobStates.settings = settings(
+    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,7 +1,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
 from relaxd.contract.request import CompileRequest
-from service.metrics import JobCollector
+from service.observability.metrics import JobCollector
 from service.usecases import fleet
 
 

@@ -29,7 +29,9 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def model_of(services: Services, ledger: Path, seconds: float) -> str:
-    return services.store.blobs.put(json.dumps({"ledger": str(ledger), "seconds": seconds}).encode()).digest
+    return services.store.blobs.put(
+        json.dumps({"ledger": str(ledger), "seconds": seconds}).encode()
+    ).digest
 
 
 def compiles(ledger: Path) -> int:
@@ -48,7 +50,9 @@ def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, deplo
     worker = start(FAKE)
     until(lambda: compiles(ledger) == 1)
     waiting = services.jobs.submit(model_of(services, ledger, 1), CompileRequest())
-    other = services.jobs.submit(model_of(services, ledger, 0), CompileRequest(targets=("x86-64-v2", "x86-64-v3")))
+    other = services.jobs.submit(
+        model_of(services, ledger, 0), CompileRequest(targets=("x86-64-v2", "x86-64-v3"))
+    )
     worker.kill()
     worker.wait()
     services.close()
@@ -84,14 +88,19 @@ def test_cancelling_kills_the_compile_process_and_its_folder(services, start, le
     until(lambda: not list(deployment.work_dir.glob("*/*")))
 
 
-def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(services, start, ledger, deployment):
+def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(
+    services, start, ledger, deployment
+):
     job = services.jobs.submit(model_of(services, ledger, 1.5), CompileRequest())
     worker = start(FAKE)
     until(lambda: compiles(ledger) == 1)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE_S) == 0
     assert services.jobs.get(job.id).state is State.QUEUED
-    assert services.jobs.get(job.id).builds[0].note == "no worker is running; start one with `relaxd worker`"
+    assert (
+        services.jobs.get(job.id).builds[0].note
+        == "no worker is running; start one with `relaxd worker`"
+    )
     assert [path.name for path in deployment.work_dir.iterdir()] == [".lock"]
     start(FAKE)
     ended = services.jobs.wait(job.id, PATIENCE_S)
@@ -107,14 +116,18 @@ def test_no_job_is_lost_while_the_broker_is_away(deployment, start, ledger):
         services = build(settings)
         worker = start(FAKE, settings)
         assert (
-            services.jobs.wait(services.jobs.submit(model_of(services, ledger, 0), CompileRequest()).id, PATIENCE_S).state
+            services.jobs.wait(
+                services.jobs.submit(model_of(services, ledger, 0), CompileRequest()).id, PATIENCE_S
+            ).state
             is State.SUCCEEDED
         )
         running = services.jobs.submit(model_of(services, ledger, 1), CompileRequest())
         until(lambda: compiles(ledger) == 2)
     meanwhile = services.jobs.submit(model_of(services, ledger, 0.1), CompileRequest())
     for job in (running, meanwhile):
-        assert services.jobs.wait(job.id, PATIENCE_S).state is State.SUCCEEDED, "a worker at work goes on without a broker"
+        assert services.jobs.wait(job.id, PATIENCE_S).state is State.SUCCEEDED, (
+            "a worker at work goes on without a broker"
+        )
     until(lambda: not psutil.Process(worker.pid).children())
     unheard = services.jobs.submit(model_of(services, ledger, 0.2), CompileRequest())
     with redis_server(port):

@@ -30,7 +30,10 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         str(folder / "port"),
         *arguments,
     ]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
         try:
             assert process.stdout
             yield process, process.stdout.readline()
@@ -39,11 +42,17 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
 
 
 def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return [child for child in psutil.Process(process.pid).children() if "service.workers" in child.cmdline()]
+    return [
+        child
+        for child in psutil.Process(process.pid).children()
+        if "service.workers" in child.cmdline()
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_listens_and_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_says_where_it_listens_and_stops_everything(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with serving(tmp_path, "--workers", "1") as (process, line):
         port = (tmp_path / "port").read_text().strip()
         assert line.startswith(f"relaxd is ready at http://127.0.0.1:{port} ")
@@ -58,17 +67,43 @@ def test_workers_end_with_it(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "1") as (process, _):
         (worker,) = until(lambda: workers(process), 20, "a worker")
         port = (tmp_path / "port").read_text().strip()
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/targets").json()["targets"][0]["workers"], 30, "the worker's word")
+        until(
+            lambda: httpx.get(f"http://127.0.0.1:{port}/v1/targets").json()["targets"][0][
+                "workers"
+            ],
+            30,
+            "the worker's word",
+        )
         process.kill()
         process.wait(10)
-        until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, 20, "the worker's end")
+        until(
+            lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE,
+            20,
+            "the worker's end",
+        )
 
 
 def test_a_taken_port_is_an_error_that_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "relaxd", "serve", "--port", port, "--data-dir", str(tmp_path)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "COLUMNS": "200"})
+        command = [
+            sys.executable,
+            "-m",
+            "relaxd",
+            "serve",
+            "--port",
+            port,
+            "--data-dir",
+            str(tmp_path),
+        ]
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "COLUMNS": "200"},
+        )
     assert ended.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
     assert "--port" in ended.stderr

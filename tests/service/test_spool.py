@@ -4,7 +4,7 @@ from queue import Empty
 import pytest
 from kombu import Connection
 
-from service.spool import Transport
+from service.adapters.spool_transport import Transport
 
 
 @pytest.fixture
@@ -12,7 +12,12 @@ def connect(tmp_path):
     opened = []
 
     def connect():
-        opened.append(Connection(transport=Transport, transport_options={"folder": str(tmp_path), "polling_interval": 0.01}))
+        opened.append(
+            Connection(
+                transport=Transport,
+                transport_options={"folder": str(tmp_path), "polling_interval": 0.01},
+            )
+        )
         return opened[-1]
 
     yield connect
@@ -47,7 +52,10 @@ def test_receivers_share_the_messages(connect):
     for number in range(40):
         sender.put(number)
     found = []
-    threads = [threading.Thread(target=lambda: found.extend(drain(connect().SimpleQueue("one")))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.extend(drain(connect().SimpleQueue("one"))))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service import supervisor as module
-from service.supervisor import Supervisor
+from service.processes import supervisor as module
+from service.processes.supervisor import Supervisor
 
 PATIENT = "import os, time; open(str(os.getpid()), 'w'); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + PATIENT
@@ -36,7 +36,9 @@ def started() -> set[int]:
 def supervise(code: str, count: int, during: Callable[[], object]) -> None:
     async def run() -> None:
         stopping = asyncio.Event()
-        task = asyncio.create_task(Supervisor((sys.executable, "-c", code), {}, count).run(stopping))
+        task = asyncio.create_task(
+            Supervisor((sys.executable, "-c", code), {}, count).run(stopping)
+        )
         try:
             await asyncio.wait_for(during(), 30)  # type: ignore[arg-type]
         finally:

@@ -1,17 +1,22 @@
-"""A worker process as `python -m service.workers` is one, except that its compile process is `fake_child`."""
+"""A worker process as `python -m service.workers` is one, except that its compile process is
+`fake_child`.
+"""
 
 import sys
 
-from service import logs
+from service.adapters.compiler import ChildCompiler
 from service.bootstrap import build
-from service.compiling import ChildCompiler
+from service.observability import logs
 from service.settings import Settings
 from service.workers.main import serve
 
 if __name__ == "__main__":
     settings = Settings()
     logs.configure(settings.log_level)
-    compiler = ChildCompiler(command=(sys.executable, "-m", "tests.service.fake_child"), toolchain=lambda: {"pipeline": "fake"})
+    compiler = ChildCompiler(
+        command=(sys.executable, "-m", "tests.service.fake_child"),
+        toolchain=lambda: {"pipeline": "fake"},
+    )
     services = build(settings, compiler=compiler)
     try:
         sys.exit(serve(services, concurrency=2))

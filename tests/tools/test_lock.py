@@ -11,7 +11,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def pins(file: str) -> list[str]:
-    return [line for line in (ROOT / "requirements" / file).read_text().splitlines() if not line.startswith("#")]
+    return [
+        line
+        for line in (ROOT / "requirements" / file).read_text().splitlines()
+        if not line.startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("file", LOCKS)
@@ -27,16 +31,25 @@ def test_every_line_pins_one_version(file: str) -> None:
 
 
 def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
-    project = {"name": "own", "dependencies": ["rich"], "optional-dependencies": {"all": ["own[test]"], "test": ["pytest"]}}
+    project = {
+        "name": "own",
+        "dependencies": ["rich"],
+        "optional-dependencies": {"all": ["own[test]"], "test": ["pytest"]},
+    }
     assert {"rich", "pygments", "pytest", "pluggy"} <= closure(project, ("all",), set())
     assert closure(project, (), {"rich"}) == set()
 
 
 def test_what_is_pinned_satisfies_the_project() -> None:
-    versions = {Requirement(line).name: next(iter(Requirement(line).specifier)).version for line in pins("dev.txt")}
+    versions = {
+        Requirement(line).name: next(iter(Requirement(line).specifier)).version
+        for line in pins("dev.txt")
+    }
     # The CUDA compiler is no part of the development environment, and pinned where it is asked for.
     extras = [texts for extra, texts in PROJECT["optional-dependencies"].items() if extra != "cuda"]
     for text in [*PROJECT["dependencies"], *(text for texts in extras for text in texts)]:
         wanted = Requirement(text)
         if wanted.name != PROJECT["name"]:
-            assert wanted.specifier.contains(versions[wanted.name.lower().replace("_", "-")], prereleases=True), text
+            assert wanted.specifier.contains(
+                versions[wanted.name.lower().replace("_", "-")], prereleases=True
+            ), text

@@ -1,4 +1,6 @@
-"""Real TorchScript models beside torch: `python -m tests.torchscript_zoo --models vit llama --json zoo.json --markdown zoo.md`."""
+"""Real TorchScript models beside torch: `python -m tests.torchscript_zoo --models vit llama --json
+zoo.json --markdown zoo.md`.
+"""
 
 import argparse
 import json
@@ -27,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "\n".join(table(results))
     print(text)
     if options.json:
-        options.json.write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
+        options.json.write_text(
+            json.dumps([result.to_json() for result in results], indent=1) + "\n"
+        )
     if options.markdown:
         options.markdown.write_text(text + "\n")
     return int(not all(result.held for result in results))
@@ -48,7 +52,14 @@ def _told(sizes: "dict[str, int]") -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torchscript_zoo", description=__doc__)
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS), metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=list(MODELS),
+        default=list(MODELS),
+        metavar="NAME",
+        help=", ".join(MODELS),
+    )
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--markdown", type=Path, help="write the table there")
     return parser

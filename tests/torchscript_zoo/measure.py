@@ -23,7 +23,9 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Point:
-    """The worst |ours - torch's| / max(1, |torch's|) of all outputs at one size; infinite where a shape or dtype differs."""
+    """The worst |ours - torch's| / max(1, |torch's|) of all outputs at one size; infinite where a
+    shape or dtype differs.
+    """
 
     sizes: Sizes
     worst: float
@@ -76,20 +78,41 @@ def measure(name: str) -> Measured:
             found = [list(loaded.run(feed).values()) for feed in feeds]
         except relaxd.errors.RelaxdError as error:
             return Measured(name, time.monotonic() - started, (), f"{error.code}: {error}")
-    return Measured(name, seconds, [Point(sizes, _worst(p, q)) for sizes, p, q in zip(model.shapes, found, wanted, strict=True)])
+    return Measured(
+        name,
+        seconds,
+        [
+            Point(sizes, _worst(p, q))
+            for sizes, p, q in zip(model.shapes, found, wanted, strict=True)
+        ],
+    )
 
 
 def _torch(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.torchscript_zoo.programs", *arguments], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-m", "tests.torchscript_zoo.programs", *arguments], check=True, cwd=ROOT
+    )
 
 
 def _wanted(script: Path, feeds: Sequence[Feed], consts: str) -> list[list[NDArray[Any]]]:
     given, made = script.with_name("feeds.npz"), script.with_name("outputs.npz")
-    np.savez(given, **{f"{index}.{name}": array for index, feed in enumerate(feeds) for name, array in feed.items()})  # type: ignore[arg-type]
+    np.savez(
+        given,
+        **{
+            f"{index}.{name}": array
+            for index, feed in enumerate(feeds)
+            for name, array in feed.items()
+        },
+    )  # type: ignore[arg-type]
     _torch("run", str(script), str(given), str(made), consts)
     with np.load(made) as outputs:
-        counts = [sum(key.startswith(f"{index}.") for key in outputs) for index in range(len(feeds))]
-        return [[outputs[f"{index}.{place}"] for place in range(count)] for index, count in enumerate(counts)]
+        counts = [
+            sum(key.startswith(f"{index}.") for key in outputs) for index in range(len(feeds))
+        ]
+        return [
+            [outputs[f"{index}.{place}"] for place in range(count)]
+            for index, count in enumerate(counts)
+        ]
 
 
 def _worst(found: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:
@@ -100,5 +123,7 @@ def _worst(found: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> flo
 
 def _difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
     """Infinite where one of both is not a number."""
-    worst = float(np.max(np.abs(found.astype("f8") - wanted) / np.maximum(1, np.abs(wanted)), initial=0))
+    worst = float(
+        np.max(np.abs(found.astype("f8") - wanted) / np.maximum(1, np.abs(wanted)), initial=0)
+    )
     return worst if np.isfinite(worst) else float("inf")

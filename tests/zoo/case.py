@@ -1,4 +1,6 @@
-"""A case of the zoo: one ONNX file, what a compile request declares about it, the sizes it runs at, and its inputs there."""
+"""A case of the zoo: one ONNX file, what a compile request declares about it, the sizes it runs at,
+and its inputs there.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -59,15 +61,24 @@ class Case:
     @property
     def key(self) -> str:
         """The name and, where torch exported the file, the exporter: `vit-dynamo`."""
-        return self.name if self.exporter is Exporter.PACKAGED else f"{self.name}-{self.exporter.value}"
+        return (
+            self.name
+            if self.exporter is Exporter.PACKAGED
+            else f"{self.name}-{self.exporter.value}"
+        )
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""
-        return {name: dict(getattr(self, name)) for name in ("dims", "inputs", "consts", "shapes", "options")}
+        return {
+            name: dict(getattr(self, name))
+            for name in ("dims", "inputs", "consts", "shapes", "options")
+        }
 
 
 def feed_of(case: Case, path: Path, point: Sizes, seed: int = 0) -> Feed:
-    """Every input of the file at `path`: floats standard normal, integers below what they index, constants as declared."""
+    """Every input of the file at `path`: floats standard normal, integers below what they index,
+    constants as declared.
+    """
     generator = np.random.default_rng(seed)
     graph = onnx.load(path, load_external_data=False).graph
     stored = {tensor.name for tensor in graph.initializer}
@@ -82,11 +93,15 @@ def feed_of(case: Case, path: Path, point: Sizes, seed: int = 0) -> Feed:
         elif value.name in special:
             feed[value.name] = special[value.name].astype(dtype)
         else:
-            feed[value.name] = _drawn(dtype, _shape(case, value, point), case.draw.get(value.name, 2), generator)
+            feed[value.name] = _drawn(
+                dtype, _shape(case, value, point), case.draw.get(value.name, 2), generator
+            )
     return feed
 
 
-def _drawn(dtype: np.dtype[Any], shape: list[int], below: int, generator: Generator) -> NDArray[Any]:
+def _drawn(
+    dtype: np.dtype[Any], shape: list[int], below: int, generator: Generator
+) -> NDArray[Any]:
     if dtype.kind in "iub":
         return generator.integers(0, below, shape).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)

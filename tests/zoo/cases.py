@@ -2,4 +2,8 @@
 
 from tests.zoo import generative, graph, packaged, speech, t5, text, vision
 
-CASES = {case.key: case for family in (packaged, vision, text, generative, t5, speech, graph) for case in family.CASES}
+CASES = {
+    case.key: case
+    for family in (packaged, vision, text, generative, t5, speech, graph)
+    for case in family.CASES
+}

@@ -1,4 +1,6 @@
-"""Decoders as modules of positional tensors: keys and values of the past among them, or the states of an encoder."""
+"""Decoders as modules of positional tensors: keys and values of the past among them, or the states
+of an encoder.
+"""
 
 from collections.abc import Iterator
 
@@ -7,14 +9,23 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 
 class Continuing(nn.Module):
-    """A causal language model over the tokens after a past: logits, then every layer's keys and values, past included."""
+    """A causal language model over the tokens after a past: logits, then every layer's keys and
+    values, past included.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-        made = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=_cache(past), use_cache=True)
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, *past: Tensor
+    ) -> tuple[Tensor, ...]:
+        made = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=_cache(past),
+            use_cache=True,
+        )
         return made.logits, *_parts(made.past_key_values)
 
 
@@ -25,14 +36,19 @@ class AfterEncoder(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, decoder_input_ids: Tensor, encoder_hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(
+        self, decoder_input_ids: Tensor, encoder_hidden_states: Tensor, attention_mask: Tensor
+    ) -> Tensor:
         states = {"encoder_outputs": (encoder_hidden_states,), "attention_mask": attention_mask}
-        logits: Tensor = self.model(decoder_input_ids=decoder_input_ids, use_cache=False, **states).logits
+        logits: Tensor = self.model(
+            decoder_input_ids=decoder_input_ids, use_cache=False, **states
+        ).logits
         return logits
 
 
 class ContinuingAfterEncoder(nn.Module):
-    """The same after a past: each layer's own keys and values, then those that it made of the encoder's states.
+    """The same after a past: each layer's own keys and values, then those that it made of the
+    encoder's states.
 
     Gives logits and each layer's own keys and values, past included.
     """
@@ -42,7 +58,11 @@ class ContinuingAfterEncoder(nn.Module):
         self.model = model
 
     def forward(
-        self, decoder_input_ids: Tensor, encoder_hidden_states: Tensor, attention_mask: Tensor, *past: Tensor
+        self,
+        decoder_input_ids: Tensor,
+        encoder_hidden_states: Tensor,
+        attention_mask: Tensor,
+        *past: Tensor,
     ) -> tuple[Tensor, ...]:
         own, crossed = past[: len(past) // 2], past[len(past) // 2 :]
         made = self.model(

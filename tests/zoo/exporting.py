@@ -1,4 +1,6 @@
-"""Exports torch modules with either of torch's exporters, once for each content; the children run `python -m tests.zoo.exporting`."""
+"""Exports torch modules with either of torch's exporters, once for each content; the children run
+`python -m tests.zoo.exporting`.
+"""
 
 import hashlib
 import importlib
@@ -32,7 +34,8 @@ class ExportError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A torch module with example arguments, one tensor for each name of `inputs`, in the order of its forward.
+    """A torch module with example arguments, one tensor for each name of `inputs`, in the order of
+    its forward.
 
     axes: the named axes of inputs and, for outputs, of those whose names matter.
     """
@@ -44,20 +47,40 @@ class Program:
     axes: Axes
 
 
-def both(name: str, make: Callable[[], Program], dims: Mapping[str, str], points: tuple[Sizes, ...], **declared: Any) -> tuple[Case, ...]:
-    """The case of the program that `make`, a function of a module, returns, for each of torch's exporters."""
+def both(
+    name: str,
+    make: Callable[[], Program],
+    dims: Mapping[str, str],
+    points: tuple[Sizes, ...],
+    **declared: Any,
+) -> tuple[Case, ...]:
+    """The case of the program that `make`, a function of a module, returns, for each of torch's
+    exporters.
+    """
     exporters = (Exporter.TORCHSCRIPT, Exporter.DYNAMO)
-    return tuple(Case(name, partial(exported, make, exporter), dims, points, exporter=exporter, **declared) for exporter in exporters)
+    return tuple(
+        Case(name, partial(exported, make, exporter), dims, points, exporter=exporter, **declared)
+        for exporter in exporters
+    )
 
 
 def exported(make: Callable[[], Program], exporter: Exporter) -> Path:
-    """The file, made on first use in a process of its own, so that torch stays out of this one; raises ExportError."""
+    """The file, made on first use in a process of its own, so that torch stays out of this one;
+    raises ExportError.
+    """
     path = cache() / "zoo" / f"{make.__name__}-{exporter.value}-{_content(make)[:12]}.onnx"
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.partial")
-    command = [sys.executable, "-m", "tests.zoo.exporting", f"{make.__module__}:{make.__name__}", exporter.value, unfinished]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.zoo.exporting",
+        f"{make.__module__}:{make.__name__}",
+        exporter.value,
+        unfinished,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ExportError(done.stderr.strip()[-3000:] or f"exit status {done.returncode}")
@@ -66,17 +89,42 @@ def exported(make: Callable[[], Program], exporter: Exporter) -> Path:
 
 
 def export(program: Program, path: Path, exporter: Exporter) -> None:
-    """Write the module as ONNX, the named axes symbolic and everything in one file; raises what torch raises."""
+    """Write the module as ONNX, the named axes symbolic and everything in one file; raises what
+    torch raises.
+    """
     import torch
 
-    module, axes = program.module.eval(), {name: dict(named) for name, named in program.axes.items()}
-    names: dict[str, Any] = {"input_names": list(program.inputs), "output_names": list(program.outputs)}
+    module, axes = (
+        program.module.eval(),
+        {name: dict(named) for name, named in program.axes.items()},
+    )
+    names: dict[str, Any] = {
+        "input_names": list(program.inputs),
+        "output_names": list(program.outputs),
+    }
     with torch.no_grad():
         if exporter is Exporter.TORCHSCRIPT:
-            torch.onnx.export(module, program.args, path, **names, dynamic_axes=axes, opset_version=OPSET, dynamo=False)
+            torch.onnx.export(
+                module,
+                program.args,
+                path,
+                **names,
+                dynamic_axes=axes,
+                opset_version=OPSET,
+                dynamo=False,
+            )
         else:
             shapes = _nested(module.forward, [axes.get(name, {}) for name in program.inputs])
-            torch.onnx.export(module, program.args, path, **names, dynamic_shapes=shapes, dynamo=True, external_data=False, verbose=False)
+            torch.onnx.export(
+                module,
+                program.args,
+                path,
+                **names,
+                dynamic_shapes=shapes,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
 
 
 def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[Any, ...]:
@@ -89,7 +137,9 @@ def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[
 
 
 def _content(make: Callable[[], Program]) -> str:
-    """A digest of what the file depends on: the sources that make it and the versions of the exporters."""
+    """A digest of what the file depends on: the sources that make it and the versions of the
+    exporters.
+    """
     digest = hashlib.sha256()
     for source in (inspect.getsourcefile(make), __file__):
         digest.update(Path(str(source)).read_bytes())

@@ -73,7 +73,9 @@ def mamba_associative() -> Program:
 def _gpt2() -> "nn.Module":
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(n_positions=256, n_embd=64, n_layer=LAYERS, n_head=4, **_SMALL))
+    return GPT2LMHeadModel(
+        GPT2Config(n_positions=256, n_embd=64, n_layer=LAYERS, n_head=4, **_SMALL)
+    )
 
 
 def _llama() -> "nn.Module":
@@ -85,7 +87,11 @@ def _llama() -> "nn.Module":
 def _mixtral(experts: str) -> "nn.Module":
     from transformers import MixtralConfig, MixtralForCausalLM
 
-    sizes: dict[str, Any] = {"intermediate_size": 96, "num_local_experts": 4, "num_experts_per_tok": 2}
+    sizes: dict[str, Any] = {
+        "intermediate_size": 96,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    }
     return MixtralForCausalLM(MixtralConfig(experts_implementation=experts, **sizes, **_GROUPED))
 
 
@@ -94,9 +100,17 @@ def _mamba(recurrence: Any) -> Program:
 
     from tests.zoo.mamba import Mamba
 
-    config = MambaConfig(vocab_size=WORDS, hidden_size=64, intermediate_size=128, state_size=8, num_hidden_layers=LAYERS)
+    config = MambaConfig(
+        vocab_size=WORDS,
+        hidden_size=64,
+        intermediate_size=128,
+        state_size=8,
+        num_hidden_layers=LAYERS,
+    )
     module = Mamba(MambaForCausalLM(config), recurrence)
-    return Program(module, (ids(2, 7),), ("input_ids",), ("logits",), {"input_ids": {0: "batch", 1: "seq"}})
+    return Program(
+        module, (ids(2, 7),), ("input_ids",), ("logits",), {"input_ids": {0: "batch", 1: "seq"}}
+    )
 
 
 def _prompts(model: "nn.Module") -> Program:
@@ -106,7 +120,9 @@ def _prompts(model: "nn.Module") -> Program:
 
     args = (ids(2, 7), torch.ones(2, 7, dtype=torch.int64))
     axes = {name: {0: "batch", 1: "seq"} for name in _TEXT}
-    return Program(Positional(model, _TEXT, ("logits",), {"use_cache": False}), args, _TEXT, ("logits",), axes)
+    return Program(
+        Positional(model, _TEXT, ("logits",), {"use_cache": False}), args, _TEXT, ("logits",), axes
+    )
 
 
 def _after_past(model: "nn.Module", heads: int) -> Program:
@@ -116,7 +132,11 @@ def _after_past(model: "nn.Module", heads: int) -> Program:
     from tests.zoo.decoding import Continuing
 
     past, present = past_names("past"), past_names("present")
-    args = (ids(2, 3), torch.ones(2, 8, dtype=torch.int64), *(torch.randn(2, heads, 5, 16) for _ in past))
+    args = (
+        ids(2, 3),
+        torch.ones(2, 8, dtype=torch.int64),
+        *(torch.randn(2, heads, 5, 16) for _ in past),
+    )
     axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "total"}}
     axes |= {name: {0: "batch", 2: "past"} for name in past}
     return Program(Continuing(model), args, (*_TEXT, *past), ("logits", *present), axes)
@@ -135,14 +155,19 @@ def ids(batch: int, length: int) -> Any:
 
 
 def _padded_prompts(point: Sizes, generator: Generator) -> Feed:
-    """`attention_mask`: rows that begin at some place of past and prompt, as those of prompts of unequal lengths do; the first is whole."""
+    """`attention_mask`: rows that begin at some place of past and prompt, as those of prompts of
+    unequal lengths do; the first is whole.
+    """
     total = point.get("past", 0) + point["seq"]
     starts = generator.integers(0, total, [point["batch"], 1])
     starts[0] = 0
     return {"attention_mask": np.arange(total) >= starts}
 
 
-PROMPTS = ({"batch": "1:8", "seq": "1:128"}, sizes("batch seq", (1, 1), (2, 1), (3, 13), (7, 53), (8, 128)))
+PROMPTS = (
+    {"batch": "1:8", "seq": "1:128"},
+    sizes("batch seq", (1, 1), (2, 1), (3, 13), (7, 53), (8, 128)),
+)
 _PASTS = sizes("batch seq past", (1, 1, 0), (2, 1, 1), (3, 64, 0), (7, 13, 53), (8, 64, 101))
 _PAST_DIMS = {"batch": "1:8", "seq": "1:64", "past": "0:101"}
 DRAW = {"input_ids": WORDS, "decoder_input_ids": WORDS}
@@ -163,5 +188,9 @@ CASES = (
         feeds=_padded_prompts,
         inputs={"attention_mask": "int64[batch,past+seq]"},
     ),
-    *(case for make in (mamba, mamba_associative) for case in both(make.__name__, make, *PROMPTS, draw=DRAW)),
+    *(
+        case
+        for make in (mamba, mamba_associative)
+        for case in both(make.__name__, make, *PROMPTS, draw=DRAW)
+    ),
 )

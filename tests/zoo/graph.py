@@ -16,7 +16,9 @@ INPUTS = ("nodes", "edges", "features")
 
 
 def message_passing() -> Program:
-    """Every node adds up the messages of its edges, divides by their number and keeps a gated part of itself."""
+    """Every node adds up the messages of its edges, divides by their number and keeps a gated part
+    of itself.
+    """
     from tests.zoo.networks import MessagePassing
 
     return _program(MessagePassing(NODE, EDGE, LAYERS))
@@ -39,7 +41,10 @@ def _program(module: "nn.Module") -> Program:
 
 def _edges(point: Sizes, generator: Generator) -> Feed:
     """Sources and targets among the nodes, some nodes with many edges and some with none."""
-    return {"edges": generator.integers(0, point["nodes"], [2, point["edges"]]) // np.asarray([[1], [2]])}
+    return {
+        "edges": generator.integers(0, point["nodes"], [2, point["edges"]])
+        // np.asarray([[1], [2]])
+    }
 
 
 _DIMS = {"nodes": "1:200", "edges": "0:1000"}

@@ -1,4 +1,6 @@
-"""Mamba with a scan whose length stays open: transformers' own loop over the sequence is unrolled by every export."""
+"""Mamba with a scan whose length stays open: transformers' own loop over the sequence is unrolled
+by every export.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,8 @@ from torch._higher_order_ops.scan import scan
 from transformers.models.mamba import modeling_mamba
 
 Recurrence = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Of decay[s, b, c, n], drive[s, b, c, n] and read[s, b, 1, n]: the sum over n of read[s] * state[s].
+"""Of decay[s, b, c, n], drive[s, b, c, n] and read[s, b, 1, n]: the sum over n of read[s] *
+state[s].
 
 state[s] = decay[s] * state[s - 1] + drive[s], from zero.
 """
@@ -29,9 +32,20 @@ class Mamba(nn.Module):
         return logits
 
     def _selective_scan(
-        self, hidden: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, *, z: Tensor, delta_bias: Tensor, **more: Any
+        self,
+        hidden: Tensor,
+        step: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        *,
+        z: Tensor,
+        delta_bias: Tensor,
+        **more: Any,
     ) -> Tensor:
-        """As `mamba_selective_scan` of transformers, with softplus and no last state; hidden, step, z are [batch, channel, seq]."""
+        """As `mamba_selective_scan` of transformers, with softplus and no last state; hidden, step,
+        z are [batch, channel, seq].
+        """
         step = nn.functional.softplus(step + delta_bias[:, None]).permute(2, 0, 1)[..., None]
         decay = torch.exp(a * step)
         drive = step * b.permute(2, 0, 1)[:, :, None] * hidden.permute(2, 0, 1)[..., None]
@@ -41,7 +55,11 @@ class Mamba(nn.Module):
 
 def in_turn(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
     """Step by step: torch's scan where torch.export traces it, else a scripted loop."""
-    return _scanned(decay, drive, read) if torch.compiler.is_exporting() else _looped(decay, drive, read)
+    return (
+        _scanned(decay, drive, read)
+        if torch.compiler.is_exporting()
+        else _looped(decay, drive, read)
+    )
 
 
 def _scanned(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
@@ -64,10 +82,14 @@ def _looped(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
 
 
 def doubling(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
-    """By combining neighbours at distance 1, 2, 4 to 64 (Hillis and Steele 1986), so for at most 128 steps."""
+    """By combining neighbours at distance 1, 2, 4 to 64 (Hillis and Steele 1986), so for at most
+    128 steps.
+    """
     length = drive.size(0)
     for distance in (1, 2, 4, 8, 16, 32, 64):
-        before, gain = (_later(value, distance, start)[:length] for value, start in ((drive, 0.0), (decay, 1.0)))
+        before, gain = (
+            _later(value, distance, start)[:length] for value, start in ((drive, 0.0), (decay, 1.0))
+        )
         drive, decay = drive + decay * before, decay * gain
     return (drive * read).sum(-1)
 

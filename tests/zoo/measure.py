@@ -1,4 +1,5 @@
-"""One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every size.
+"""One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every
+size.
 
 `python -m tests.zoo.measure KEY` prints what was measured as one JSON line.
 """
@@ -21,11 +22,15 @@ from tests.zoo.exporting import ExportError
 
 TOLERANCE = 1e-3
 FAINT = 1e-3
-"""No output counts as smaller than this: ONNX Runtime's sigmoid keeps some 1e-7 of 1, not of what is left near 0."""
+"""No output counts as smaller than this: ONNX Runtime's sigmoid keeps some 1e-7 of 1, not of what
+is left near 0.
+"""
 
 
 class Outcome(Enum):
-    """How a case ended; `EXPORT` and `REFERENCE` are failures of torch's exporter and of ONNX Runtime on its file."""
+    """How a case ended; `EXPORT` and `REFERENCE` are failures of torch's exporter and of ONNX
+    Runtime on its file.
+    """
 
     OK = "ok"
     WRONG = "wrong"
@@ -41,9 +46,9 @@ class Outcome(Enum):
 class Measured:
     """One case.
 
-    worst: at each of its points, the greatest |ours - reference| / max(scale, |reference|) of all outputs, where scale is 1 or,
-    if it is less, the output's greatest magnitude, though never below FAINT; infinite where a shape or dtype differs, or only one
-    of both is a number.
+    worst: at each of its points, the greatest |ours - reference| / max(scale, |reference|) of all
+    outputs, where scale is 1 or, if it is less, the output's greatest magnitude, though never below
+    FAINT; infinite where a shape or dtype differs, or only one of both is a number.
     """
 
     name: str
@@ -90,11 +95,18 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
             compile_model(path, output=Path(folder) / "bundle", **case.request())
             seconds = time.monotonic() - started
             model = relaxd.load(Path(folder) / "bundle")
-            given = [{name: array for name, array in feed.items() if name not in case.consts} for feed in feeds]
-            worst = [distance(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)]
+            given = [
+                {name: array for name, array in feed.items() if name not in case.consts}
+                for feed in feeds
+            ]
+            worst = [
+                distance(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)
+            ]
     except relaxd.errors.RelaxdError as error:
         outcome = Outcome.ERROR if seconds else Outcome.REFUSED
-        return Measured(case.name, case.exporter.value, outcome, seconds, error=f"{error.code}: {_line(error)}")
+        return Measured(
+            case.name, case.exporter.value, outcome, seconds, error=f"{error.code}: {_line(error)}"
+        )
     outcome = Outcome.OK if max(worst) <= TOLERANCE else Outcome.WRONG
     return Measured(case.name, case.exporter.value, outcome, seconds, case.points, worst)
 
@@ -109,7 +121,16 @@ def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     taken = {value.name for value in session.get_inputs()}
     names = [output.name for output in session.get_outputs()]
-    return [dict(zip(names, session.run(names, {k: v for k, v in feed.items() if k in taken}), strict=True)) for feed in feeds]
+    return [
+        dict(
+            zip(
+                names,
+                session.run(names, {k: v for k, v in feed.items() if k in taken}),
+                strict=True,
+            )
+        )
+        for feed in feeds
+    ]
 
 
 def distance(found: Feed, wanted: Feed) -> float:

@@ -1,4 +1,6 @@
-"""The models that installed packages bring, at their real sizes, and those with trained or full-size weights that torch exports."""
+"""The models that installed packages bring, at their real sizes, and those with trained or
+full-size weights that torch exports.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -37,7 +39,9 @@ def resnet50() -> Program:
     from tests.exports import resnet50_module
 
     axes = {"pixel_values": {0: "batch", 2: "height", 3: "width"}}
-    return Program(resnet50_module(), (torch.randn(2, 3, 224, 192),), ("pixel_values",), ("logits",), axes)
+    return Program(
+        resnet50_module(), (torch.randn(2, 3, 224, 192),), ("pixel_values",), ("logits",), axes
+    )
 
 
 def masked_rows(point: Sizes, generator: Generator) -> Feed:
@@ -54,7 +58,15 @@ def _silero(name: str, dims: Mapping[str, str], points: tuple[Sizes, ...], **dec
     """`sr` is a point's, or the declared constant."""
     feeds = {} if "consts" in declared else {"feeds": _rate}
     inputs = {"input": f"float32[{','.join(dims)}]", "state": "float32[2,batch,128]"}
-    return Case(name, partial(packaged, "silero_vad", f"data/{name}.onnx"), dims, points, inputs=inputs, **feeds, **declared)
+    return Case(
+        name,
+        partial(packaged, "silero_vad", f"data/{name}.onnx"),
+        dims,
+        points,
+        inputs=inputs,
+        **feeds,
+        **declared,
+    )
 
 
 def _ppocr(file: str) -> "partial[Path]":
@@ -94,7 +106,14 @@ CASES = (
     _silero(
         "silero_vad",
         {"batch": "1:16", "samples": "288:576"},
-        sizes("batch samples sr", (1, 288, 8000), (16, 576, 16000), (7, 288, 16000), (13, 317, 8000), (1, 576, 16000)),
+        sizes(
+            "batch samples sr",
+            (1, 288, 8000),
+            (16, 576, 16000),
+            (7, 288, 16000),
+            (13, 317, 8000),
+            (1, 576, 16000),
+        ),
     ),
     _silero(
         "silero_vad_16k_op15",
@@ -105,7 +124,14 @@ CASES = (
     _silero(
         "silero_vad_op18_ifless",
         {"batch": "1:16", "samples": "256:1536"},
-        sizes("batch samples sr", (1, 256, 8000), (2, 576, 16000), (7, 331, 8000), (13, 1031, 16000), (16, 1536, 16000)),
+        sizes(
+            "batch samples sr",
+            (1, 256, 8000),
+            (2, 576, 16000),
+            (7, 331, 8000),
+            (13, 1031, 16000),
+            (16, 1536, 16000),
+        ),
     ),
     *both(
         "minilm",
@@ -119,6 +145,13 @@ CASES = (
         "resnet50",
         resnet50,
         {"batch": "1:4", "height": "32:320", "width": "32:320"},
-        sizes("batch height width", (1, 32, 32), (1, 224, 224), (3, 97, 131), (2, 320, 53), (4, 320, 320)),
+        sizes(
+            "batch height width",
+            (1, 32, 32),
+            (1, 224, 224),
+            (3, 97, 131),
+            (2, 320, 53),
+            (4, 320, 320),
+        ),
     ),
 )

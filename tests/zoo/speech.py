@@ -36,7 +36,9 @@ def whisper_encoder() -> Program:
 
     axes = {"input_features": {0: "batch"}}
     module = Positional(_whisper().get_encoder(), ("input_features",), ("last_hidden_state",))
-    return Program(module, (torch.randn(2, 80, 2 * FRAMES),), ("input_features",), ("last_hidden_state",), axes)
+    return Program(
+        module, (torch.randn(2, 80, 2 * FRAMES),), ("input_features",), ("last_hidden_state",), axes
+    )
 
 
 def whisper_decoder() -> Program:
@@ -52,18 +54,39 @@ def whisper_decoder() -> Program:
 
 
 def whisper_decoder_past() -> Program:
-    """Whisper's decoder over the tokens after a past, with the keys and values of the encoder's states at hand."""
+    """Whisper's decoder over the tokens after a past, with the keys and values of the encoder's
+    states at hand.
+    """
     import torch
 
     from tests.zoo.wrapping import WhisperDecoder
 
     parts = [f"{layer}_{part}" for layer in range(LAYERS) for part in ("key", "value")]
-    past, cross, present = ([f"{word}_{part}" for part in parts] for word in ("past", "cross", "present"))
+    past, cross, present = (
+        [f"{word}_{part}" for part in parts] for word in ("past", "cross", "present")
+    )
     ids = torch.ones(2, 3, dtype=torch.int64)
-    args = (ids, *(torch.randn(2, HEADS, length, WIDTH // HEADS) for length, names in ((5, past), (9, cross)) for _ in names))
+    args = (
+        ids,
+        *(
+            torch.randn(2, HEADS, length, WIDTH // HEADS)
+            for length, names in ((5, past), (9, cross))
+            for _ in names
+        ),
+    )
     axes = {"input_ids": {0: "batch", 1: "seq"}}
-    axes |= {name: {0: "batch", 2: length} for length, names in (("past", past), ("source", cross)) for name in names}
-    return Program(WhisperDecoder(_whisper(), LAYERS), args, ("input_ids", *past, *cross), ("logits", *present), axes)
+    axes |= {
+        name: {0: "batch", 2: length}
+        for length, names in (("past", past), ("source", cross))
+        for name in names
+    }
+    return Program(
+        WhisperDecoder(_whisper(), LAYERS),
+        args,
+        ("input_ids", *past, *cross),
+        ("logits", *present),
+        axes,
+    )
 
 
 def _whisper() -> "nn.Module":
@@ -72,7 +95,14 @@ def _whisper() -> "nn.Module":
     sides: dict[str, Any] = {}
     for side in ("encoder", "decoder"):
         sides |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS, f"{side}_ffn_dim": 64}
-    config = WhisperConfig(vocab_size=WORDS, d_model=WIDTH, max_source_positions=FRAMES, attn_implementation="eager", **sides, **_SPECIAL)
+    config = WhisperConfig(
+        vocab_size=WORDS,
+        d_model=WIDTH,
+        max_source_positions=FRAMES,
+        attn_implementation="eager",
+        **sides,
+        **_SPECIAL,
+    )
     return WhisperForConditionalGeneration(config)
 
 
@@ -98,7 +128,13 @@ def _wav2vec2(inputs: Sequence[str], norm: str) -> Program:
     )
     args = (torch.randn(2, 4000), torch.ones(2, 4000, dtype=torch.int64))
     axes = {name: {0: "batch", 1: "samples"} for name in inputs}
-    return Program(Positional(Wav2Vec2ForCTC(config), inputs, ("logits",)), args[: len(inputs)], inputs, ("logits",), axes)
+    return Program(
+        Positional(Wav2Vec2ForCTC(config), inputs, ("logits",)),
+        args[: len(inputs)],
+        inputs,
+        ("logits",),
+        axes,
+    )
 
 
 def _masked_waves(point: Sizes, generator: Generator) -> Feed:
@@ -112,7 +148,12 @@ _DECODER = {"batch": "1:4", "seq": "1:64", "source": "1:100"}
 CASES = (
     *both("wav2vec2", wav2vec2, _STEPS, _STEP_POINTS),
     *both("wav2vec2_masked", wav2vec2_masked, _STEPS, _STEP_POINTS, feeds=_masked_waves),
-    *both("whisper_encoder", whisper_encoder, {"batch": "1:8"}, sizes("batch", (1,), (2,), (3,), (7,), (8,))),
+    *both(
+        "whisper_encoder",
+        whisper_encoder,
+        {"batch": "1:8"},
+        sizes("batch", (1,), (2,), (3,), (7,), (8,)),
+    ),
     *both(
         "whisper_decoder",
         whisper_decoder,
@@ -124,7 +165,14 @@ CASES = (
         "whisper_decoder_past",
         whisper_decoder_past,
         {**_DECODER, "past": "0:64"},
-        sizes("batch seq source past", (1, 1, 1, 0), (2, 7, 31, 13), (3, 64, 1, 1), (4, 1, 100, 64), (4, 64, 97, 61)),
+        sizes(
+            "batch seq source past",
+            (1, 1, 1, 0),
+            (2, 7, 31, 13),
+            (3, 64, 1, 1),
+            (4, 1, 100, 64),
+            (4, 64, 97, 61),
+        ),
         draw={"input_ids": WORDS},
     ),
 )

@@ -52,15 +52,29 @@ def t5_decoder_past() -> Program:
     inputs, args, axes = _answers()
     own, crossed = past_names("past"), past_names("crossed")
     past = (*(torch.randn(2, 4, 6, 16) for _ in own), *(torch.randn(2, 4, 7, 16) for _ in crossed))
-    axes |= {name: {0: "batch", 2: length} for names, length in ((own, "past"), (crossed, "source")) for name in names}
+    axes |= {
+        name: {0: "batch", 2: length}
+        for names, length in ((own, "past"), (crossed, "source"))
+        for name in names
+    }
     module = ContinuingAfterEncoder(T5ForConditionalGeneration(_t5()))
-    return Program(module, (*args, *past), (*inputs, *own, *crossed), ("logits", *past_names("present")), axes)
+    return Program(
+        module, (*args, *past), (*inputs, *own, *crossed), ("logits", *past_names("present")), axes
+    )
 
 
 def _t5() -> "T5Config":
     from transformers import T5Config
 
-    return T5Config(vocab_size=WORDS, d_model=64, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=4, attn_implementation="eager")
+    return T5Config(
+        vocab_size=WORDS,
+        d_model=64,
+        d_kv=16,
+        d_ff=128,
+        num_layers=LAYERS,
+        num_heads=4,
+        attn_implementation="eager",
+    )
 
 
 def _answers() -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, dict[int, str]]]:
@@ -69,7 +83,14 @@ def _answers() -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, dict[int, st
 
     inputs = ("decoder_input_ids", "encoder_hidden_states", "attention_mask")
     args = (ids(2, 5), torch.randn(2, 7, 64), torch.ones(2, 7, dtype=torch.int64))
-    return inputs, args, {inputs[0]: {0: "batch", 1: "seq"}, **{name: {0: "batch", 1: "source"} for name in inputs[1:]}}
+    return (
+        inputs,
+        args,
+        {
+            inputs[0]: {0: "batch", 1: "seq"},
+            **{name: {0: "batch", 1: "source"} for name in inputs[1:]},
+        },
+    )
 
 
 def _masked_source(point: Sizes, generator: Generator) -> Feed:
@@ -77,11 +98,25 @@ def _masked_source(point: Sizes, generator: Generator) -> Feed:
 
 
 _ANSWERS = sizes("batch seq source", (1, 1, 1), (2, 1, 101), (3, 64, 31), (7, 13, 1), (8, 64, 101))
-_STEPS = sizes("batch seq past source", (1, 1, 0, 1), (2, 1, 1, 101), (3, 32, 0, 31), (7, 13, 53, 1), (8, 32, 101, 101))
+_STEPS = sizes(
+    "batch seq past source",
+    (1, 1, 0, 1),
+    (2, 1, 1, 101),
+    (3, 32, 0, 31),
+    (7, 13, 53, 1),
+    (8, 32, 101, 101),
+)
 
 CASES = (
     *both("t5_encoder", t5_encoder, *PROMPTS, draw=DRAW, feeds=masked_rows),
-    *both("t5_decoder", t5_decoder, {"batch": "1:8", "seq": "1:64", "source": "1:101"}, _ANSWERS, draw=DRAW, feeds=_masked_source),
+    *both(
+        "t5_decoder",
+        t5_decoder,
+        {"batch": "1:8", "seq": "1:64", "source": "1:101"},
+        _ANSWERS,
+        draw=DRAW,
+        feeds=_masked_source,
+    ),
     *both(
         "t5_decoder_past",
         t5_decoder_past,

@@ -11,23 +11,37 @@ from tests.zoo.measure import Outcome, compared, distance, measure, reference
 def _model(path, operator="Add"):
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
-    nodes = [helper.make_node("Cast", ["ids"], ["floats"], to=TensorProto.FLOAT), helper.make_node(operator, ["x", "floats"], ["y"])]
-    model = helper.make_model(helper.make_graph(nodes, "small", [ids, x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node(operator, ["x", "floats"], ["y"]),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "small", [ids, x], [y]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
     onnx.save(model, path)
     return path
 
 
 def _case(path, **declared):
-    return Case("small", lambda: path, {"n": "1:9"}, sizes("n", (1,), (2,), (3,), (7,), (9,)), **declared)
+    return Case(
+        "small", lambda: path, {"n": "1:9"}, sizes("n", (1,), (2,), (3,), (7,), (9,)), **declared
+    )
 
 
 def test_inputs_follow_the_file_their_bounds_and_what_the_case_makes_itself(tmp_path):
     path = _model(tmp_path / "small.onnx")
     feed = feed_of(_case(path, draw={"ids": 100}), path, {"n": 500})
-    assert {name: (array.shape, array.dtype) for name, array in feed.items()} == {"ids": ((500,), "int64"), "x": ((500,), "float32")}
+    assert {name: (array.shape, array.dtype) for name, array in feed.items()} == {
+        "ids": ((500,), "int64"),
+        "x": ((500,), "float32"),
+    }
     assert feed["ids"].max() in range(90, 100)
     assert feed["ids"].min() >= 0
-    made = feed_of(_case(path, feeds=lambda point, generator: {"x": np.arange(point["n"])}), path, {"n": 3})
+    made = feed_of(
+        _case(path, feeds=lambda point, generator: {"x": np.arange(point["n"])}), path, {"n": 3}
+    )
     assert made["x"].tolist() == [0, 1, 2]
 
 
@@ -48,7 +62,10 @@ def test_failures_are_told_apart(tmp_path):
         raise ExportError("Traceback\n...\nUnsupportedOperatorError: no such operator")
 
     export = measure(Case("none", unexportable, {}, (), exporter=Exporter.DYNAMO))
-    assert (export.outcome, export.error) == (Outcome.EXPORT, "UnsupportedOperatorError: no such operator")
+    assert (export.outcome, export.error) == (
+        Outcome.EXPORT,
+        "UnsupportedOperatorError: no such operator",
+    )
     path = _model(tmp_path / "small.onnx")
     unknown = measure(Case("small", lambda: path, {"n": "1:9", "m": "1:9"}, sizes("n", (1,))))
     assert unknown.outcome is Outcome.REFUSED

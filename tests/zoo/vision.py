@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 BATCHES = sizes("batch", (1,), (2,), (3,), (7,), (8,))
 WORDS = 1000
 _IMAGES = {"batch": "1:4", "height": "32:256", "width": "32:256"}
-_IMAGE_POINTS = sizes("batch height width", (1, 32, 32), (2, 97, 131), (3, 224, 160), (4, 33, 255), (1, 256, 256))
+_IMAGE_POINTS = sizes(
+    "batch height width", (1, 32, 32), (2, 97, 131), (3, 224, 160), (4, 33, 255), (1, 256, 256)
+)
 _OPEN: Axes = {"pixel_values": {0: "batch", 2: "height", 3: "width"}}
 
 
@@ -23,7 +25,9 @@ def vit() -> Program:
     from transformers import ViTConfig, ViTModel
 
     config = ViTConfig(image_size=64, patch_size=8, attn_implementation="eager", **_layers())
-    return _images(ViTModel(config), ("last_hidden_state", "pooler_output"), {"pixel_values": {0: "batch"}})
+    return _images(
+        ViTModel(config), ("last_hidden_state", "pooler_output"), {"pixel_values": {0: "batch"}}
+    )
 
 
 def vit_interpolated() -> Program:
@@ -31,7 +35,12 @@ def vit_interpolated() -> Program:
     from transformers import ViTConfig, ViTModel
 
     config = ViTConfig(image_size=64, patch_size=8, attn_implementation="eager", **_layers())
-    return _images(ViTModel(config), ("last_hidden_state", "pooler_output"), _OPEN, interpolate_pos_encoding=True)
+    return _images(
+        ViTModel(config),
+        ("last_hidden_state", "pooler_output"),
+        _OPEN,
+        interpolate_pos_encoding=True,
+    )
 
 
 def convnext() -> Program:
@@ -46,7 +55,9 @@ def segformer() -> Program:
     """SegFormer with its segmentation head."""
     from transformers import SegformerConfig, SegformerForSemanticSegmentation
 
-    config = SegformerConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64], decoder_hidden_size=32, num_labels=10)
+    config = SegformerConfig(
+        depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64], decoder_hidden_size=32, num_labels=10
+    )
     return _images(SegformerForSemanticSegmentation(config), ("logits",), _OPEN)
 
 
@@ -56,7 +67,11 @@ def detr() -> Program:
     from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
     backbone = ResNetConfig(
-        embedding_size=16, hidden_sizes=[16, 24, 32, 48], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]
+        embedding_size=16,
+        hidden_sizes=[16, 24, 32, 48],
+        depths=[1, 1, 1, 1],
+        layer_type="basic",
+        out_features=["stage4"],
     )
     config = DetrConfig(
         backbone_config=backbone,
@@ -73,7 +88,12 @@ def detr() -> Program:
     )
     mask: Axes = {"pixel_mask": {0: "batch", 1: "height", 2: "width"}}
     axes = {**_OPEN, **mask}
-    return _images(DetrForObjectDetection(config), ("logits", "pred_boxes"), axes, torch.ones(2, 96, 128, dtype=torch.int64))
+    return _images(
+        DetrForObjectDetection(config),
+        ("logits", "pred_boxes"),
+        axes,
+        torch.ones(2, 96, 128, dtype=torch.int64),
+    )
 
 
 def clip() -> Program:
@@ -83,20 +103,36 @@ def clip() -> Program:
 
     from tests.zoo.wrapping import Positional
 
-    text = {**_layers(), "vocab_size": WORDS, "max_position_embeddings": 77, "eos_token_id": WORDS - 1}
-    config = CLIPConfig(text_config=text, vision_config={**_layers(), "image_size": 64, "patch_size": 16}, projection_dim=24)
+    text = {
+        **_layers(),
+        "vocab_size": WORDS,
+        "max_position_embeddings": 77,
+        "eos_token_id": WORDS - 1,
+    }
+    config = CLIPConfig(
+        text_config=text,
+        vision_config={**_layers(), "image_size": 64, "patch_size": 16},
+        projection_dim=24,
+    )
     config._attn_implementation = "eager"
     inputs = ("input_ids", "attention_mask", "pixel_values")
     outputs = ("logits_per_image", "text_embeds", "image_embeds")
     ids = torch.randint(0, WORDS, (3, 9))
-    axes = {"input_ids": {0: "texts", 1: "seq"}, "attention_mask": {0: "texts", 1: "seq"}, "pixel_values": {0: "images"}}
+    axes = {
+        "input_ids": {0: "texts", 1: "seq"},
+        "attention_mask": {0: "texts", 1: "seq"},
+        "pixel_values": {0: "images"},
+    }
     args = (ids, torch.ones_like(ids), torch.randn(2, 3, 64, 64))
     return Program(Positional(CLIPModel(config), inputs, outputs), args, inputs, outputs, axes)
 
 
 def _masked_images(point: Sizes, generator: Generator) -> Feed:
     """`pixel_mask`: the upper left part of every image."""
-    rows, columns = (np.arange(point[axis]) < generator.integers(1, point[axis] + 1, [point["batch"], 1]) for axis in ("height", "width"))
+    rows, columns = (
+        np.arange(point[axis]) < generator.integers(1, point[axis] + 1, [point["batch"], 1])
+        for axis in ("height", "width")
+    )
     return {"pixel_mask": rows[:, :, None] & columns[:, None, :]}
 
 
@@ -109,16 +145,29 @@ def _texts(point: Sizes, generator: Generator) -> Feed:
 
 
 def _layers() -> dict[str, Any]:
-    return {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
 
 
-def _images(model: "nn.Module", outputs: tuple[str, ...], axes: Axes, *others: "Tensor", **fixed: Any) -> Program:
+def _images(
+    model: "nn.Module", outputs: tuple[str, ...], axes: Axes, *others: "Tensor", **fixed: Any
+) -> Program:
     import torch
 
     from tests.zoo.wrapping import Positional
 
     images = torch.randn(2, 3, *((96, 128) if 2 in axes["pixel_values"] else (64, 64)))
-    return Program(Positional(model, tuple(axes), outputs, fixed), (images, *others), tuple(axes), outputs, axes)
+    return Program(
+        Positional(model, tuple(axes), outputs, fixed),
+        (images, *others),
+        tuple(axes),
+        outputs,
+        axes,
+    )
 
 
 CASES = (

@@ -1,4 +1,6 @@
-"""Wraps a transformers model as a module of positional tensors, as both of torch's exporters take one."""
+"""Wraps a transformers model as a module of positional tensors, as both of torch's exporters take
+one.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +16,13 @@ class Positional(nn.Module):
     fixed: further arguments.
     """
 
-    def __init__(self, model: nn.Module, inputs: Sequence[str], outputs: Sequence[str], fixed: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        fixed: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.inputs, self.outputs, self.fixed = tuple(inputs), tuple(outputs), dict(fixed or {})
@@ -27,24 +35,42 @@ class Positional(nn.Module):
 class WhisperDecoder(nn.Module):
     """Whisper's decoder and head.
 
-    Where `layers` is 0: tokens and the encoder's states to logits. Else: tokens, then every layer's past key and value, then those
-    of the encoder's states, to the logits of the tokens and the keys and values that the next tokens need.
+    Where `layers` is 0: tokens and the encoder's states to logits. Else: tokens, then every layer's
+    past key and value, then those of the encoder's states, to the logits of the tokens and the keys
+    and values that the next tokens need.
     """
 
     def __init__(self, whisper: nn.Module, layers: int) -> None:
         super().__init__()
-        self.decoder, self.head, self.layers = whisper.get_decoder(), whisper.get_output_embeddings(), layers
+        self.decoder, self.head, self.layers = (
+            whisper.get_decoder(),
+            whisper.get_output_embeddings(),
+            layers,
+        )
 
     def forward(self, input_ids: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         if not self.layers:
-            # A mask of its own keeps transformers from looking for packed texts, whose operators one exporter lacks.
+            # A mask of its own keeps transformers from looking for packed texts, whose operators
+            # one exporter lacks.
             mask = torch.ones_like(input_ids)
-            made = self.decoder(input_ids=input_ids, attention_mask=mask, encoder_hidden_states=given[0], use_cache=False)
+            made = self.decoder(
+                input_ids=input_ids,
+                attention_mask=mask,
+                encoder_hidden_states=given[0],
+                use_cache=False,
+            )
             return (self.head(made.last_hidden_state),)
         pairs = list(zip(given[::2], given[1::2], strict=True))
-        cache = EncoderDecoderCache(DynamicCache(pairs[: self.layers]), DynamicCache(pairs[self.layers :]))
-        # Its mere presence asks for attention to the encoder, whose keys and values are all in the cache.
+        cache = EncoderDecoderCache(
+            DynamicCache(pairs[: self.layers]), DynamicCache(pairs[self.layers :])
+        )
+        # Its mere presence asks for attention to the encoder, whose keys and values are all in the
+        # cache.
         states = given[-1].new_zeros(1)
-        made = self.decoder(input_ids=input_ids, encoder_hidden_states=states, past_key_values=cache, use_cache=True)
+        made = self.decoder(
+            input_ids=input_ids, encoder_hidden_states=states, past_key_values=cache, use_cache=True
+        )
         kept = made.past_key_values.self_attention_cache.layers
-        return self.head(made.last_hidden_state), *(part for layer in kept for part in (layer.keys, layer.values))
+        return self.head(made.last_hidden_state), *(
+            part for layer in kept for part in (layer.keys, layer.values)
+        )

@@ -1,4 +1,6 @@
-"""Bodies of operators that are functions: those of the model, and those that the ONNX schemas define."""
+"""Bodies of operators that are functions: those of the model, and those that the ONNX schemas
+define.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Model
 
 
-def function_of(model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]) -> onnx.FunctionProto | None:
+def function_of(
+    model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]
+) -> onnx.FunctionProto | None:
     """The function that a node calls, None where its operator has no body."""
     local = model.functions.get((proto.domain, proto.op_type, getattr(proto, "overload", "")))
     return local if local is not None else _schema_body(model, proto, inputs)
 
 
-def _schema_body(model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]) -> onnx.FunctionProto | None:
+def _schema_body(
+    model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]
+) -> onnx.FunctionProto | None:
     version = model.opset(proto.domain)
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     if not defs.has(proto.op_type, version, domain):
@@ -31,12 +37,20 @@ def _schema_body(model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | N
         body = onnx.FunctionProto()
         body.CopyFrom(schema.function_body)
         given = {attribute.name for attribute in proto.attribute}
-        body.attribute_proto.extend(a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.type)
+        body.attribute_proto.extend(
+            a.default_value
+            for name, a in schema.attributes.items()
+            if name not in given and a.default_value.type
+        )
         return _versioned(body, version, domain)
     if schema.has_context_dependent_function:
         types = [_type_of(value) for value in inputs]
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version] or [version]
-        text = schema.get_context_dependent_function_with_opset_version(max(versions), proto.SerializeToString(), types)
+        versions = [
+            v for v in schema.context_dependent_function_opset_versions if v <= version
+        ] or [version]
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(versions), proto.SerializeToString(), types
+        )
         body = onnx.FunctionProto()
         body.ParseFromString(text)
         return _versioned(body, version, domain)

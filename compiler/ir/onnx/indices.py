@@ -1,4 +1,6 @@
-"""Which inputs index into something, and the range of indices that is valid: what sample inputs must keep to."""
+"""Which inputs index into something, and the range of indices that is valid: what sample inputs
+must keep to.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,20 @@ if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Model, Scope
 
 PASS_THROUGH = frozenset(
-    {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Expand", "Tile", "Clip", "Split"}
+    {
+        "Cast",
+        "Identity",
+        "Reshape",
+        "Unsqueeze",
+        "Squeeze",
+        "Flatten",
+        "Transpose",
+        "Slice",
+        "Expand",
+        "Tile",
+        "Clip",
+        "Split",
+    }
 )
 """Operators whose first input's elements come out unchanged."""
 

@@ -15,10 +15,12 @@ from relaxd.contract.request import CompileRequest
 
 
 def inspect(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
-    """A JSON document: `supported`, `inputs`, `outputs`, `dims`, `opsets`, `operators` (counts), `nodes`, `error`.
+    """A JSON document: `supported`, `inputs`, `outputs`, `dims`, `opsets`, `operators` (counts),
+    `nodes`, `error`.
 
-    A node has its `op`, whether it is `supported`, `why` not, and its outputs' dtypes and symbolic shapes (`outputs`)
-    as far as the import got. `error` is the failure that stops the import of a model whose operators are all known.
+    A node has its `op`, whether it is `supported`, `why` not, and its outputs' dtypes and symbolic
+    shapes (`outputs`) as far as the import got. `error` is the failure that stops the import of a
+    model whose operators are all known.
     """
     why = {lack.node: lack.why for lack in lacks(model)}
     trace: list[dict[str, Any]] = []
@@ -26,12 +28,20 @@ def inspect(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
     shapes = {entry["node"]: entry["outputs"] for entry in trace}
     nodes = [_node(proto, why, shapes, error) for proto in model.graph.node]
     listed = {node["node"] for node in nodes}
-    nodes += [{"node": lack.node, "op": lack.op, "supported": False, "why": lack.why} for lack in lacks(model) if lack.node not in listed]
+    nodes += [
+        {"node": lack.node, "op": lack.op, "supported": False, "why": lack.why}
+        for lack in lacks(model)
+        if lack.node not in listed
+    ]
     return {
         "supported": not why and error is None,
         "opsets": {o.domain or "ai.onnx": o.version for o in model.opset_import},
-        "inputs": [spec.to_json() for spec in imported.inputs] if imported else [value.name for value in model.graph.input],
-        "outputs": [spec.to_json() for spec in imported.outputs] if imported else [value.name for value in model.graph.output],
+        "inputs": [spec.to_json() for spec in imported.inputs]
+        if imported
+        else [value.name for value in model.graph.input],
+        "outputs": [spec.to_json() for spec in imported.outputs]
+        if imported
+        else [value.name for value in model.graph.output],
         "dims": {dim.name: dim.to_json() for dim in imported.dims} if imported else {},
         "operators": _counts(nodes),
         "nodes": nodes,
@@ -39,14 +49,21 @@ def inspect(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
     }
 
 
-def _attempt(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]]) -> tuple[Imported | None, dict[str, Any] | None]:
+def _attempt(
+    model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]]
+) -> tuple[Imported | None, dict[str, Any] | None]:
     try:
         return read(model, request, trace), None
     except CompileError as error:
         return None, error.failure.to_json()
 
 
-def _node(proto: onnx.NodeProto, why: dict[str, str], shapes: dict[str, list[str]], error: dict[str, Any] | None) -> dict[str, Any]:
+def _node(
+    proto: onnx.NodeProto,
+    why: dict[str, str],
+    shapes: dict[str, list[str]],
+    error: dict[str, Any] | None,
+) -> dict[str, Any]:
     label = label_of(proto)
     reason = why.get(label) or (error["message"] if error and error.get("node") == label else None)
     node: dict[str, Any] = {"node": label, "op": op_of(proto), "supported": reason is None}

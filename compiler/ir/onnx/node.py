@@ -20,7 +20,9 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Node:
-    """`inputs` holds None for an omitted optional input; `scope` reads subgraphs; `opset` is the domain's version."""
+    """`inputs` holds None for an omitted optional input; `scope` reads subgraphs; `opset` is the
+    domain's version.
+    """
 
     proto: onnx.NodeProto
     inputs: tuple[Value | None, ...]
@@ -32,7 +34,9 @@ class Node:
     @property
     def label(self) -> str:
         """The node's name, or the name of its first output."""
-        return self.proto.name or next((name for name in self.proto.output if name), self.proto.op_type)
+        return self.proto.name or next(
+            (name for name in self.proto.output if name), self.proto.op_type
+        )
 
     @property
     def op(self) -> str:
@@ -41,7 +45,9 @@ class Node:
         return self.proto.op_type if domain in ("", "ai.onnx") else f"{domain}.{self.proto.op_type}"
 
     def attr(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute as a Python value: int, float, str, list, numpy array (tensors) or GraphProto."""
+        """An attribute as a Python value: int, float, str, list, numpy array (tensors) or
+        GraphProto.
+        """
         if name in self.attributes:
             return self.attributes[name]
         if default is _MISSING:
@@ -83,11 +89,25 @@ class Node:
         """Whether the node's output of that index is used at all."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
-    def fail(self, message: str, *, reason: str = "invalid_node", hint: str | None = None) -> NoReturn:
+    def fail(
+        self, message: str, *, reason: str = "invalid_node", hint: str | None = None
+    ) -> NoReturn:
         """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
-        raise ImportFailed(message, reason=reason, node=self.label, op=self.op, hint=hint, inputs=describe(self.inputs))
+        raise ImportFailed(
+            message,
+            reason=reason,
+            node=self.label,
+            op=self.op,
+            hint=hint,
+            inputs=describe(self.inputs),
+        )
 
 
 def describe(inputs: Sequence[Value | None]) -> list[str]:
     """Dtype and symbolic shape of each input, for messages."""
-    return ["-" if value is None else f"{value.dtype}[{','.join(str(extent) for extent in value.shape)}]" for value in inputs]
+    return [
+        "-"
+        if value is None
+        else f"{value.dtype}[{','.join(str(extent) for extent in value.shape)}]"
+        for value in inputs
+    ]

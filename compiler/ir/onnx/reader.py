@@ -27,7 +27,9 @@ from compiler.ir.values import Known, Value
 from relaxd.contract.request import CompileRequest
 
 
-def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None) -> Imported:
+def read(
+    model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None
+) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
     Raises ImportFailed naming the node or the declaration at fault.
@@ -37,7 +39,12 @@ def read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, 
     return explore(lambda assumed: _read(model, request, trace, assumed))
 
 
-def _read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None, assumed: Mapping[str, bool]) -> Imported:
+def _read(
+    model: onnx.ModelProto,
+    request: CompileRequest,
+    trace: list[dict[str, Any]] | None,
+    assumed: Mapping[str, bool],
+) -> Imported:
     graph = model.graph
     if trace is not None:
         trace.clear()
@@ -53,23 +60,39 @@ def _read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str,
         {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import},
         {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
         {
-            name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))) for axis in axes]
+            name: [
+                facts.simplify(
+                    extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))
+                )
+                for axis in axes
+            ]
             for name, axes in request.shapes
         },
         trace=trace,
         assumed=assumed,
         ranks={
-            v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output) if v.type.tensor_type.HasField("shape")
+            v.name: len(v.type.tensor_type.shape.dim)
+            for v in (*graph.value_info, *graph.output)
+            if v.type.tensor_type.HasField("shape")
         },
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)
     parameters = parameters_of(facts, specs, shapes)
-    scope.values.update({found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts})
+    scope.values.update(
+        {found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts}
+    )
     with builder.bb.function("main", parameters.variables):
-        scope.values.update({spec.name: tensor for spec, tensor in zip(specs, parameters.tensors(builder), strict=True)})
+        scope.values.update(
+            {
+                spec.name: tensor
+                for spec, tensor in zip(specs, parameters.tensors(builder), strict=True)
+            }
+        )
         scope.run(graph.node)
-        outputs = close(builder, [(output.name, _output(scope, output.name)) for output in graph.output])
+        outputs = close(
+            builder, [(output.name, _output(scope, output.name)) for output in graph.output]
+        )
     return Imported(
         finish(builder),
         tuple(specs),
@@ -83,7 +106,9 @@ def _read(model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str,
 
 def _inputs(graph: onnx.GraphProto) -> list[FileInput]:
     """The graph's real inputs: those that no initialiser overrides."""
-    constants = {tensor.name for tensor in graph.initializer} | {sparse.values.name for sparse in graph.sparse_initializer}
+    constants = {tensor.name for tensor in graph.initializer} | {
+        sparse.values.name for sparse in graph.sparse_initializer
+    }
     return [_input(value) for value in graph.input if value.name not in constants]
 
 
@@ -91,7 +116,11 @@ def _input(value: onnx.ValueInfoProto) -> FileInput:
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
     if kind != "tensor_type" or tensor.elem_type not in DTYPES:
-        shown = onnx.TensorProto.DataType.Name(tensor.elem_type) if kind == "tensor_type" else str(kind).removesuffix("_type")
+        shown = (
+            onnx.TensorProto.DataType.Name(tensor.elem_type)
+            if kind == "tensor_type"
+            else str(kind).removesuffix("_type")
+        )
         raise ImportFailed(
             f"input {value.name!r} is of type {shown}, which is not supported",
             reason="dtype",
@@ -100,7 +129,10 @@ def _input(value: onnx.ValueInfoProto) -> FileInput:
         )
     if not tensor.HasField("shape"):
         return FileInput(value.name, DTYPES[tensor.elem_type], None)
-    axes = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None for d in tensor.shape.dim)
+    axes = tuple(
+        d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None
+        for d in tensor.shape.dim
+    )
     return FileInput(value.name, DTYPES[tensor.elem_type], axes)
 
 
@@ -111,7 +143,9 @@ def _fixed(found: FileInput, value: Any) -> Known:
         return Known(np.full(shape, value).astype(np.dtype(found.dtype)), found.dtype)
     except (TypeError, ValueError) as error:
         raise ImportFailed(
-            f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}", reason="const", field=f"consts.{found.name}"
+            f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}",
+            reason="const",
+            field=f"consts.{found.name}",
         ) from error
 
 

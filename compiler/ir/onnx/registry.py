@@ -16,7 +16,9 @@ Handler: TypeAlias = Callable[[Builder, Node], Result]
 
 @dataclass(frozen=True)
 class Entry:
-    """A handler and the opset range it serves, `since` included, until the next entry of the same operator."""
+    """A handler and the opset range it serves, `since` included, until the next entry of the same
+    operator.
+    """
 
     handler: Handler
     since: int
@@ -49,7 +51,9 @@ def refuse(*names: str, why: str, domain: str = "") -> None:
 def find(domain: str, name: str, opset: int) -> Handler | None:
     """The handler that serves an operator at an opset, None where there is none."""
     domain = "" if domain == "ai.onnx" else domain
-    return next((entry.handler for entry in TABLE.get((domain, name), ()) if entry.since <= opset), None)
+    return next(
+        (entry.handler for entry in TABLE.get((domain, name), ()) if entry.since <= opset), None
+    )
 
 
 def refusal(domain: str, name: str) -> str | None:

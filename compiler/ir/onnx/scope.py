@@ -1,4 +1,6 @@
-"""A graph being read: names to values, nodes to handlers, functions and subgraphs to nested scopes."""
+"""A graph being read: names to values, nodes to handlers, functions and subgraphs to
+nested scopes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ DTYPES: dict[int, str] = {
 
 @dataclass
 class Model:
-    """What every scope of one model shares: opsets by domain, model-local functions, and notes for the manifest.
+    """What every scope of one model shares: opsets by domain, model-local functions, and notes for
+    the manifest.
 
     assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`).
     """
@@ -51,7 +54,9 @@ class Model:
 
 @dataclass
 class Scope:
-    """Values by name; a nested scope sees those of the scopes around it unless it is a function's."""
+    """Values by name; a nested scope sees those of the scopes around it unless it is a
+    function's.
+    """
 
     builder: Builder
     model: Model
@@ -61,7 +66,9 @@ class Scope:
     attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
 
     def lookup(self, name: str) -> Value | None:
-        """The value of a name, None for the empty name of an omitted input; KeyError where there is none."""
+        """The value of a name, None for the empty name of an omitted input; KeyError where there is
+        none.
+        """
         if not name:
             return None
         scope: Scope | None = self
@@ -75,7 +82,9 @@ class Scope:
         """Read dense and sparse initialisers as known arrays."""
         narrow = widened(graph)
         for tensor in graph.initializer:
-            self.values[tensor.name] = narrow[tensor.name] if tensor.name in narrow else known_of(tensor)
+            self.values[tensor.name] = (
+                narrow[tensor.name] if tensor.name in narrow else known_of(tensor)
+            )
         for sparse in graph.sparse_initializer:
             self.values[sparse.values.name] = dense_of(sparse)
 
@@ -91,13 +100,17 @@ class Scope:
                 self.values[name] = self._named(name, value)
 
     def _named(self, name: str, value: Value | None) -> Value | None:
-        """Apply the request's `shapes`: restate the value's extents as the dims it names, checked at run time."""
+        """Apply the request's `shapes`: restate the value's extents as the dims it names, checked
+        at run time.
+        """
         axes = self.model.names.get(name)
         if axes is None or not isinstance(value, Tensor):
             return value
         if len(axes) != len(value.shape):
             raise ImportFailed(
-                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}"
+                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",
+                reason="shape",
+                field=f"shapes.{name}",
             )
         return self.builder.adopt(value.expr, axes)
 
@@ -105,17 +118,30 @@ class Scope:
         opset = self.model.opset(proto.domain)
         inputs = tuple(self._input(proto, name) for name in proto.input)
         attributes = {a.name: a for a in map(self._resolved, proto.attribute) if a is not None}
-        node = Node(proto, inputs, {name: attribute_value(a) for name, a in attributes.items()}, opset, self.builder, self)
+        node = Node(
+            proto,
+            inputs,
+            {name: attribute_value(a) for name, a in attributes.items()},
+            opset,
+            self.builder,
+            self,
+        )
         handler = registry.find(proto.domain, proto.op_type, opset)
         try:
             if handler is not None:
                 results = handler(self.builder, node)
-                outputs: Sequence[Value | None] = [results] if isinstance(results, (Known, Tensor)) else results
+                outputs: Sequence[Value | None] = (
+                    [results] if isinstance(results, (Known, Tensor)) else results
+                )
             else:
                 outputs = self._call(proto, node, attributes)
         except CompileError as error:
             if error.failure.node is None:
-                node.fail(error.failure.message, reason=error.failure.code.partition(".")[2], hint=error.failure.hint)
+                node.fail(
+                    error.failure.message,
+                    reason=error.failure.code.partition(".")[2],
+                    hint=error.failure.hint,
+                )
             raise
         except Exception as error:
             raise ImportFailed(
@@ -126,7 +152,9 @@ class Scope:
                 inputs=describe(inputs),
             ) from error
         if self.model.trace is not None:
-            self.model.trace.append({"node": node.label, "op": node.op, "outputs": describe(outputs)})
+            self.model.trace.append(
+                {"node": node.label, "op": node.op, "outputs": describe(outputs)}
+            )
         return outputs
 
     def _input(self, proto: onnx.NodeProto, name: str) -> Value | None:
@@ -134,11 +162,16 @@ class Scope:
             return self.lookup(name)
         except KeyError:
             raise ImportFailed(
-                f"the input {name!r} is produced nowhere before", reason="dangling", node=proto.name or proto.output[0], op=proto.op_type
+                f"the input {name!r} is produced nowhere before",
+                reason="dangling",
+                node=proto.name or proto.output[0],
+                op=proto.op_type,
             ) from None
 
     def _resolved(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto | None:
-        """A function body's reference to an attribute of its call, replaced by that attribute; None where the call omits it."""
+        """A function body's reference to an attribute of its call, replaced by that attribute; None
+        where the call omits it.
+        """
         if not attribute.ref_attr_name:
             return attribute
         found = self.attributes.get(attribute.ref_attr_name)
@@ -149,31 +182,57 @@ class Scope:
         copy.name = attribute.name
         return copy
 
-    def _call(self, proto: onnx.NodeProto, node: Node, attributes: dict[str, onnx.AttributeProto]) -> Sequence[Value | None]:
-        """Expand a model-local function, or the body that the ONNX schema gives for the operator."""
+    def _call(
+        self, proto: onnx.NodeProto, node: Node, attributes: dict[str, onnx.AttributeProto]
+    ) -> Sequence[Value | None]:
+        """Expand a model-local function, or the body that the ONNX schema gives for the
+        operator.
+        """
         body = function_of(self.model, _closed(proto, attributes), node.inputs)
         if body is None:
             why = registry.refusal(proto.domain, proto.op_type)
-            node.fail(why or f"the operator {node.op} (opset {node.opset}) is not supported", reason="unsupported_op")
-        opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import} or self.model.opsets
+            node.fail(
+                why or f"the operator {node.op} (opset {node.opset}) is not supported",
+                reason="unsupported_op",
+            )
+        opsets = {
+            ("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import
+        } or self.model.opsets
         defaults = {a.name: a for a in body.attribute_proto}
-        inner = Scope(self.builder, Model(opsets, self.model.functions, assumed=self.model.assumed), attributes={**defaults, **attributes})
+        inner = Scope(
+            self.builder,
+            Model(opsets, self.model.functions, assumed=self.model.assumed),
+            attributes={**defaults, **attributes},
+        )
         inner.values.update(zip(body.input, node.inputs, strict=False))
         inner.values.update(dict.fromkeys(body.input[len(node.inputs) :]))
         inner.run(body.node)
-        return [inner.lookup(name) if node.wants(index) else None for index, name in enumerate(body.output)]
+        return [
+            inner.lookup(name) if node.wants(index) else None
+            for index, name in enumerate(body.output)
+        ]
 
     def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Value | None] = ()) -> list[Value]:
-        """Import a subgraph in the builder's current block with its formal inputs bound; gives its outputs."""
+        """Import a subgraph in the builder's current block with its formal inputs bound; gives its
+        outputs.
+        """
         inner = Scope(self.builder, self.model, outer=self, attributes=self.attributes)
         inner.load_initializers(graph)
-        inner.values.update({formal.name: value for formal, value in zip(graph.input, inputs, strict=False)})
+        inner.values.update(
+            {formal.name: value for formal, value in zip(graph.input, inputs, strict=False)}
+        )
         inner.run(graph.node)
-        return [value for value in (inner.lookup(output.name) for output in graph.output) if value is not None]
+        return [
+            value
+            for value in (inner.lookup(output.name) for output in graph.output)
+            if value is not None
+        ]
 
 
 def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """The node with its references to attributes of the function around it replaced by their values."""
+    """The node with its references to attributes of the function around it replaced by their
+    values.
+    """
     if not any(attribute.ref_attr_name for attribute in proto.attribute):
         return proto
     copy = onnx.NodeProto()
@@ -192,7 +251,10 @@ def known_of(tensor: onnx.TensorProto) -> Known:
     """A TensorProto as a known array; raises ImportFailed for an element type we do not carry."""
     if tensor.data_type not in DTYPES:
         kind = onnx.TensorProto.DataType.Name(tensor.data_type)
-        raise ImportFailed(f"the constant {tensor.name!r} has element type {kind}, which is not supported", reason="dtype")
+        raise ImportFailed(
+            f"the constant {tensor.name!r} has element type {kind}, which is not supported",
+            reason="dtype",
+        )
     dtype = DTYPES[tensor.data_type]
     return Known(np.asarray(numpy_helper.to_array(tensor)), dtype)
 
@@ -208,7 +270,9 @@ def dense_of(sparse: onnx.SparseTensorProto) -> Known:
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
-    """An attribute as a Python value: bytes become str, tensors stay TensorProto, graphs GraphProto."""
+    """An attribute as a Python value: bytes become str, tensors stay TensorProto, graphs
+    GraphProto.
+    """
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -47,7 +47,9 @@ def lacks(model: onnx.ModelProto) -> list[Lack]:
 
 
 def check(model: onnx.ModelProto) -> None:
-    """Raise ImportFailed naming every node that cannot be imported; it carries the first one's name and operator."""
+    """Raise ImportFailed naming every node that cannot be imported; it carries the first one's name
+    and operator.
+    """
     missing = lacks(model)
     if not missing:
         return
@@ -74,7 +76,10 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _why(
-    proto: onnx.NodeProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]
+    proto: onnx.NodeProto,
+    opsets: dict[str, int],
+    functions: dict[tuple[str, str], onnx.FunctionProto],
+    calls: set[tuple[str, str]],
 ) -> str | None:
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     version = opsets.get(domain, 1)
@@ -96,9 +101,15 @@ def _why(
 
 
 def _body(
-    body: onnx.FunctionProto, opsets: dict[str, int], functions: dict[tuple[str, str], onnx.FunctionProto], calls: set[tuple[str, str]]
+    body: onnx.FunctionProto,
+    opsets: dict[str, int],
+    functions: dict[tuple[str, str], onnx.FunctionProto],
+    calls: set[tuple[str, str]],
 ) -> str | None:
-    inner = {**opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import}}
+    inner = {
+        **opsets,
+        **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import},
+    }
     for proto in walk(body.node):
         why = _why(proto, inner, functions, calls)
         if why is not None:

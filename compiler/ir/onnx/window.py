@@ -18,10 +18,17 @@ def auto_pad(node: Node) -> AutoPad:
     return AutoPad(name)
 
 
-def window_of(b: Builder, node: Node, extents: Sequence[Extent], kernel: Sequence[Extent]) -> Window:
+def window_of(
+    b: Builder, node: Node, extents: Sequence[Extent], kernel: Sequence[Extent]
+) -> Window:
     """The node's window over an input of the given spatial extents, its padding worked out."""
     if len(extents) != len(kernel):
-        node.fail(f"a kernel of {len(kernel)} axes for an input of {len(extents)} spatial axes", reason="shape")
+        node.fail(
+            f"a kernel of {len(kernel)} axes for an input of {len(extents)} spatial axes",
+            reason="shape",
+        )
     mode = auto_pad(node)
     pads = node.attr("pads", None) if mode is AutoPad.NOTSET else None
-    return Window.of(kernel, node.attr("strides", None), node.attr("dilations", None), pads).auto(b, extents, mode)
+    return Window.of(kernel, node.attr("strides", None), node.attr("dilations", None), pads).auto(
+        b, extents, mode
+    )

@@ -1,1 +1,3 @@
-"""Operators on values, shared by the front ends: each deduces its symbolic shape and folds what is known."""
+"""Operators on values, shared by the front ends: each deduces its symbolic shape and folds what is
+known.
+"""

@@ -1,4 +1,6 @@
-"""Activations as functions of one float element, written so that no intermediate overflows or cancels."""
+"""Activations as functions of one float element, written so that no intermediate overflows or
+cancels.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from compiler.ir.ops.pointwise import like
 
 
 def expm1(x: Any) -> Any:
-    """exp(x) - 1, exact near zero (Kahan: (u - 1) * x / log(u) with u = exp(x)), for x below some 80."""
+    """exp(x) - 1, exact near zero (Kahan: (u - 1) * x / log(u) with u = exp(x)), for x below some
+    80.
+    """
     u = tirx.exp(x)
     one = like(x, 1)
     flat, gone = tirx.EQ(u, one), u - one <= like(x, -1)
@@ -77,7 +81,11 @@ def gelu(x: Any, by_tanh: bool) -> Any:
     half, one = like(x, 0.5), like(x, 1)
     if not by_tanh:
         return half * x * (one + tirx.erf(x * like(x, math.sqrt(0.5))))
-    return half * x * (one + tirx.tanh(like(x, math.sqrt(2 / math.pi)) * (x + like(x, 0.044715) * x * x * x)))
+    return (
+        half
+        * x
+        * (one + tirx.tanh(like(x, math.sqrt(2 / math.pi)) * (x + like(x, 0.044715) * x * x * x)))
+    )
 
 
 def leaky(x: Any, alpha: float) -> Any:

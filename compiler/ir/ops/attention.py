@@ -1,4 +1,6 @@
-"""Attention over heads [batch, heads, length, size]: splitting, joining and sharing them, and the weighted sum of values."""
+"""Attention over heads [batch, heads, length, size]: splitting, joining and sharing them, and the
+weighted sum of values.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,19 @@ def restate(b: Builder, x: Value, shape: Sequence[Extent], what: str) -> Value:
 def split_heads(b: Builder, x: Value, heads: int) -> Value:
     """[batch, length, heads * size] as [batch, heads, length, size]."""
     batch, length, hidden = x.shape
-    b.require(ex.equal(ex.floormod(hidden, heads), 0), f"{hidden} columns do not divide into {heads} heads")
+    b.require(
+        ex.equal(ex.floormod(hidden, heads), 0),
+        f"{hidden} columns do not divide into {heads} heads",
+    )
     size = b.facts.simplify(ex.floordiv(hidden, heads))
     if isinstance(size, int):
         return layout.transpose(b, layout.reshape(b, x, [batch, length, heads, size]), [0, 2, 1, 3])
     shape = [ex.prim(extent) for extent in (batch, heads, length, size)]
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(shape, lambda n, h, s, d: data(n, s, h * ex.prim(size) + d), name="split_heads")
+        return te.compute(
+            shape, lambda n, h, s, d: data(n, s, h * ex.prim(size) + d), name="split_heads"
+        )
 
     return b.te(compute, x, name="split_heads")
 
@@ -46,15 +53,24 @@ def join_heads(b: Builder, x: Value) -> Value:
 
 
 def share_heads(b: Builder, x: Value, heads: Extent) -> Value:
-    """Each of the heads of [batch, heads, length, size] repeated in place until there are `heads`."""
+    """Each of the heads of [batch, heads, length, size] repeated in place until there are
+    `heads`.
+    """
     batch, own, length, size = x.shape
     if b.facts.same(own, heads) is True:
         return x
-    b.require(ex.both(ex.greater(own, 0), ex.equal(ex.floormod(heads, own), 0)), f"{heads} query heads do not share {own} heads")
+    b.require(
+        ex.both(ex.greater(own, 0), ex.equal(ex.floormod(heads, own), 0)),
+        f"{heads} query heads do not share {own} heads",
+    )
     shape = [ex.prim(extent) for extent in (batch, heads, length, size)]
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(shape, lambda n, h, s, d: data(n, tirx.floordiv(h * ex.prim(own), ex.prim(heads)), s, d), name="share_heads")
+        return te.compute(
+            shape,
+            lambda n, h, s, d: data(n, tirx.floordiv(h * ex.prim(own), ex.prim(heads)), s, d),
+            name="share_heads",
+        )
 
     return b.te(compute, x, name="share_heads")
 
@@ -83,7 +99,9 @@ def soft_capped(b: Builder, scores: Value, cap: float) -> Value:
 
 
 def weights(b: Builder, scores: Value, seeing: Value | None, precision: str) -> Value:
-    """Softmax over the last axis, worked out in `precision`; rows where `seeing` is false are zeros."""
+    """Softmax over the last axis, worked out in `precision`; rows where `seeing` is false are
+    zeros.
+    """
     result = ew.cast(b, norm.softmax(b, ew.cast(b, scores, precision), 3), scores.dtype)
     return emptied(b, result, seeing)
 

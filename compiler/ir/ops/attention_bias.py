@@ -1,4 +1,6 @@
-"""What attention adds to its scores: masks, causality, windows and padding as one tensor of zeros, biases and -inf."""
+"""What attention adds to its scores: masks, causality, windows and padding as one tensor of zeros,
+biases and -inf.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ _REST = 4
 
 @dataclass(frozen=True)
 class Sight:
-    """Which keys query i sees: those from i + offset - left to i + offset + right, None being without bound.
+    """Which keys query i sees: those from i + offset - left to i + offset + right, None being
+    without bound.
 
-    ends: integers [batch], how many keys there are in each batch entry; the last query then stands at the last of them.
+    ends: integers [batch], how many keys there are in each batch entry; the last query then stands
+    at the last of them.
     """
 
     offset: Extent = 0
@@ -35,17 +39,27 @@ class Sight:
 
 
 def bias(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> Value | None:
-    """The tensor to add to scores [batch, heads, m, n], broadcast over batch and heads where it can be; None where all is seen.
+    """The tensor to add to scores [batch, heads, m, n], broadcast over batch and heads where it can
+    be; None where all is seen.
 
-    A bool mask lets pass where it holds, a float one is added; it broadcasts to the scores but for its last axis: keys
-    beyond that are not seen.
+    A bool mask lets pass where it holds, a float one is added; it broadcasts to the scores but for
+    its last axis: keys beyond that are not seen.
     """
     if mask is None and sight.whole:
         return None
     shape = _shape(b, scores, mask, sight)
-    if mask is not None and mask.dtype != "bool" and sight.whole and b.facts.same(mask.shape[-1], shape[-1]) is True:
+    if (
+        mask is not None
+        and mask.dtype != "bool"
+        and sight.whole
+        and b.facts.same(mask.shape[-1], shape[-1]) is True
+    ):
         rows = len(mask.shape) < 2 or b.facts.same(mask.shape[-2], shape[-2]) is True
-        if rows and mask.dtype == scores.dtype and all(map(_decided(b), mask.shape[:-2], shape[len(shape) - len(mask.shape) :])):
+        if (
+            rows
+            and mask.dtype == scores.dtype
+            and all(map(_decided(b), mask.shape[:-2], shape[len(shape) - len(mask.shape) :]))
+        ):
             return mask
     given = [value for value in (mask, sight.ends) if value is not None]
 
@@ -77,25 +91,47 @@ def _shape(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> list[
         place = axis - len(own)
         want = scores.shape[place]
         b.require(
-            ex.either(ex.equal(own[axis], 1), ex.equal(own[axis], want)), f"a mask's axis of {own[axis]} does not broadcast to {want}"
+            ex.either(ex.equal(own[axis], 1), ex.equal(own[axis], want)),
+            f"a mask's axis of {own[axis]} does not broadcast to {want}",
         )
         if place < -2 and b.facts.same(own[axis], 1) is not True:
             shape[place] = want
     if own:
-        b.require(ex.less_equal(own[-1], scores.shape[-1]), f"the mask has {own[-1]} keys, there are only {scores.shape[-1]}")
+        b.require(
+            ex.less_equal(own[-1], scores.shape[-1]),
+            f"the mask has {own[-1]} keys, there are only {scores.shape[-1]}",
+        )
     if sight.ends is not None:
-        b.same(sight.ends.shape[0], scores.shape[0], "the numbers of keys must be one for each batch entry")
+        b.same(
+            sight.ends.shape[0],
+            scores.shape[0],
+            "the numbers of keys must be one for each batch entry",
+        )
         shape[0] = scores.shape[0]
     return shape
 
 
-def _masked(b: Builder, data: te.Tensor, mask: Value, shape: list[Extent], index: tuple[Any, ...], dtype: str) -> Any:
+def _masked(
+    b: Builder,
+    data: te.Tensor,
+    mask: Value,
+    shape: list[Extent],
+    index: tuple[Any, ...],
+    dtype: str,
+) -> Any:
     """The mask's share at an index of `shape`: 0 or a bias where it lets pass, else -inf."""
     nothing = tirx.const(float("-inf"), dtype)
     tail, targets = index[len(index) - len(mask.shape) :], shape[len(shape) - len(mask.shape) :]
-    place = [_place(b, have, want, i) for have, want, i in zip(mask.shape[:-1], targets[:-1], tail[:-1], strict=True)]
+    place = [
+        _place(b, have, want, i)
+        for have, want, i in zip(mask.shape[:-1], targets[:-1], tail[:-1], strict=True)
+    ]
     item = data(*place, tail[-1])
-    value = tirx.Select(item, tirx.const(0, dtype), nothing) if mask.dtype == "bool" else item.astype(dtype)
+    value = (
+        tirx.Select(item, tirx.const(0, dtype), nothing)
+        if mask.dtype == "bool"
+        else item.astype(dtype)
+    )
     if b.facts.same(mask.shape[-1], targets[-1]) is True:
         return value
     return tirx.if_then_else(tail[-1] < ex.prim(mask.shape[-1]), value, nothing)
@@ -123,7 +159,11 @@ def _conditions(sight: Sight, row: Any, key: Any, end: Any, rows: Extent) -> lis
 
 def seeing(b: Builder, added: Value, mask: Value | None, sight: Sight) -> Value | None:
     """bool[.., rows, 1]: which rows of a bias see any key; None where all do."""
-    unbounded = sight.left is None and sight.ends is None and b.facts.decide(ex.greater_equal(sight.offset, 0)) is True
+    unbounded = (
+        sight.left is None
+        and sight.ends is None
+        and b.facts.decide(ex.greater_equal(sight.offset, 0)) is True
+    )
     if mask is None and unbounded:
         return None
     *leading, columns = added.shape
@@ -134,9 +174,13 @@ def seeing(b: Builder, added: Value, mask: Value | None, sight: Sight) -> Value 
 
         def count(*i: Any) -> Any:
             visible = tirx.NE(data(*i[:-1], key), nothing)
-            return te.max(tirx.Select(visible, tirx.const(1, "int32"), tirx.const(0, "int32")), axis=[key])
+            return te.max(
+                tirx.Select(visible, tirx.const(1, "int32"), tirx.const(0, "int32")), axis=[key]
+            )
 
         found = te.compute([*map(ex.prim, leading), ex.prim(1)], count, name="most")
-        return te.compute([*map(ex.prim, leading), ex.prim(1)], lambda *i: found(*i) > 0, name="seeing")
+        return te.compute(
+            [*map(ex.prim, leading), ex.prim(1)], lambda *i: found(*i) > 0, name="seeing"
+        )
 
     return b.te(compute, added, name="seeing")

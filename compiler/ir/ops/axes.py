@@ -1,4 +1,6 @@
-"""Slicing, squeezing and unsqueezing along axes that only run time knows: extents follow by selection."""
+"""Slicing, squeezing and unsqueezing along axes that only run time knows: extents follow by
+selection.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def places_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     for axis in axes:
         within = ex.both(within, ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)))
     b.require(within, f"an axis is out of range for rank {rank}")
-    places = _named(b, [ex.select(ex.less(axis, 0), ex.add(axis, rank), axis) for axis in axes], "axis")
+    places = _named(
+        b, [ex.select(ex.less(axis, 0), ex.add(axis, rank), axis) for axis in axes], "axis"
+    )
     differ: Scalar = True
     for one, other in combinations(places, 2):
         differ = ex.both(differ, ex.not_equal(one, other))
@@ -31,7 +35,9 @@ def places_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
 
 
 def _named(b: Builder, values: Sequence[Extent], what: str, low: int | None = 0) -> list[Extent]:
-    """The values computed once at run time, so that what follows is made of plain dims: selections of selections grow without bound."""
+    """The values computed once at run time, so that what follows is made of plain dims: selections
+    of selections grow without bound.
+    """
     values = [b.facts.simplify(value) for value in values]
     choices = [value for value in values if not isinstance(value, int | tirx.Var)]
     if not choices:
@@ -43,7 +49,14 @@ def _named(b: Builder, values: Sequence[Extent], what: str, low: int | None = 0)
 def _flags(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     """For each axis of a rank 1 where it is among `axes`, else 0."""
     places = places_of(b, axes, rank)
-    return _named(b, [ex.total(ex.select(ex.equal(place, axis), 1, 0) for place in places) for axis in range(rank)], "flag")
+    return _named(
+        b,
+        [
+            ex.total(ex.select(ex.equal(place, axis), 1, 0) for place in places)
+            for axis in range(rank)
+        ],
+        "flag",
+    )
 
 
 def _chosen(wanted: Extent, positions: Sequence[Extent], extents: Sequence[Extent]) -> Extent:
@@ -59,9 +72,18 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
     rank = len(x.shape) + len(axes)
     flags = _flags(b, axes, rank)
     # Which of x's axes comes at each place, -1 where a new one does.
-    sources = [ex.select(ex.equal(flag, 1), -1, ex.sub(place, ex.total(flags[:place]))) for place, flag in enumerate(flags)]
+    sources = [
+        ex.select(ex.equal(flag, 1), -1, ex.sub(place, ex.total(flags[:place])))
+        for place, flag in enumerate(flags)
+    ]
     sources = _named(b, sources, "source", None)
-    return layout.reshape(b, x, _named(b, [_chosen(source, range(len(x.shape)), x.shape) for source in sources], "unsqueezed"))
+    return layout.reshape(
+        b,
+        x,
+        _named(
+            b, [_chosen(source, range(len(x.shape)), x.shape) for source in sources], "unsqueezed"
+        ),
+    )
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
@@ -73,15 +95,31 @@ def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
         ones = ex.both(ones, ex.either(ex.equal(flag, 0), ex.equal(extent, 1)))
     b.require(ones, "an axis is squeezed but is not 1")
     # Where each of x's axes goes, -1 where it goes away.
-    targets = [ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis]))) for axis, flag in enumerate(flags)]
+    targets = [
+        ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
+        for axis, flag in enumerate(flags)
+    ]
     targets = _named(b, targets, "target", None)
-    return layout.reshape(b, x, _named(b, [_chosen(place, targets, x.shape) for place in range(rank - len(axes))], "squeezed"))
+    return layout.reshape(
+        b,
+        x,
+        _named(
+            b, [_chosen(place, targets, x.shape) for place in range(rank - len(axes))], "squeezed"
+        ),
+    )
 
 
 def slice_along(
-    b: Builder, x: Value, axes: Sequence[Extent], starts: Sequence[Extent], stops: Sequence[Extent], steps: Sequence[Extent]
+    b: Builder,
+    x: Value,
+    axes: Sequence[Extent],
+    starts: Sequence[Extent],
+    stops: Sequence[Extent],
+    steps: Sequence[Extent],
 ) -> Value:
-    """x[start:stop:step] along each of the axes; axes, and the signs of steps, may be known only at run time."""
+    """x[start:stop:step] along each of the axes; axes, and the signs of steps, may be known only at
+    run time.
+    """
     rank = len(x.shape)
     if not len(axes) == len(starts) == len(stops) == len(steps):
         raise ImportFailed("starts, ends, axes and steps differ in number", reason="shape")
@@ -92,7 +130,10 @@ def slice_along(
     for axis, extent in enumerate(x.shape):
         bounds: list[Extent] = [0, layout.INT64_MAX, 1]
         for place, *mine in zip(places, starts, stops, steps, strict=True):
-            bounds = [ex.select(ex.equal(place, axis), one, other) for one, other in zip(mine, bounds, strict=True)]
+            bounds = [
+                ex.select(ex.equal(place, axis), one, other)
+                for one, other in zip(mine, bounds, strict=True)
+            ]
         start, stop, step = _named(b, bounds, "bound", None)
         first, count = _bounds(extent, start, stop, step)
         firsts.append(first)
@@ -103,7 +144,12 @@ def slice_along(
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            return data(*(ex.prim(first) + place * ex.prim(stride) for first, place, stride in zip(firsts, i, strides, strict=True)))
+            return data(
+                *(
+                    ex.prim(first) + place * ex.prim(stride)
+                    for first, place, stride in zip(firsts, i, strides, strict=True)
+                )
+            )
 
         return te.compute([ex.prim(e) for e in shape], at, name="slice")
 
@@ -122,6 +168,9 @@ def _bounds(extent: Extent, start: Extent, stop: Extent, step: Extent) -> tuple[
     first = clamp(start, ex.select(forward, 0, ex.minimum(top, 0)), ex.select(forward, extent, top))
     last = clamp(stop, ex.select(forward, 0, -1), ex.select(forward, extent, top))
     span = ex.select(forward, ex.sub(last, first), ex.sub(first, last))
-    # A stride beyond the axis takes one element; clamped, so that the rounding up does not overflow.
-    stride = ex.maximum(ex.minimum(ex.select(forward, step, ex.sub(0, step)), ex.maximum(extent, 1)), 1)
+    # A stride beyond the axis takes one element; clamped, so that the rounding up does not
+    # overflow.
+    stride = ex.maximum(
+        ex.minimum(ex.select(forward, step, ex.sub(0, step)), ex.maximum(extent, 1)), 1
+    )
     return first, ex.maximum(ex.ceildiv(span, stride), 0)

@@ -1,4 +1,6 @@
-"""What recurrent layers compute at each step: kinds of cells and their activations, as ONNX defines them."""
+"""What recurrent layers compute at each step: kinds of cells and their activations, as ONNX defines
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Activation = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """What a layer computes at each step; `activations` are f, g, h in ONNX's order, `clip` bounds the arguments of f and g."""
+    """What a layer computes at each step; `activations` are f, g, h in ONNX's order, `clip` bounds
+    the arguments of f and g.
+    """
 
     kind: str
     activations: tuple[Activation, ...]
@@ -42,10 +46,19 @@ class Cell:
 
 
 def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
-    """An activation by ONNX's name, any case; raises ImportFailed for one that the operator does not define."""
+    """An activation by ONNX's name, any case; raises ImportFailed for one that the operator does
+    not define.
+    """
     f = T.float32
     a = (
-        {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "scaledtanh": 1.0, "affine": 1.0}.get(name.lower(), 0.0)
+        {
+            "leakyrelu": 0.01,
+            "thresholdedrelu": 1.0,
+            "hardsigmoid": 0.2,
+            "elu": 1.0,
+            "scaledtanh": 1.0,
+            "affine": 1.0,
+        }.get(name.lower(), 0.0)
         if alpha is None
         else alpha
     )
@@ -64,5 +77,7 @@ def activation(name: str, alpha: float | None, beta: float | None) -> Activation
         "softplus": lambda v: tirx.log(f(1) + tirx.exp(v)),
     }
     if name.lower() not in table:
-        raise ImportFailed(f"the activation {name!r} is not defined for recurrent layers", reason="attribute")
+        raise ImportFailed(
+            f"the activation {name!r} is not defined for recurrent layers", reason="attribute"
+        )
     return table[name.lower()]

@@ -15,7 +15,9 @@ from compiler.ir.values import Value
 
 def determinant(b: Builder, x: Value) -> Value:
     """The determinant of each square matrix in the last two axes, worked out in float64."""
-    n = b.same(x.shape[-1], x.shape[-2], "Det: the last two axes differ, so the matrices are not square")
+    n = b.same(
+        x.shape[-1], x.shape[-2], "Det: the last two axes differ, so the matrices are not square"
+    )
     batch = b.facts.simplify(ex.product(x.shape[:-2]))
     matrices = layout.reshape(b, ew.cast(b, x, "float64"), [batch, n, n])
 
@@ -28,21 +30,31 @@ def determinant(b: Builder, x: Value) -> Value:
             total = loops.cell("float64", 1.0)
             with loops.serial(n) as k:
                 _pivot(work, total, m, k, n)
-                with loops.when(tirx.NE(work[m, k, k], tirx.const(0.0, "float64"))), loops.serial(n, k + 1) as i:
+                with (
+                    loops.when(tirx.NE(work[m, k, k], tirx.const(0.0, "float64"))),
+                    loops.serial(n, k + 1) as i,
+                ):
                     _eliminate(work, m, k, i, n)
                 total[0] = total[0] * work[m, k, k]
             result[m] = total[0]
 
         loops.spread(batch, one, ex.mul(n, ex.mul(n, n)))
 
-    made, _ = loops.program(b, body, [((batch,), "float64"), ((batch, n, n), "float64")], matrices, name="determinant")
+    made, _ = loops.program(
+        b, body, [((batch,), "float64"), ((batch, n, n), "float64")], matrices, name="determinant"
+    )
     return ew.cast(b, layout.reshape(b, made, x.shape[:-2]), x.dtype)
 
 
 def _pivot(work: Any, total: Any, m: Any, k: Any, n: Any) -> None:
-    """Swap row k with the one below it whose element in column k is the greatest; a swap changes the sign."""
+    """Swap row k with the one below it whose element in column k is the greatest; a swap changes
+    the sign.
+    """
     best = loops.cell(start=k)
-    with loops.serial(n, k + 1) as i, loops.when(tirx.abs(work[m, i, k]) > tirx.abs(work[m, best[0], k])):
+    with (
+        loops.serial(n, k + 1) as i,
+        loops.when(tirx.abs(work[m, i, k]) > tirx.abs(work[m, best[0], k])),
+    ):
         best[0] = i
     with loops.when(tirx.NE(best[0], k)):
         total[0] = -total[0]

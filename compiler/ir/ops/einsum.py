@@ -33,7 +33,9 @@ class Term:
 
 
 def einsum(b: Builder, equation: str, values: Sequence[Value]) -> Value:
-    """The sum of products that the equation names, as numpy's einsum; `...` stands for axes that broadcast."""
+    """The sum of products that the equation names, as numpy's einsum; `...` stands for axes that
+    broadcast.
+    """
     terms, output = parse(equation, values)
     terms = [_diagonal(b, term) for term in terms]
     current = terms[0]
@@ -45,15 +47,27 @@ def einsum(b: Builder, equation: str, values: Sequence[Value]) -> Value:
 
 
 def parse(equation: str, values: Sequence[Value]) -> tuple[list[Term], Labels]:
-    """The operands with their labels, and the result's labels; an ellipsis becomes labels counted from the right."""
+    """The operands with their labels, and the result's labels; an ellipsis becomes labels counted
+    from the right.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(values):
-        raise ImportFailed(f"the equation {equation!r} has {len(inputs)} operands, the node {len(values)}", reason="attribute")
-    terms = [Term(value, _labels(text, len(value.shape))) for text, value in zip(inputs, values, strict=True)]
-    spread = max((sum(label.startswith(ELLIPSIS) for label in term.labels) for term in terms), default=0)
+        raise ImportFailed(
+            f"the equation {equation!r} has {len(inputs)} operands, the node {len(values)}",
+            reason="attribute",
+        )
+    terms = [
+        Term(value, _labels(text, len(value.shape)))
+        for text, value in zip(inputs, values, strict=True)
+    ]
+    spread = max(
+        (sum(label.startswith(ELLIPSIS) for label in term.labels) for term in terms), default=0
+    )
     if arrow:
-        return terms, _labels(right, len(right.replace(ELLIPSIS, "")) + (spread if ELLIPSIS in right else 0))
+        return terms, _labels(
+            right, len(right.replace(ELLIPSIS, "")) + (spread if ELLIPSIS in right else 0)
+        )
     letters = [label for term in terms for label in term.labels if not label.startswith(ELLIPSIS)]
     once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
     return terms, (*_spread(spread), *once)
@@ -67,7 +81,10 @@ def _labels(text: str, rank: int) -> Labels:
     before, dots, after = text.partition(ELLIPSIS)
     hidden = rank - len(before) - len(after)
     if hidden < 0 or (hidden and not dots):
-        raise ImportFailed(f"the subscripts {text!r} do not name the axes of a tensor of rank {rank}", reason="attribute")
+        raise ImportFailed(
+            f"the subscripts {text!r} do not name the axes of a tensor of rank {rank}",
+            reason="attribute",
+        )
     return (*before, *_spread(hidden), *after)
 
 
@@ -78,7 +95,11 @@ def _diagonal(b: Builder, term: Term) -> Term:
         return term
     extents: dict[str, Extent] = {}
     for label, extent in zip(term.labels, term.value.shape, strict=True):
-        extents[label] = b.same(extents.get(label, extent), extent, f"Einsum: axes of the repeated label {label!r} differ")
+        extents[label] = b.same(
+            extents.get(label, extent),
+            extent,
+            f"Einsum: axes of the repeated label {label!r} differ",
+        )
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
@@ -94,12 +115,18 @@ def _sum_out(b: Builder, term: Term, keep: set[str]) -> Term:
     gone = [axis for axis, label in enumerate(term.labels) if label not in keep]
     if not gone:
         return term
-    return Term(reduce.reduce(b, term.value, "sum", gone, False), tuple(label for label in term.labels if label in keep))
+    return Term(
+        reduce.reduce(b, term.value, "sum", gone, False),
+        tuple(label for label in term.labels if label in keep),
+    )
 
 
 def _multiply(b: Builder, left: Term, right: Term, keep: set[str]) -> Term:
     """The product of two terms, summed over the labels of both that are not kept."""
-    left, right = _sum_out(b, left, keep | set(right.labels)), _sum_out(b, right, keep | set(left.labels))
+    left, right = (
+        _sum_out(b, left, keep | set(right.labels)),
+        _sum_out(b, right, keep | set(left.labels)),
+    )
     shared = [label for label in left.labels if label in right.labels]
     summed = [label for label in shared if label not in keep]
     batch = [label for label in shared if label in keep]
@@ -110,12 +137,16 @@ def _multiply(b: Builder, left: Term, right: Term, keep: set[str]) -> Term:
     for label in shared:
         if not label.startswith(ELLIPSIS):
             b.same(left.extent(label), right.extent(label), f"Einsum: extents of {label!r} differ")
-    product = linear.matmul(b, _matrix(b, left, batch, rows, summed), _matrix(b, right, batch, summed, columns))
+    product = linear.matmul(
+        b, _matrix(b, left, batch, rows, summed), _matrix(b, right, batch, summed, columns)
+    )
     shape = [*product.shape[: len(batch)], *map(left.extent, rows), *map(right.extent, columns)]
     return Term(layout.reshape(b, product, shape), (*batch, *rows, *columns))
 
 
-def _matrix(b: Builder, term: Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]) -> Value:
+def _matrix(
+    b: Builder, term: Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]
+) -> Value:
     """The term with its batch axes first, the others merged into two."""
     order = [term.labels.index(label) for label in (*batch, *rows, *columns)]
     moved = layout.transpose(b, term.value, order)

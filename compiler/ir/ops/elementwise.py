@@ -15,7 +15,9 @@ from compiler.ir.ops.broadcast import aligned
 from compiler.ir.values import Known, Tensor, Value
 
 FOLD_LIMIT = 1 << 22
-"""Known arrays of more elements than this are folded by the compiled program instead of numpy at import."""
+"""Known arrays of more elements than this are folded by the compiled program instead of numpy at
+import.
+"""
 
 
 def is_integer(dtype: str) -> bool:
@@ -38,13 +40,19 @@ def binary(
     symbolic: Callable[[Any, Any], Any] | None = None,
     dtype: str | None = None,
 ) -> Value:
-    """A broadcasting binary operator; `dtype` is the result's where it is not the operands' (comparisons).
+    """A broadcasting binary operator; `dtype` is the result's where it is not the operands'
+    (comparisons).
 
     numpy: how known arrays fold; symbolic: how arrays of dims fold, element by element.
     """
     result = dtype or x.dtype
     if isinstance(x, Known) and isinstance(y, Known):
-        if not x.symbolic and not y.symbolic and numpy is not None and max(x.data.size, y.data.size) <= FOLD_LIMIT:
+        if (
+            not x.symbolic
+            and not y.symbolic
+            and numpy is not None
+            and max(x.data.size, y.data.size) <= FOLD_LIMIT
+        ):
             with np.errstate(all="ignore"):
                 return Known(np.asarray(numpy(x.data, y.data)).astype(np.dtype(result)), result)
         if (x.symbolic or y.symbolic) and symbolic is not None:
@@ -110,8 +118,17 @@ def multiply(b: Builder, x: Value, y: Value) -> Value:
 def divide(b: Builder, x: Value, y: Value) -> Value:
     """x / y; integers are truncated towards zero, as in C."""
     if is_integer(x.dtype):
-        return binary(b, x, y, _truncated(x.dtype), numpy=_fold_truncdiv, symbolic=lambda p, q: _symbolic_div(b, p, q))
-    return binary(b, x, y, relax.op.divide, numpy=np.divide, symbolic=lambda p, q: _symbolic_true_div(p, q))
+        return binary(
+            b,
+            x,
+            y,
+            _truncated(x.dtype),
+            numpy=_fold_truncdiv,
+            symbolic=lambda p, q: _symbolic_div(b, p, q),
+        )
+    return binary(
+        b, x, y, relax.op.divide, numpy=np.divide, symbolic=lambda p, q: _symbolic_true_div(p, q)
+    )
 
 
 def _truncated(dtype: str) -> Callable[[relax.Expr, relax.Expr], relax.Expr]:
@@ -127,11 +144,17 @@ def _truncated(dtype: str) -> Callable[[relax.Expr, relax.Expr], relax.Expr]:
 
 def _fold_truncdiv(x: Any, y: Any) -> Any:
     quotient = np.floor_divide(np.abs(x), np.abs(y))
-    return np.where((x < 0) == (y < 0), quotient, -quotient) if x.dtype.kind == "i" else np.floor_divide(x, y)
+    return (
+        np.where((x < 0) == (y < 0), quotient, -quotient)
+        if x.dtype.kind == "i"
+        else np.floor_divide(x, y)
+    )
 
 
 def _symbolic_div(b: Builder, p: Any, q: Any) -> Any:
-    """Truncated division of extents, as floor division where neither is negative, which simplifies further."""
+    """Truncated division of extents, as floor division where neither is negative, which simplifies
+    further.
+    """
     if b.facts.decide(ex.both(ex.greater_equal(p, 0), ex.greater(q, 0))) is True:
         return ex.floordiv(p, q)
     return ex.truncdiv(p, q)
@@ -144,11 +167,14 @@ def _symbolic_true_div(p: Any, q: Any) -> Any:
 
 
 def compare(b: Builder, x: Value, y: Value, name: str) -> Value:
-    """x <name> y with name one of equal, not_equal, less, less_equal, greater, greater_equal; gives bool."""
+    """x <name> y with name one of equal, not_equal, less, less_equal, greater, greater_equal; gives
+    bool.
+    """
     if x.dtype == "bool":
         # TVM's code generator compares booleans as floats.
         x, y = cast(b, x, "int8"), cast(b, y, "int8")
-    emit = {"equal": relax.op.equal, "not_equal": relax.op.not_equal, "less": relax.op.less, "less_equal": relax.op.less_equal,
+    emit = {"equal": relax.op.equal, "not_equal": relax.op.not_equal, "less": relax.op.less,
+    "less_equal": relax.op.less_equal,
             "greater": relax.op.greater, "greater_equal": relax.op.greater_equal}[name]  # fmt: skip
 
     def symbolic(p: Any, q: Any) -> Any:
@@ -170,7 +196,9 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
 
 
 def cast(b: Builder, x: Value, dtype: str) -> Value:
-    """Elements converted to `dtype`: floats to integers truncate, numbers to bool compare with zero."""
+    """Elements converted to `dtype`: floats to integers truncate, numbers to bool compare with
+    zero.
+    """
     if x.dtype == dtype:
         return x
     if isinstance(x, Known) and not x.symbolic and x.data.size <= FOLD_LIMIT:
@@ -197,7 +225,9 @@ def _cast_symbol(item: Any, dtype: str) -> Any:
 
 
 def _to_int(item: Any) -> Any:
-    """A float expression as an integer one; a cast of an integer expression and back is that expression."""
+    """A float expression as an integer one; a cast of an integer expression and back is that
+    expression.
+    """
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item.value
     return tirx.Cast("int64", item)

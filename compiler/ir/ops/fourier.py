@@ -1,4 +1,6 @@
-"""Discrete Fourier transforms of any length, as matrix products with bases made from exact angles."""
+"""Discrete Fourier transforms of any length, as matrix products with bases made from
+exact angles.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Complex = tuple[Value, Value | None]
 
 
 def part(b: Builder, x: Value, imaginary: bool) -> Value | None:
-    """The real or imaginary part of a tensor whose last axis holds one (real) or two; zeros where only run time knows which."""
+    """The real or imaginary part of a tensor whose last axis holds one (real) or two; zeros where
+    only run time knows which.
+    """
     width, last = x.shape[-1], len(x.shape) - 1
     shape = x.shape[:-1]
     if not imaginary or isinstance(width, int):
@@ -33,24 +37,42 @@ def part(b: Builder, x: Value, imaginary: bool) -> Value | None:
     def compute(data: te.Tensor) -> te.Tensor:
         place = ex.prim(ex.sub(width, 1))
         given = tirx.GT(ex.prim(width), ex.prim(1))
-        return te.compute([ex.prim(e) for e in shape], lambda *i: tirx.if_then_else(given, data(*i, place), zero), name="imaginary")
+        return te.compute(
+            [ex.prim(e) for e in shape],
+            lambda *i: tirx.if_then_else(given, data(*i, place), zero),
+            name="imaginary",
+        )
 
     return b.te(compute, x, name="imaginary")
 
 
-def basis(b: Builder, rows: Extent, columns: Extent, length: Extent, function: Any, dtype: str) -> Value:
-    """function(2 pi r c / length) for a row r and a column c, the product taken modulo the length so that no precision is lost."""
+def basis(
+    b: Builder, rows: Extent, columns: Extent, length: Extent, function: Any, dtype: str
+) -> Value:
+    """function(2 pi r c / length) for a row r and a column c, the product taken modulo the length
+    so that no precision is lost.
+    """
 
     def at(r: Any, c: Any) -> Any:
         turn = tirx.floormod(r * c, tirx.max(ex.prim(length), ex.prim(1)))
-        angle = turn.astype("float64") * tirx.const(2 * math.pi, "float64") / ex.prim(length).astype("float64")
+        angle = (
+            turn.astype("float64")
+            * tirx.const(2 * math.pi, "float64")
+            / ex.prim(length).astype("float64")
+        )
         return function(angle).astype(dtype)
 
-    return b.te(lambda: te.compute([ex.prim(rows), ex.prim(columns)], at, name="basis"), name="basis")
+    return b.te(
+        lambda: te.compute([ex.prim(rows), ex.prim(columns)], at, name="basis"), name="basis"
+    )
 
 
-def transform(b: Builder, x: Complex, length: Extent, bins: Extent, inverse: bool) -> tuple[Value, Value]:
-    """Bins 0 to `bins` of the transform of the last axis, cut or padded with zeros to `length`; the inverse divides by it."""
+def transform(
+    b: Builder, x: Complex, length: Extent, bins: Extent, inverse: bool
+) -> tuple[Value, Value]:
+    """Bins 0 to `bins` of the transform of the last axis, cut or padded with zeros to `length`; the
+    inverse divides by it.
+    """
     real, imaginary = x
     rows = _within(b, real.shape[-1], length)
     real, imaginary = _head(b, real, rows), None if imaginary is None else _head(b, imaginary, rows)
@@ -59,12 +81,22 @@ def transform(b: Builder, x: Complex, length: Extent, bins: Extent, inverse: boo
     if imaginary is not None:
         cross, straight = linear.matmul(b, imaginary, sine), linear.matmul(b, imaginary, cosine)
         if inverse:
-            out_real, out_imaginary = ew.subtract(b, out_real, cross), ew.add(b, out_imaginary, straight)
+            out_real, out_imaginary = (
+                ew.subtract(b, out_real, cross),
+                ew.add(b, out_imaginary, straight),
+            )
         else:
-            out_real, out_imaginary = ew.add(b, out_real, cross), ew.subtract(b, straight, out_imaginary)
+            out_real, out_imaginary = (
+                ew.add(b, out_real, cross),
+                ew.subtract(b, straight, out_imaginary),
+            )
     elif not inverse:
         out_imaginary = pointwise.pointwise(b, lambda item: -item, out_imaginary, name="negated")
-    return (_scaled(b, out_real, length), _scaled(b, out_imaginary, length)) if inverse else (out_real, out_imaginary)
+    return (
+        (_scaled(b, out_real, length), _scaled(b, out_imaginary, length))
+        if inverse
+        else (out_real, out_imaginary)
+    )
 
 
 def real_inverse(b: Builder, x: Complex, length: Extent) -> Value:
@@ -72,10 +104,18 @@ def real_inverse(b: Builder, x: Complex, length: Extent) -> Value:
     real, imaginary = x
     half = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
     rows = _within(b, real.shape[-1], half)
-    cosine = linear.matmul(b, _doubled(b, _head(b, real, rows), length), basis(b, rows, length, length, tirx.cos, real.dtype))
+    cosine = linear.matmul(
+        b,
+        _doubled(b, _head(b, real, rows), length),
+        basis(b, rows, length, length, tirx.cos, real.dtype),
+    )
     if imaginary is None:
         return _scaled(b, cosine, length)
-    sine = linear.matmul(b, _doubled(b, _head(b, imaginary, rows), length), basis(b, rows, length, length, tirx.sin, real.dtype))
+    sine = linear.matmul(
+        b,
+        _doubled(b, _head(b, imaginary, rows), length),
+        basis(b, rows, length, length, tirx.sin, real.dtype),
+    )
     return _scaled(b, ew.subtract(b, cosine, sine), length)
 
 
@@ -101,19 +141,27 @@ def _doubled(b: Builder, x: Value, length: Extent) -> Value:
 
 
 def _scaled(b: Builder, x: Value, length: Extent) -> Value:
-    return pointwise.pointwise(b, lambda item: item / ex.prim(length).astype(x.dtype), x, name="scaled")
+    return pointwise.pointwise(
+        b, lambda item: item / ex.prim(length).astype(x.dtype), x, name="scaled"
+    )
 
 
 def joined(b: Builder, real: Value, imaginary: Value) -> Value:
     """Both parts in a new last axis of two."""
     rank = len(real.shape)
-    return layout.concat(b, [layout.unsqueeze(b, value, [rank]) for value in (real, imaginary)], rank)
+    return layout.concat(
+        b, [layout.unsqueeze(b, value, [rank]) for value in (real, imaginary)], rank
+    )
 
 
-def dft(b: Builder, x: Value, length: Extent | None, axis: Extent, inverse: bool, onesided: bool) -> Value:
-    """The transform along an axis of a tensor whose last axis holds real and imaginary parts; the axis may be known at run time.
+def dft(
+    b: Builder, x: Value, length: Extent | None, axis: Extent, inverse: bool, onesided: bool
+) -> Value:
+    """The transform along an axis of a tensor whose last axis holds real and imaginary parts; the
+    axis may be known at run time.
 
-    onesided: of a real signal only the first half; with `inverse`, from such a half to the real signal.
+    onesided: of a real signal only the first half; with `inverse`, from such a half to the real
+    signal.
     """
     rank = len(x.shape)
     work = "float32" if x.dtype in pointwise.NARROW else x.dtype
@@ -124,7 +172,9 @@ def dft(b: Builder, x: Value, length: Extent | None, axis: Extent, inverse: bool
     assert real is not None
     if onesided and inverse:
         size = ex.mul(ex.sub(count, 1), 2) if length is None else length
-        result = layout.unsqueeze(b, real_inverse(b, (real, imaginary), b.facts.simplify(size)), [3])
+        result = layout.unsqueeze(
+            b, real_inverse(b, (real, imaginary), b.facts.simplify(size)), [3]
+        )
     else:
         size = count if length is None else length
         bins = b.facts.simplify(ex.add(ex.floordiv(size, 2), 1)) if onesided else size
@@ -134,18 +184,26 @@ def dft(b: Builder, x: Value, length: Extent | None, axis: Extent, inverse: bool
 
 
 def _signal_axis(b: Builder, axis: Extent, rank: int) -> Extent:
-    """The axis counted from the front; the last one, of real and imaginary parts, is not a signal's."""
+    """The axis counted from the front; the last one, of real and imaginary parts, is not a
+    signal's.
+    """
     return b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
 
 
-def _restored(b: Builder, shape: tuple[Extent, ...], axis: Extent, view: tuple[Extent, ...]) -> tuple[Extent, ...]:
+def _restored(
+    b: Builder, shape: tuple[Extent, ...], axis: Extent, view: tuple[Extent, ...]
+) -> tuple[Extent, ...]:
     place = _signal_axis(b, axis, len(shape))
     kept = [ex.select(ex.equal(d, place), view[1], extent) for d, extent in enumerate(shape[:-1])]
     return b.extents([*kept, view[3]], "spectrum")
 
 
-def stft(b: Builder, signal: Value, step: Extent, window: Value | None, length: Extent, onesided: bool) -> Value:
-    """Transforms of frames of `length` every `step` samples: [batch, frames, bins, 2] of a signal [batch, samples, 1 or 2]."""
+def stft(
+    b: Builder, signal: Value, step: Extent, window: Value | None, length: Extent, onesided: bool
+) -> Value:
+    """Transforms of frames of `length` every `step` samples: [batch, frames, bins, 2] of a signal
+    [batch, samples, 1 or 2].
+    """
     batch, samples = signal.shape[0], signal.shape[1]
     b.require(ex.greater_equal(step, 1), "STFT: frame_step must be positive")
     b.require(ex.less_equal(length, samples), "STFT: a frame is longer than the signal")

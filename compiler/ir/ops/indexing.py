@@ -1,4 +1,6 @@
-"""Reading at computed places: gathers by element, by coordinates, diagonals and one-hot rows; indices are checked at run time."""
+"""Reading at computed places: gathers by element, by coordinates, diagonals and one-hot rows;
+indices are checked at run time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def wrap(index: Any, extent: Extent) -> Any:
 
 
 def check(b: Builder, indices: Value, extent: Extent, what: str, low: int | None = None) -> None:
-    """Require every index to be in [low, extent), low by default -extent; at run time where import cannot tell."""
+    """Require every index to be in [low, extent), low by default -extent; at run time where import
+    cannot tell.
+    """
     message = f"{what}: an index is out of range for an axis of {extent}"
     least = ex.sub(0, extent) if low is None else low
     if isinstance(indices, Known) and not indices.symbolic and isinstance(extent, int):
@@ -45,36 +49,54 @@ def check(b: Builder, indices: Value, extent: Extent, what: str, low: int | None
 
 
 def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """out[i] = x[i with its coordinate on `axis` replaced by indices[i]]; the result has the indices' shape."""
+    """out[i] = x[i with its coordinate on `axis` replaced by indices[i]]; the result has the
+    indices' shape.
+    """
     axis = layout.axis_of(axis, len(x.shape))
     _fits(b, indices.shape, x.shape, axis, "GatherElements")
     check(b, indices, x.shape[axis], "GatherElements")
     extent = x.shape[axis]
 
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
-        return te.compute(index.shape, lambda *i: data(*i[:axis], wrap(index(*i), extent), *i[axis + 1 :]), name="gather_elements")
+        return te.compute(
+            index.shape,
+            lambda *i: data(*i[:axis], wrap(index(*i), extent), *i[axis + 1 :]),
+            name="gather_elements",
+        )
 
     return b.te(compute, x, indices, name="gather_elements")
 
 
-def _fits(b: Builder, inner: Sequence[Extent], outer: Sequence[Extent], axis: int, what: str) -> None:
+def _fits(
+    b: Builder, inner: Sequence[Extent], outer: Sequence[Extent], axis: int, what: str
+) -> None:
     if len(inner) != len(outer):
         raise ImportFailed(f"{what}: the indices' rank differs from the data's", reason="shape")
     for place, (small, large) in enumerate(zip(inner, outer, strict=True)):
         if place != axis:
-            b.require(ex.less_equal(small, large), f"{what}: the indices exceed the data on axis {place}")
+            b.require(
+                ex.less_equal(small, large), f"{what}: the indices exceed the data on axis {place}"
+            )
 
 
 def check_coordinates(b: Builder, indices: Value, extents: Sequence[Extent], what: str) -> None:
-    """Require the last axis of `indices` to hold valid coordinates of a tensor with these leading extents."""
+    """Require the last axis of `indices` to hold valid coordinates of a tensor with these leading
+    extents.
+    """
     rank = len(indices.shape)
     for place, extent in enumerate(extents):
-        part = layout.strided_slice(b, indices, rank - 1, place, place + 1, 1) if len(extents) > 1 else indices
+        part = (
+            layout.strided_slice(b, indices, rank - 1, place, place + 1, 1)
+            if len(extents) > 1
+            else indices
+        )
         check(b, part, extent, what)
 
 
 def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> Value:
-    """Slices of x at the coordinates in the indices' last axis, of `depth` elements; the first `batch` axes are shared."""
+    """Slices of x at the coordinates in the indices' last axis, of `depth` elements; the first
+    `batch` axes are shared.
+    """
     for axis in range(batch):
         b.same(x.shape[axis], indices.shape[axis], f"GatherND: batch axis {axis} differs")
     check_coordinates(b, indices, x.shape[batch : batch + depth], "GatherND")
@@ -92,7 +114,8 @@ def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> V
 
 
 def one_hot(b: Builder, indices: Value, depth: Extent, values: Value, axis: int) -> Value:
-    """values[1] where the index equals the place on the new axis, values[0] elsewhere; indices beyond the depth give none.
+    """values[1] where the index equals the place on the new axis, values[0] elsewhere; indices
+    beyond the depth give none.
 
     Negative indices count from the end. Non-integer indices are truncated.
     """
@@ -131,12 +154,23 @@ def eye(b: Builder, rows: Extent, columns: Extent, k: int, dtype: str) -> Value:
         return Known(np.eye(rows, columns, k).astype(np.dtype(dtype)), dtype)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
     shape = [ex.prim(rows), ex.prim(columns)]
-    return b.te(lambda: te.compute(shape, lambda i, j: tirx.Select(tirx.EQ(j - i, ex.prim(k)), one, zero), name="eye"), name="eye")
+    return b.te(
+        lambda: te.compute(
+            shape, lambda i, j: tirx.Select(tirx.EQ(j - i, ex.prim(k)), one, zero), name="eye"
+        ),
+        name="eye",
+    )
 
 
 def reverse_sequence(b: Builder, x: Value, lengths: Value, batch: int, time: int) -> Value:
-    """Each batch entry's first lengths[entry] steps along the time axis in reverse order, the rest as they are."""
-    b.same(lengths.shape[0], x.shape[batch], "ReverseSequence: as many lengths as batch entries are needed")
+    """Each batch entry's first lengths[entry] steps along the time axis in reverse order, the rest
+    as they are.
+    """
+    b.same(
+        lengths.shape[0],
+        x.shape[batch],
+        "ReverseSequence: as many lengths as batch entries are needed",
+    )
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
@@ -151,14 +185,29 @@ def reverse_sequence(b: Builder, x: Value, lengths: Value, batch: int, time: int
 
 def tile(b: Builder, x: Value, repeats: Sequence[Extent]) -> Value:
     """The elements repeated along each axis."""
-    shape = b.extents([ex.mul(extent, count) for extent, count in zip(x.shape, repeats, strict=True)], "tiled")
-    if isinstance(x, Known) and not x.symbolic and all(isinstance(e, int) for e in shape) and ex.product(shape) <= 4096:
+    shape = b.extents(
+        [ex.mul(extent, count) for extent, count in zip(x.shape, repeats, strict=True)], "tiled"
+    )
+    if (
+        isinstance(x, Known)
+        and not x.symbolic
+        and all(isinstance(e, int) for e in shape)
+        and ex.product(shape) <= 4096
+    ):
         return Known(np.tile(x.data, [int(count) for count in repeats]), x.dtype)
 
     def source(axis: int, i: Any) -> Any:
-        return i if b.facts.same(repeats[axis], 1) is True else tirx.floormod(i, tirx.max(ex.prim(x.shape[axis]), ex.prim(1)))
+        return (
+            i
+            if b.facts.same(repeats[axis], 1) is True
+            else tirx.floormod(i, tirx.max(ex.prim(x.shape[axis]), ex.prim(1)))
+        )
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute([ex.prim(e) for e in shape], lambda *i: data(*(source(axis, step) for axis, step in enumerate(i))), name="tile")
+        return te.compute(
+            [ex.prim(e) for e in shape],
+            lambda *i: data(*(source(axis, step) for axis, step in enumerate(i))),
+            name="tile",
+        )
 
     return b.te(compute, x, name="tile")

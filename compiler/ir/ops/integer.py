@@ -1,4 +1,6 @@
-"""Products of 8-bit integers, exact: by float kernels as long as no partial sum leaves the integers that float32 holds."""
+"""Products of 8-bit integers, exact: by float kernels as long as no partial sum leaves the integers
+that float32 holds.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def span(value: Value, zero: Value | None) -> int:
 
 
 def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value | None) -> Value:
-    """(x - x_zero) @ (y - y_zero) in int32; zero points are scalars, one a row (x) or one a column (y)."""
+    """(x - x_zero) @ (y - y_zero) in int32; zero points are scalars, one a row (x) or one a column
+    (y).
+    """
     b.quantized = True
     depth = x.shape[-1]
     row, column = max(len(x.shape) - 2, 0), len(y.shape) - 1
@@ -47,13 +51,25 @@ def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value |
 
     def product(start: int, stop: int) -> Value:
         inner = layout.strided_slice(b, right, max(len(y.shape) - 2, 0), start, stop, 1)
-        return linear.matmul(b, layout.strided_slice(b, left, len(x.shape) - 1, start, stop, 1), inner)
+        return linear.matmul(
+            b, layout.strided_slice(b, left, len(x.shape) - 1, start, stop, 1), inner
+        )
 
     return _summed(b, product, parts) if parts else linear.matmul(b, left, right)
 
 
-def conv(b: Builder, x: Value, weight: Value, x_zero: Value | None, weight_zero: Value | None, window: Window, groups: int) -> Value:
-    """The convolution of x - x_zero with weight - weight_zero in int32; padding stands for x_zero."""
+def conv(
+    b: Builder,
+    x: Value,
+    weight: Value,
+    x_zero: Value | None,
+    weight_zero: Value | None,
+    window: Window,
+    groups: int,
+) -> Value:
+    """The convolution of x - x_zero with weight - weight_zero in int32; padding stands
+    for x_zero.
+    """
     b.quantized = True
     depth, taps = weight.shape[1], ex.product(weight.shape[2:])
     bound = _bound(b, span(x, x_zero), weight, weight_zero, ex.mul(depth, taps), 1, 0)
@@ -69,19 +85,31 @@ def conv(b: Builder, x: Value, weight: Value, x_zero: Value | None, weight_zero:
         pieces = [layout.strided_slice(b, value, 1, start, stop, 1) for value in (left, right)]
         return nn_conv.conv(b, pieces[0], pieces[1], None, window, groups)
 
-    return _summed(b, product, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
+    return (
+        _summed(b, product, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
+    )
 
 
 def _bound(
     b: Builder, reach: int, weight: Value, zero: Value | None, depth: Extent, axis: int, outer: int
 ) -> Callable[[int, int], int] | int | None:
-    """The greatest magnitude of a result: a number, None for no bound, or for known weights a function of the part of `axis`."""
-    if isinstance(weight, Known) and (zero is None or isinstance(zero, Known)) and weight.data.ndim > 1:
+    """The greatest magnitude of a result: a number, None for no bound, or for known weights a
+    function of the part of `axis`.
+    """
+    if (
+        isinstance(weight, Known)
+        and (zero is None or isinstance(zero, Known))
+        and weight.data.ndim > 1
+    ):
         sizes = np.abs(_known(centred(b, weight, zero, outer, "int32")).data)
 
         def within(start: int, stop: int) -> int:
             part = sizes[(slice(None),) * axis + (slice(start, stop),)]
-            total = part.sum(axis=-2) if axis == sizes.ndim - 2 else part.sum(axis=tuple(range(1, part.ndim)))
+            total = (
+                part.sum(axis=-2)
+                if axis == sizes.ndim - 2
+                else part.sum(axis=tuple(range(1, part.ndim)))
+            )
             return reach * int(total.max(initial=0))
 
         return within
@@ -94,7 +122,9 @@ def _known(value: Value) -> Known:
     return value
 
 
-def _parts(b: Builder, depth: Extent, bound: Callable[[int, int], int] | int | None) -> list[tuple[int, int]]:
+def _parts(
+    b: Builder, depth: Extent, bound: Callable[[int, int], int] | int | None
+) -> list[tuple[int, int]]:
     """The ranges of the summed axis to add up one by one, none where only integers will do."""
     whole = (0, layout.INT64_MAX)
     depth = b.facts.simplify(depth)
@@ -115,7 +145,9 @@ def _largest(bound: Callable[[int, int], int] | int, depth: int, start: int, sto
     return bound(start, stop) if callable(bound) else bound * (stop - start) // depth + 1
 
 
-def _summed(b: Builder, product: Callable[[int, int], Value], parts: Sequence[tuple[int, int]]) -> Value:
+def _summed(
+    b: Builder, product: Callable[[int, int], Value], parts: Sequence[tuple[int, int]]
+) -> Value:
     total: Any = None
     for start, stop in parts:
         part = ew.cast(b, product(start, stop), "int32")

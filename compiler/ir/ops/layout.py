@@ -1,4 +1,6 @@
-"""Operators that move elements without changing them: reshape, transpose, slice, gather, concat and their kin."""
+"""Operators that move elements without changing them: reshape, transpose, slice, gather, concat and
+their kin.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,32 @@ def reshape(b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
     wanted = b.extents(shape, "reshape")
     if isinstance(x, Known) and all(isinstance(extent, int) for extent in wanted):
         if int(np.prod(wanted)) != x.data.size:
-            raise ImportFailed(f"{list(x.shape)} cannot be reshaped to {list(wanted)}", reason="shape")
+            raise ImportFailed(
+                f"{list(x.shape)} cannot be reshaped to {list(wanted)}", reason="shape"
+            )
         return Known(x.data.reshape([int(extent) for extent in wanted]), x.dtype)
-    if len(wanted) == len(x.shape) and all(b.facts.same(have, want) is True for have, want in zip(x.shape, wanted, strict=True)):
+    if len(wanted) == len(x.shape) and all(
+        b.facts.same(have, want) is True for have, want in zip(x.shape, wanted, strict=True)
+    ):
         return x
     have, want = b.facts.simplify(ex.product(x.shape)), b.facts.simplify(ex.product(wanted))
     if b.facts.same(have, want) is not True:
         b.require(ex.equal(have, want), f"{_show(x.shape)} cannot be reshaped to {_show(wanted)}")
     if want == 0 and isinstance(want, int):
         return _empty(b, wanted, x.dtype)
-    return b.emit(relax.op.reshape(b.tensor(x).expr, [ex.prim(extent) for extent in wanted]), wanted)
+    return b.emit(
+        relax.op.reshape(b.tensor(x).expr, [ex.prim(extent) for extent in wanted]), wanted
+    )
 
 
 def _empty(b: Builder, shape: Sequence[Extent], dtype: str) -> Value:
     """No elements, in a shape that TVM's reshape would not take."""
-    return b.te(lambda: te.compute([ex.prim(e) for e in shape], lambda *_: tirx.const(0, dtype), name="empty"), name="empty")
+    return b.te(
+        lambda: te.compute(
+            [ex.prim(e) for e in shape], lambda *_: tirx.const(0, dtype), name="empty"
+        ),
+        name="empty",
+    )
 
 
 def transpose(b: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -72,7 +85,9 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
-    """Axes of extent 1 removed; None removes those that are 1 for certain, and no run may find another one 1."""
+    """Axes of extent 1 removed; None removes those that are 1 for certain, and no run may find
+    another one 1.
+    """
     rank = len(x.shape)
     if axes is None:
         axes = [axis for axis in range(rank) if b.facts.same(x.shape[axis], 1) is True]
@@ -81,12 +96,16 @@ def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
                 _stays(b, x, axis)
     places = {axis_of(axis, rank) for axis in axes}
     for axis in places:
-        b.require(ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1")
+        b.require(
+            ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1"
+        )
     return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])
 
 
 def _stays(b: Builder, x: Value, axis: int) -> None:
-    """Require an axis not to be 1: refused where a declaration can say so, checked at run time where the extent is found on the way."""
+    """Require an axis not to be 1: refused where a declaration can say so, checked at run time
+    where the extent is found on the way.
+    """
     extent = x.shape[axis]
     if b.facts.same(extent, 1) is None and not b.facts.found(extent):
         raise ImportFailed(
@@ -94,12 +113,22 @@ def _stays(b: Builder, x: Value, axis: int) -> None:
             reason="shape",
             hint="declare the dim's min as 2, or fix it to 1",
         )
-    b.require(ex.not_equal(extent, 1), f"axis {axis} of {_show(x.shape)} is 1, and squeezing it would change the rank")
+    b.require(
+        ex.not_equal(extent, 1),
+        f"axis {axis} of {_show(x.shape)} is 1, and squeezing it would change the rank",
+    )
 
 
 def flatten(b: Builder, x: Value, axis: int) -> Value:
     """A matrix: the product of the extents before `axis` by that of the rest."""
-    return reshape(b, x, [b.facts.simplify(ex.product(x.shape[:axis])), b.facts.simplify(ex.product(x.shape[axis:]))])
+    return reshape(
+        b,
+        x,
+        [
+            b.facts.simplify(ex.product(x.shape[:axis])),
+            b.facts.simplify(ex.product(x.shape[axis:])),
+        ],
+    )
 
 
 def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
@@ -108,13 +137,19 @@ def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
     axis = axis_of(axis, rank)
     if len(values) == 1:
         return values[0]
-    if all(isinstance(value, Known) for value in values):
-        parts = [value.data.astype(object) if any(v.symbolic for v in values) else value.data for value in values]  # type: ignore[union-attr]
+    known = [value for value in values if isinstance(value, Known)]
+    if len(known) == len(values):
+        symbolic = any(value.symbolic for value in known)
+        parts = [value.data.astype(object) if symbolic else value.data for value in known]
         return Known.of(np.concatenate(parts, axis), values[0].dtype)
     for position in range(rank):
         if position != axis:
             for value in values[1:]:
-                b.same(values[0].shape[position], value.shape[position], f"concatenated tensors differ on axis {position}")
+                b.same(
+                    values[0].shape[position],
+                    value.shape[position],
+                    f"concatenated tensors differ on axis {position}",
+                )
     shape = list(values[0].shape)
     shape[axis] = b.facts.simplify(ex.total(value.shape[axis] for value in values))
     restated = []
@@ -125,7 +160,9 @@ def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
 
 
 def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """Slices of x along an axis at integer indices of any rank; negative indices count from the end."""
+    """Slices of x along an axis at integer indices of any rank; negative indices count from the
+    end.
+    """
     axis = axis_of(axis, len(x.shape))
     if isinstance(x, Known) and isinstance(indices, Known) and not indices.symbolic:
         return Known.of(np.take(x.data, indices.data, axis), x.dtype)
@@ -133,7 +170,9 @@ def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
     if isinstance(indices, Known) and not indices.symbolic and not indices.shape:
         place = b.facts.simplify(ex.add(int(indices.data), extent if indices.data < 0 else 0))
         if b.facts.decide(ex.both(ex.less(place, extent), ex.greater_equal(place, 0))) is True:
-            return squeeze(b, strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis])
+            return squeeze(
+                b, strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis]
+            )
     shape = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
     rank = len(indices.shape)
 
@@ -148,8 +187,12 @@ def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
     return b.te(gather, x, indices, name="take")
 
 
-def strided_slice(b: Builder, x: Value, axis: int, start: Extent, stop: Extent, step: Extent) -> Value:
-    """Python's x[start:stop:step] along one axis, any of the three symbolic, negative values counting from the end."""
+def strided_slice(
+    b: Builder, x: Value, axis: int, start: Extent, stop: Extent, step: Extent
+) -> Value:
+    """Python's x[start:stop:step] along one axis, any of the three symbolic, negative values
+    counting from the end.
+    """
     axis = axis_of(axis, len(x.shape))
     extent = x.shape[axis]
     if isinstance(x, Known) and all(isinstance(v, int) for v in (start, stop, step)):
@@ -172,16 +215,26 @@ def strided_slice(b: Builder, x: Value, axis: int, start: Extent, stop: Extent, 
 
 
 def _python_slice(start: int, stop: int, step: int) -> tuple[int | None, int | None, int]:
-    """ONNX ends below -extent mean 'from the first element' when stepping back; Python spells that None."""
+    """ONNX ends below -extent mean 'from the first element' when stepping back; Python spells that
+    None.
+    """
     return start, (None if step < 0 and stop < -INT64_MAX // 2 else stop), step
 
 
-def slice_bounds(b: Builder, extent: Extent, start: Extent, stop: Extent, step: Extent) -> tuple[Extent, Extent]:
-    """First index and count of a slice whose bounds are clamped to the axis, as numpy and ONNX clamp them."""
+def slice_bounds(
+    b: Builder, extent: Extent, start: Extent, stop: Extent, step: Extent
+) -> tuple[Extent, Extent]:
+    """First index and count of a slice whose bounds are clamped to the axis, as numpy and ONNX
+    clamp them.
+    """
     f = b.facts
     forward = f.decide(ex.greater(step, 0))
     if forward is None:
-        raise ImportFailed("a slice's step has a sign that only run time knows", reason="data_dependent", hint="fix the step with --const")
+        raise ImportFailed(
+            "a slice's step has a sign that only run time knows",
+            reason="data_dependent",
+            hint="fix the step with --const",
+        )
 
     def wrap(value: Extent) -> Extent:
         return f.simplify(ex.select(_settled(b, ex.less(value, 0)), ex.add(value, extent), value))
@@ -199,7 +252,10 @@ def slice_bounds(b: Builder, extent: Extent, start: Extent, stop: Extent, step: 
         count = ex.ceildiv(span, step)
     else:
         top = f.simplify(ex.sub(extent, 1))
-        first, last = clamp(wrap(start), 0 if f.decide(ex.greater(extent, 0)) else -1, top), clamp(wrap(stop), -1, top)
+        first, last = (
+            clamp(wrap(start), 0 if f.decide(ex.greater(extent, 0)) else -1, top),
+            clamp(wrap(stop), -1, top),
+        )
         span = f.simplify(ex.sub(first, last))
         count = ex.ceildiv(span, ex.sub(0, step))
     if f.decide(ex.greater_equal(span, 0)) is not True:
@@ -213,9 +269,15 @@ def _settled(b: Builder, condition: Any) -> Any:
 
 
 def split(b: Builder, x: Value, axis: int, sizes: Sequence[Extent]) -> tuple[Value, ...]:
-    """x cut along an axis into consecutive parts of the given extents, whose sum must be the axis's."""
+    """x cut along an axis into consecutive parts of the given extents, whose sum must be the
+    axis's.
+    """
     axis = axis_of(axis, len(x.shape))
-    b.same(ex.total(sizes), x.shape[axis], f"parts {_show(sizes)} do not add up to axis {axis} of {_show(x.shape)}")
+    b.same(
+        ex.total(sizes),
+        x.shape[axis],
+        f"parts {_show(sizes)} do not add up to axis {axis} of {_show(x.shape)}",
+    )
     parts, start = [], b.facts.simplify(0)
     for size in sizes:
         stop = b.facts.simplify(ex.add(start, size))

@@ -19,19 +19,33 @@ _NARROW = ("float16", "bfloat16")
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value:
-    """numpy's matmul: the last two axes multiplied, those before broadcast; a vector is a row (left) or column (right)."""
+    """numpy's matmul: the last two axes multiplied, those before broadcast; a vector is a row
+    (left) or column (right).
+    """
     if not x.shape or not y.shape:
         raise ImportFailed("matmul takes no scalars", reason="shape")
-    if isinstance(x, Known) and isinstance(y, Known) and not x.symbolic and not y.symbolic and max(x.data.size, y.data.size) <= 4096:
+    if (
+        isinstance(x, Known)
+        and isinstance(y, Known)
+        and not x.symbolic
+        and not y.symbolic
+        and max(x.data.size, y.data.size) <= 4096
+    ):
         return Known(np.matmul(x.data, y.data).astype(x.data.dtype), x.dtype)
     left = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
     right = layout.unsqueeze(b, y, [1]) if len(y.shape) == 1 else y
     inner = b.same(
-        left.shape[-1], right.shape[-2], f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ"
+        left.shape[-1],
+        right.shape[-2],
+        f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ",
     )
     result = _product(b, left, right, inner)
     if len(x.shape) == 1 or len(y.shape) == 1:
-        kept = [*result.shape[:-2], *([] if len(x.shape) == 1 else [result.shape[-2]]), *([] if len(y.shape) == 1 else [result.shape[-1]])]
+        kept = [
+            *result.shape[:-2],
+            *([] if len(x.shape) == 1 else [result.shape[-2]]),
+            *([] if len(y.shape) == 1 else [result.shape[-1]]),
+        ]
         return layout.reshape(b, result, kept)
     return result
 
@@ -45,8 +59,12 @@ def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
     p = _batched(b, left, batch, (left.shape[-2], inner))
     q = _batched(b, right, batch, (inner, right.shape[-1]))
     tensors = [b.tensor(value) for value in (p, q)]
-    exact = [b.adopt(tensor.expr, value.shape).expr for tensor, value in zip(tensors, (p, q), strict=True)]
-    # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine gives.
+    exact = [
+        b.adopt(tensor.expr, value.shape).expr
+        for tensor, value in zip(tensors, (p, q), strict=True)
+    ]
+    # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine
+    # gives.
     product = relax.op.matmul(*exact, out_dtype="float32" if dtype in _NARROW else None)
     return ew.cast(b, or_identity(b, b.emit(product, shape), "sum", inner), dtype)
 
@@ -54,8 +72,8 @@ def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
 def _unrounded(b: Builder, value: Value) -> Value | None:
     """What `value` would be without the rounding of a softmax in float32, None where there is none.
 
-    Attention's weights lose more by that rounding than by all that follows. Rows of nothing but masked scores, replaced
-    by a constant, may stand between.
+    Attention's weights lose more by that rounding than by all that follows. Rows of nothing but
+    masked scores, replaced by a constant, may stand between.
     """
     expr = None if isinstance(value, Known) else _unrounded_expr(b, value.expr)
     return None if expr is None else b.adopt(expr, value.shape)
@@ -82,14 +100,23 @@ def _name(call: Any) -> str:
     return str(getattr(getattr(call, "op", None), "name", ""))
 
 
-def _batched(b: Builder, value: Value, batch: tuple[Extent, ...], matrix: tuple[Extent, Extent]) -> Value:
-    """The operand with its matrix extents restated and its batch axes expanded where run time decides their broadcast."""
+def _batched(
+    b: Builder, value: Value, batch: tuple[Extent, ...], matrix: tuple[Extent, Extent]
+) -> Value:
+    """The operand with its matrix extents restated and its batch axes expanded where run time
+    decides their broadcast.
+    """
     offset = len(batch) - (len(value.shape) - 2)
     mine = value.shape[:-2]
-    settled = all(b.facts.same(e, 1) is True or b.facts.same(e, batch[axis + offset]) is True for axis, e in enumerate(mine))
+    settled = all(
+        b.facts.same(e, 1) is True or b.facts.same(e, batch[axis + offset]) is True
+        for axis, e in enumerate(mine)
+    )
     if not settled:
         return broadcast.expand(b, value, [*batch[offset:], *matrix], "broadcast")
     if isinstance(value, Known):
         return value
-    restated = [e if b.facts.same(e, 1) is True else batch[axis + offset] for axis, e in enumerate(mine)]
+    restated = [
+        e if b.facts.same(e, 1) is True else batch[axis + offset] for axis, e in enumerate(mine)
+    ]
     return b.adopt(value.expr, [*restated, *matrix])

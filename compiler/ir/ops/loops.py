@@ -23,24 +23,40 @@ Body = Callable[[list[Any], list[Any]], None]
 Form = tuple[Sequence[Extent], str]
 
 
-def program(b: Builder, body: Body, outputs: Sequence[Form], *values: Value, name: str) -> tuple[Tensor, ...]:
-    """One program of loops; `outputs` are shapes and dtypes, `body` takes the input and output buffers and emits statements.
+def program(
+    b: Builder, body: Body, outputs: Sequence[Form], *values: Value, name: str
+) -> tuple[Tensor, ...]:
+    """One program of loops; `outputs` are shapes and dtypes, `body` takes the input and output
+    buffers and emits statements.
 
-    Buffers are indexed by all their axes with int64 expressions; loops come from `serial`, `spread` and `grid`.
+    Buffers are indexed by all their axes with int64 expressions; loops come from `serial`, `spread`
+    and `grid`.
     """
 
     def statement(inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         with IRBuilder() as ib:
             with T.seq_scope():
-                body([T.buffer_proxy(buffer) for buffer in inputs], [T.buffer_proxy(buffer) for buffer in results])
+                body(
+                    [T.buffer_proxy(buffer) for buffer in inputs],
+                    [T.buffer_proxy(buffer) for buffer in results],
+                )
             return ib.get().body
 
     def compute(*tensors: te.Tensor) -> Any:
         shapes = [tuple(ex.prim(extent) for extent in shape) for shape, _ in outputs]
-        made = te.extern(shapes, list(tensors), statement, dtype=[dtype for _, dtype in outputs], name=name)
+        made = te.extern(
+            shapes, list(tensors), statement, dtype=[dtype for _, dtype in outputs], name=name
+        )
         return [made] if len(outputs) == 1 else list(made)
 
-    call, made = call_program(b.bb, compute, [b.tensor(value) for value in values], name, b.facts.symbols, {"op_pattern": OPAQUE})
+    call, made = call_program(
+        b.bb,
+        compute,
+        [b.tensor(value) for value in values],
+        name,
+        b.facts.symbols,
+        {"op_pattern": OPAQUE},
+    )
     return b.emit_tuple(call) if len(made) > 1 else (b.emit(call),)
 
 
@@ -50,7 +66,9 @@ def serial(extent: Extent, start: Extent = 0) -> Any:
 
 
 def spread(extent: Extent, run: Callable[[Any], None], work: Extent = 1) -> None:
-    """A loop over [0, extent) whose iterations are independent, shared among threads where extent * work operations are worth it."""
+    """A loop over [0, extent) whose iterations are independent, shared among threads where extent *
+    work operations are worth it.
+    """
     enough = tirx.GT(ex.prim(ex.mul(extent, work)), ex.prim(PARALLEL_WORK))
     with T.If(enough):
         with T.Then(), T.parallel(ex.prim(0), ex.prim(extent)) as i:

@@ -16,13 +16,18 @@ from compiler.ir.ops import reduce as rd
 from compiler.ir.values import Value
 
 
-def negative_log_likelihood(b: Builder, x: Value, target: Value, weight: Value | None, ignored: int | None, reduction: str) -> Value:
+def negative_log_likelihood(
+    b: Builder, x: Value, target: Value, weight: Value | None, ignored: int | None, reduction: str
+) -> Value:
     """-x[n, target[n, i], i] times the class's weight, 0 where the target is `ignored`.
 
-    x [N, C, ...], target [N, ...], weight [C]. reduction: none, sum, or mean, which divides by the sum of weights.
+    x [N, C, ...], target [N, ...], weight [C]. reduction: none, sum, or mean, which divides by the
+    sum of weights.
     A target that is not ignored must be a class: checked at run time.
     """
-    for place, (one, other) in enumerate(zip([x.shape[0], *x.shape[2:]], target.shape, strict=True)):
+    for place, (one, other) in enumerate(
+        zip([x.shape[0], *x.shape[2:]], target.shape, strict=True)
+    ):
         b.same(one, other, f"scores and targets differ on axis {place}")
     if weight is not None:
         b.same(weight.shape[0], x.shape[1], "as many weights as classes are needed")
@@ -42,10 +47,14 @@ def negative_log_likelihood(b: Builder, x: Value, target: Value, weight: Value |
 def _class_of(item: Any, ignored: int | None) -> Any:
     """A target as a class that can be read, the first one for an ignored target."""
     item = item.astype("int64")
-    return item if ignored is None else tirx.Select(tirx.EQ(item, ex.prim(ignored)), ex.prim(0), item)
+    return (
+        item if ignored is None else tirx.Select(tirx.EQ(item, ex.prim(ignored)), ex.prim(0), item)
+    )
 
 
-def _weights(b: Builder, classes: Value, weight: Value | None, ignored: int | None, dtype: str, count: Extent) -> Value:
+def _weights(
+    b: Builder, classes: Value, weight: Value | None, ignored: int | None, dtype: str, count: Extent
+) -> Value:
     """The weight of each target, 0 for ignored ones; requires that the others are classes."""
 
     def readable(data: te.Tensor) -> te.Tensor:
@@ -59,21 +68,29 @@ def _weights(b: Builder, classes: Value, weight: Value | None, ignored: int | No
             found = table[0](place).astype(dtype) if table else tirx.const(1, dtype)
             if ignored is None:
                 return found
-            return tirx.Select(tirx.EQ(data(*i).astype("int64"), ex.prim(ignored)), tirx.const(0, dtype), found)
+            return tirx.Select(
+                tirx.EQ(data(*i).astype("int64"), ex.prim(ignored)), tirx.const(0, dtype), found
+            )
 
         return te.compute(data.shape, at, name="weights")
 
     return b.te(compute, classes, *([] if weight is None else [weight]), name="weights")
 
 
-def _picked(b: Builder, scores: Value, classes: Value, weights: Value, ignored: int | None) -> Value:
+def _picked(
+    b: Builder, scores: Value, classes: Value, weights: Value, ignored: int | None
+) -> Value:
     zero = tirx.const(0, scores.dtype)
 
     def compute(data: te.Tensor, place: te.Tensor, weight: te.Tensor) -> te.Tensor:
         def at(n: Any, i: Any) -> Any:
             score = data(n, indexing.wrap(_class_of(place(n, i), ignored), scores.shape[1]), i)
             loss = zero - score * weight(n, i)
-            return loss if ignored is None else tirx.Select(tirx.EQ(place(n, i).astype("int64"), ex.prim(ignored)), zero, loss)
+            return (
+                loss
+                if ignored is None
+                else tirx.Select(tirx.EQ(place(n, i).astype("int64"), ex.prim(ignored)), zero, loss)
+            )
 
         return te.compute(place.shape, at, name="losses")
 

@@ -29,11 +29,26 @@ def pad_zero(b: Builder, x: Value, before: Sequence[Extent], after: Sequence[Ext
     return pad(b, x, before, after, PadMode.CONSTANT)
 
 
-def pad(b: Builder, x: Value, before: Sequence[Extent], after: Sequence[Extent], mode: PadMode, fill: Value | None = None) -> Value:
-    """X with `before[i]` elements before axis i and `after[i]` behind it; `fill` is a scalar for the constant mode, None for zero."""
+def pad(
+    b: Builder,
+    x: Value,
+    before: Sequence[Extent],
+    after: Sequence[Extent],
+    mode: PadMode,
+    fill: Value | None = None,
+) -> Value:
+    """X with `before[i]` elements before axis i and `after[i]` behind it; `fill` is a scalar for
+    the constant mode, None for zero.
+    """
     before, after = list(before), list(after)
-    shape = b.extents([_extent(b, *item) for item in zip(x.shape, before, after, strict=True)], "padded")
-    touched = [axis for axis in range(len(shape)) if b.facts.same(before[axis], 0) is not True or b.facts.same(after[axis], 0) is not True]
+    shape = b.extents(
+        [_extent(b, *item) for item in zip(x.shape, before, after, strict=True)], "padded"
+    )
+    touched = [
+        axis
+        for axis in range(len(shape))
+        if b.facts.same(before[axis], 0) is not True or b.facts.same(after[axis], 0) is not True
+    ]
     if not touched:
         return x
     if mode is PadMode.CONSTANT:
@@ -44,7 +59,12 @@ def pad(b: Builder, x: Value, before: Sequence[Extent], after: Sequence[Extent],
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:
-            return data(*(place(i - ex.prim(before[axis]), x.shape[axis]) if axis in touched else i for axis, i in enumerate(position)))
+            return data(
+                *(
+                    place(i - ex.prim(before[axis]), x.shape[axis]) if axis in touched else i
+                    for axis, i in enumerate(position)
+                )
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="pad")
 
@@ -52,16 +72,28 @@ def pad(b: Builder, x: Value, before: Sequence[Extent], after: Sequence[Extent],
 
 
 def _demand_source(b: Builder, have: Extent, want: Extent) -> None:
-    b.require(ex.either(ex.greater(have, 0), ex.equal(want, 0)), "an empty axis has no elements to pad with")
+    b.require(
+        ex.either(ex.greater(have, 0), ex.equal(want, 0)),
+        "an empty axis has no elements to pad with",
+    )
 
 
 def _extent(b: Builder, extent: Extent, before: Extent, after: Extent) -> Extent:
     total = b.facts.simplify(ex.add(extent, ex.add(before, after)))
-    b.require(ex.greater_equal(total, 0), f"padding crops more than the {extent} elements there are")
+    b.require(
+        ex.greater_equal(total, 0), f"padding crops more than the {extent} elements there are"
+    )
     return total
 
 
-def _constant(b: Builder, x: Value, before: Sequence[Extent], shape: Sequence[Extent], touched: Sequence[int], fill: Value | None) -> Value:
+def _constant(
+    b: Builder,
+    x: Value,
+    before: Sequence[Extent],
+    shape: Sequence[Extent],
+    touched: Sequence[int],
+    fill: Value | None,
+) -> Value:
     scalar = fill.scalars()[0] if isinstance(fill, Known) else None
     extents = [x.shape[axis] for axis in touched]
 
@@ -69,7 +101,9 @@ def _constant(b: Builder, x: Value, before: Sequence[Extent], shape: Sequence[Ex
         def at(*position: Any) -> Any:
             value = extra[0]() if extra else ex.prim(scalar if scalar is not None else 0, x.dtype)
             moved = [i - ex.prim(before[axis]) for axis, i in enumerate(position)]
-            return guarded(lambda *_: data(*moved), [moved[axis] for axis in touched], extents, value)
+            return guarded(
+                lambda *_: data(*moved), [moved[axis] for axis in touched], extents, value
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="pad")
 
@@ -82,7 +116,9 @@ def reflected(i: Any, extent: Extent) -> Any:
     last = ex.prim(extent) - tirx.const(1, "int64")
     period = tirx.max(last * tirx.const(2, "int64"), tirx.const(1, "int64"))
     folded = tirx.floormod(i, period)
-    return tirx.min(folded, tirx.max(last * tirx.const(2, "int64"), tirx.const(0, "int64")) - folded)
+    return tirx.min(
+        folded, tirx.max(last * tirx.const(2, "int64"), tirx.const(0, "int64")) - folded
+    )
 
 
 def clamped(i: Any, extent: Extent) -> Any:
@@ -95,4 +131,8 @@ def wrapped(i: Any, extent: Extent) -> Any:
     return tirx.floormod(i, tirx.max(ex.prim(extent), tirx.const(1, "int64")))
 
 
-_PLACE: dict[PadMode, Callable[[Any, Extent], Any]] = {PadMode.REFLECT: reflected, PadMode.EDGE: clamped, PadMode.WRAP: wrapped}
+_PLACE: dict[PadMode, Callable[[Any, Extent], Any]] = {
+    PadMode.REFLECT: reflected,
+    PadMode.EDGE: clamped,
+    PadMode.WRAP: wrapped,
+}

@@ -22,23 +22,33 @@ def max_pool(b: Builder, x: Value, window: Window, ceil: bool) -> Value:
     """The greatest element under each window of x [N, C, *spatial]; padding never wins."""
     shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
     if _plain(b, x, window, shape):
-        return b.emit(relax.op.nn.max_pool2d(b.tensor(x).expr, list(window.kernel), **_geometry(window)), shape)
+        return b.emit(
+            relax.op.nn.max_pool2d(b.tensor(x).expr, list(window.kernel), **_geometry(window)),
+            shape,
+        )
     lowest = _lowest(x.dtype)
-    reducer = te.comm_reducer(lambda p, q: tirx.max(p, q), lambda dtype: tirx.const(lowest, dtype), name="max")
+    reducer = te.comm_reducer(
+        lambda p, q: tirx.max(p, q), lambda dtype: tirx.const(lowest, dtype), name="max"
+    )
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
 
         def at(n: Any, c: Any, *position: Any) -> Any:
             place = window.under(position, taps)
-            return reducer(guarded(lambda *i: data(n, c, *i), place, x.shape[2:], tirx.const(lowest, x.dtype)), axis=taps)
+            return reducer(
+                guarded(lambda *i: data(n, c, *i), place, x.shape[2:], tirx.const(lowest, x.dtype)),
+                axis=taps,
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="max_pool")
 
     return b.te(compute, x, name="max_pool")
 
 
-def max_pool_indices(b: Builder, x: Value, window: Window, ceil: bool, column_major: bool) -> tuple[Tensor, Tensor]:
+def max_pool_indices(
+    b: Builder, x: Value, window: Window, ceil: bool, column_major: bool
+) -> tuple[Tensor, Tensor]:
     """`max_pool` and, as int64, where in the flattened x each element stands (the first of equals).
 
     column_major: count the spatial axes with the first one fastest.
@@ -49,7 +59,10 @@ def max_pool_indices(b: Builder, x: Value, window: Window, ceil: bool, column_ma
     none = tirx.const(-1, "int64")
 
     def better(p: Any, q: Any) -> Any:
-        keep = tirx.Or(p[1] > q[1], tirx.And(tirx.EQ(p[1], q[1]), tirx.Or(tirx.And(p[0] >= 0, p[0] <= q[0]), q[0] < 0)))
+        keep = tirx.Or(
+            p[1] > q[1],
+            tirx.And(tirx.EQ(p[1], q[1]), tirx.Or(tirx.And(p[0] >= 0, p[0] <= q[0]), q[0] < 0)),
+        )
         return tirx.Select(keep, p[0], q[0]), tirx.Select(keep, p[1], q[1])
 
     reducer = te.comm_reducer(better, lambda *_: (none, lowest), name="argmax")
@@ -61,7 +74,9 @@ def max_pool_indices(b: Builder, x: Value, window: Window, ceil: bool, column_ma
             place = window.under(position, taps)
             flat = _flat([n, c, *place], x.shape[:2], spatial, column_major)
             index = guarded(lambda *_: flat, place, spatial, none)
-            return reducer((index, guarded(lambda *i: data(n, c, *i), place, spatial, lowest)), axis=taps)
+            return reducer(
+                (index, guarded(lambda *i: data(n, c, *i), place, spatial, lowest)), axis=taps
+            )
 
         index, value = te.compute([ex.prim(extent) for extent in shape], at, name="max_pool")
         return [value, index]
@@ -70,7 +85,9 @@ def max_pool_indices(b: Builder, x: Value, window: Window, ceil: bool, column_ma
     return value, index
 
 
-def _flat(index: Sequence[Any], outer: Sequence[Extent], spatial: Sequence[Extent], column_major: bool) -> Any:
+def _flat(
+    index: Sequence[Any], outer: Sequence[Extent], spatial: Sequence[Extent], column_major: bool
+) -> Any:
     """Position in a flattened [N, C, *spatial]."""
     n, c, *place = index
     extents = list(spatial)
@@ -83,18 +100,30 @@ def _flat(index: Sequence[Any], outer: Sequence[Extent], spatial: Sequence[Exten
 
 
 def avg_pool(b: Builder, x: Value, window: Window, ceil: bool, count_padding: bool) -> Value:
-    """The mean under each window; `count_padding` divides by the elements of padding too, though not by those past it."""
+    """The mean under each window; `count_padding` divides by the elements of padding too, though
+    not by those past it.
+    """
     shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
     if _plain(b, x, window, shape):
         geometry = _geometry(window)
-        return b.emit(relax.op.nn.avg_pool2d(b.tensor(x).expr, list(window.kernel), **geometry, count_include_pad=count_padding), shape)
+        return b.emit(
+            relax.op.nn.avg_pool2d(
+                b.tensor(x).expr, list(window.kernel), **geometry, count_include_pad=count_padding
+            ),
+            shape,
+        )
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     total = _window_sum(b, work, window, shape, lambda value: value)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:
-            counts = [_count(window, axis, p, x.shape[2 + axis], count_padding) for axis, p in enumerate(position[2:])]
-            return data(*position) / tirx.Cast(work.dtype, tirx.max(ex.prim(ex.product(counts)), tirx.const(1, "int64")))
+            counts = [
+                _count(window, axis, p, x.shape[2 + axis], count_padding)
+                for axis, p in enumerate(position[2:])
+            ]
+            return data(*position) / tirx.Cast(
+                work.dtype, tirx.max(ex.prim(ex.product(counts)), tirx.const(1, "int64"))
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="avg_pool")
 
@@ -107,7 +136,9 @@ def _count(window: Window, axis: int, position: Any, extent: Extent, count_paddi
     start = position * tirx.const(window.strides[axis], "int64") - ex.prim(window.before[axis])
     stop = ex.prim(ex.add(extent, window.after[axis]) if count_padding else extent)
     first = zero if count_padding else ex.ceildiv(tirx.max(zero - start, zero), dilation)
-    last = tirx.min(ex.prim(window.kernel[axis]), ex.prim(ex.ceildiv(tirx.max(stop - start, zero), dilation)))
+    last = tirx.min(
+        ex.prim(window.kernel[axis]), ex.prim(ex.ceildiv(tirx.max(stop - start, zero), dilation))
+    )
     return tirx.max(last - ex.prim(first), zero)
 
 
@@ -144,7 +175,9 @@ def _window_sum(b: Builder, x: Value, window: Window, shape: Sequence[Extent], t
 
         def at(n: Any, c: Any, *position: Any) -> Any:
             place = window.under(position, taps)
-            return te.sum(guarded(lambda *i: term(data(n, c, *i)), place, x.shape[2:], zero), axis=taps)
+            return te.sum(
+                guarded(lambda *i: term(data(n, c, *i)), place, x.shape[2:], zero), axis=taps
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="window_sum")
 
@@ -159,19 +192,37 @@ def global_pool(b: Builder, x: Value, kind: str) -> Value:
 def global_lp_pool(b: Builder, x: Value, p: int) -> Value:
     """The p-norm over all spatial axes, which stay as 1."""
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    powers = b.te(lambda data: te.compute(data.shape, lambda *i: _power(data(*i), p), name="power"), work, name="power")
-    return ew.cast(b, root(b, rd.reduce(b, powers, "sum", list(range(2, len(x.shape))), True), p), x.dtype)
+    powers = b.te(
+        lambda data: te.compute(data.shape, lambda *i: _power(data(*i), p), name="power"),
+        work,
+        name="power",
+    )
+    return ew.cast(
+        b, root(b, rd.reduce(b, powers, "sum", list(range(2, len(x.shape))), True), p), x.dtype
+    )
 
 
 def _plain(b: Builder, x: Value, window: Window, shape: Sequence[Extent]) -> bool:
     """Whether Relax's own two-dimensional pool computes this."""
     fixed = all(isinstance(ex.plain(extent), int) for extent in (*window.before, *window.after))
-    floored = all(b.facts.same(a, e) is True for a, e in zip(window.out(b, x.shape[2:]), shape[2:], strict=True))
-    return x.dtype in ("float32", "float64") and window.rank == 2 and fixed and floored and window.dilations == (1, 1)
+    floored = all(
+        b.facts.same(a, e) is True
+        for a, e in zip(window.out(b, x.shape[2:]), shape[2:], strict=True)
+    )
+    return (
+        x.dtype in ("float32", "float64")
+        and window.rank == 2
+        and fixed
+        and floored
+        and window.dilations == (1, 1)
+    )
 
 
 def _geometry(window: Window) -> dict[str, Any]:
-    return {"strides": list(window.strides), "padding": [int(pad) for pad in (*window.before, *window.after)]}
+    return {
+        "strides": list(window.strides),
+        "padding": [int(pad) for pad in (*window.before, *window.after)],
+    }
 
 
 def _lowest(dtype: str) -> float | int:

@@ -19,7 +19,8 @@ from compiler.ir.values import Value
 
 @dataclass(frozen=True)
 class RoiAlign:
-    """`size` of the result, image elements to a unit of the regions, samples a bin (0: as many as it has elements).
+    """`size` of the result, image elements to a unit of the regions, samples a bin (0: as many as
+    it has elements).
 
     aligned: positions are those of element centres, and regions may be smaller than one element.
     maximum: the greatest weighted neighbour instead of the mean of the samples.
@@ -52,7 +53,9 @@ class RoiAlign:
 
 
 def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -> Value:
-    """x [N, C, H, W] in regions [R, 4] (x1, y1, x2, y2) of the images `batch` [R], sampled bilinearly to [R, C, *size]."""
+    """x [N, C, H, W] in regions [R, 4] (x1, y1, x2, y2) of the images `batch` [R], sampled
+    bilinearly to [R, C, *size].
+    """
     for extent in x.shape[2:]:
         b.require(ex.greater(extent, 0), "an empty image has no regions")
     count = b.same(rois.shape[0], batch.shape[0], "there are not as many regions as batch indices")
@@ -65,12 +68,17 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
     zero = tirx.const(0, "int64")
 
     def compute(image: te.Tensor, roi: te.Tensor, entry: te.Tensor) -> te.Tensor:
-        steps = [te.reduce_axis((zero, ex.prim(bound)), name=name) for bound, name in zip(bounds, ("sy", "sx"), strict=True)]
+        steps = [
+            te.reduce_axis((zero, ex.prim(bound)), name=name)
+            for bound, name in zip(bounds, ("sy", "sx"), strict=True)
+        ]
 
         def at(r: Any, c: Any, *bin_: Any) -> Any:
             corner = _row(roi, r)
             counts = [spec.count(corner, axis) for axis in (0, 1)]
-            places = [_place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)]
+            places = [
+                _place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)
+            ]
             used = tirx.all(*(step < limit for step, limit in zip(steps, counts, strict=True)))
             n = indexing.wrap(entry(r), x.shape[0])
             terms = _neighbours(places, x.shape[2:], lambda *i: image(n, c, *i))
@@ -79,9 +87,13 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
                 return _greatest(terms, used, inside, steps, dtype)
             total = terms[0] + terms[1] + terms[2] + terms[3]
             share = tirx.max(counts[0] * counts[1], tirx.const(1, "int64")).astype(dtype)
-            return te.sum(tirx.if_then_else(inside, total / share, tirx.const(0, dtype)), axis=steps)
+            return te.sum(
+                tirx.if_then_else(inside, total / share, tirx.const(0, dtype)), axis=steps
+            )
 
-        return te.compute([ex.prim(e) for e in (count, x.shape[1], *spec.size)], at, name="roi_align")
+        return te.compute(
+            [ex.prim(e) for e in (count, x.shape[1], *spec.size)], at, name="roi_align"
+        )
 
     result = b.te(compute, data, scaled, batch, name="roi_align")
     return ew.cast(b, _without_lowest(b, result) if spec.maximum else result, x.dtype)
@@ -99,13 +111,17 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
 
     def compute(roi: te.Tensor) -> te.Tensor:
         r = te.reduce_axis((tirx.const(0, "int64"), ex.prim(count)), name="r")
-        most = te.comm_reducer(lambda p, q: tirx.max(p, q), lambda _: tirx.const(0, "int64"), name="most")
+        most = te.comm_reducer(
+            lambda p, q: tirx.max(p, q), lambda _: tirx.const(0, "int64"), name="most"
+        )
         corner = _row(roi, r)
         high = spec.count(corner, 0)
         wide_ = spec.count(corner, 1)
         return te.compute(
             [tirx.const(2, "int64")],
-            lambda axis: most(tirx.Select(tirx.EQ(axis, tirx.const(0, "int64")), high, wide_), axis=r),
+            lambda axis: most(
+                tirx.Select(tirx.EQ(axis, tirx.const(0, "int64")), high, wide_), axis=r
+            ),
             name="samples",
         )
 
@@ -116,7 +132,11 @@ def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: 
     """The sample's position on the axis."""
     dtype = corner(0).ty.dtype
     size = spec.length(corner, axis) / tirx.const(spec.size[axis], dtype)
-    fraction = (step.astype(dtype) + tirx.const(0.5, dtype)) * size / tirx.max(count, tirx.const(1, "int64")).astype(dtype)
+    fraction = (
+        (step.astype(dtype) + tirx.const(0.5, dtype))
+        * size
+        / tirx.max(count, tirx.const(1, "int64")).astype(dtype)
+    )
     return spec.start(corner, axis) + bin_.astype(dtype) * size + fraction
 
 
@@ -124,7 +144,10 @@ def _near(places: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:
     """Conditions that a sample is on the image or within one element of it."""
     conditions = []
     for place, extent in zip(places, extents, strict=True):
-        conditions += [place >= tirx.const(-1, place.ty.dtype), place <= ex.prim(extent, place.ty.dtype)]
+        conditions += [
+            place >= tirx.const(-1, place.ty.dtype),
+            place <= ex.prim(extent, place.ty.dtype),
+        ]
     return conditions
 
 
@@ -136,11 +159,18 @@ def _neighbours(places: Sequence[Any], extents: Sequence[Extent], read: Any) -> 
         held = tirx.max(tirx.min(place, last.astype(dtype)), tirx.const(0, dtype))
         low = tirx.floor(held).astype("int64")
         fraction = held - tirx.floor(held)
-        axes.append([(low, tirx.const(1, dtype) - fraction), (tirx.min(low + tirx.const(1, "int64"), last), fraction)])
+        axes.append(
+            [
+                (low, tirx.const(1, dtype) - fraction),
+                (tirx.min(low + tirx.const(1, "int64"), last), fraction),
+            ]
+        )
     return [wy * wx * read(y, x) for y, wy in axes[0] for x, wx in axes[1]]
 
 
-def _greatest(terms: Sequence[Any], used: Any, inside: Any, steps: Sequence[Any], dtype: str) -> Any:
+def _greatest(
+    terms: Sequence[Any], used: Any, inside: Any, steps: Sequence[Any], dtype: str
+) -> Any:
     best = tirx.max(tirx.max(terms[0], terms[1]), tirx.max(terms[2], terms[3]))
     lowest = tirx.min_value(dtype)
     reducer = te.comm_reducer(lambda p, q: tirx.max(p, q), tirx.min_value, name="max")
@@ -152,14 +182,20 @@ def _without_lowest(b: Builder, x: Value) -> Value:
     """Zero where a bin had no sample at all."""
     lowest = tirx.min_value(x.dtype)
     return b.te(
-        lambda p: te.compute(p.shape, lambda *i: tirx.Select(p(*i) > lowest, p(*i), tirx.const(0, x.dtype)), name="filled"),
+        lambda p: te.compute(
+            p.shape,
+            lambda *i: tirx.Select(p(*i) > lowest, p(*i), tirx.const(0, x.dtype)),
+            name="filled",
+        ),
         x,
         name="filled",
     )
 
 
 def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale: float) -> Value:
-    """The greatest element of each bin of regions [R, 5] (image, x1, y1, x2, y2, edges rounded and included), zero for an empty bin."""
+    """The greatest element of each bin of regions [R, 5] (image, x1, y1, x2, y2, edges rounded and
+    included), zero for an empty bin.
+    """
     b.same(rois.shape[1], 5, "a region is of five numbers")
     column = layout.strided_slice(b, rois, 1, 0, 1, 1)
     entries = ew.cast(b, layout.reshape(b, column, [rois.shape[0]]), "int64")
@@ -169,28 +205,50 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
     lowest = tirx.min_value(dtype)
 
     def compute(image: te.Tensor, roi: te.Tensor, entry: te.Tensor) -> te.Tensor:
-        taps = [te.reduce_axis((zero, ex.prim(extent)), name=name) for extent, name in zip(x.shape[2:], ("y", "x"), strict=True)]
+        taps = [
+            te.reduce_axis((zero, ex.prim(extent)), name=name)
+            for extent, name in zip(x.shape[2:], ("y", "x"), strict=True)
+        ]
         reducer = te.comm_reducer(lambda p, q: tirx.max(p, q), tirx.min_value, name="max")
 
         def at(r: Any, c: Any, *bin_: Any) -> Any:
             inside = []
             for axis in (0, 1):
-                first, last = (_rounded(roi(r, tirx.const(i, "int64")) * tirx.const(scale, dtype)) for i in (2 - axis, 4 - axis))
-                share = tirx.max(last - first + tirx.const(1, "int64"), tirx.const(1, "int64")).astype(dtype) / tirx.const(
-                    size[axis], dtype
+                first, last = (
+                    _rounded(roi(r, tirx.const(i, "int64")) * tirx.const(scale, dtype))
+                    for i in (2 - axis, 4 - axis)
                 )
+                share = tirx.max(
+                    last - first + tirx.const(1, "int64"), tirx.const(1, "int64")
+                ).astype(dtype) / tirx.const(size[axis], dtype)
                 start = tirx.floor(bin_[axis].astype(dtype) * share).astype("int64") + first
-                stop = tirx.ceil((bin_[axis] + tirx.const(1, "int64")).astype(dtype) * share).astype("int64") + first
+                stop = (
+                    tirx.ceil((bin_[axis] + tirx.const(1, "int64")).astype(dtype) * share).astype(
+                        "int64"
+                    )
+                    + first
+                )
                 inside += [taps[axis] >= start, taps[axis] < stop]
-            return reducer(tirx.if_then_else(tirx.all(*inside), image(indexing.wrap(entry(r), x.shape[0]), c, *taps), lowest), axis=taps)
+            return reducer(
+                tirx.if_then_else(
+                    tirx.all(*inside), image(indexing.wrap(entry(r), x.shape[0]), c, *taps), lowest
+                ),
+                axis=taps,
+            )
 
-        return te.compute([ex.prim(e) for e in (rois.shape[0], x.shape[1], *size)], at, name="max_roi_pool")
+        return te.compute(
+            [ex.prim(e) for e in (rois.shape[0], x.shape[1], *size)], at, name="max_roi_pool"
+        )
 
-    result = b.te(compute, ew.cast(b, x, dtype), ew.cast(b, rois, dtype), entries, name="max_roi_pool")
+    result = b.te(
+        compute, ew.cast(b, x, dtype), ew.cast(b, rois, dtype), entries, name="max_roi_pool"
+    )
     return ew.cast(b, _without_lowest(b, result), x.dtype)
 
 
 def _rounded(value: Any) -> Any:
     """To the nearest integer, halves away from zero."""
     half = tirx.const(0.5, value.ty.dtype)
-    return tirx.Select(value < tirx.const(0, value.ty.dtype), tirx.ceil(value - half), tirx.floor(value + half)).astype("int64")
+    return tirx.Select(
+        value < tirx.const(0, value.ty.dtype), tirx.ceil(value - half), tirx.floor(value + half)
+    ).astype("int64")

@@ -62,7 +62,11 @@ class Sampler:
         """The image at positions that may be fractional; `pixel` reads an element of it."""
         if self.interpolation is Interpolation.NEAREST:
             near = [tirx.nearbyint(place) for place in places]
-            return self._pixel(pixel, [self._inward(axis, place).astype("int64") for axis, place in enumerate(near)], zero)
+            return self._pixel(
+                pixel,
+                [self._inward(axis, place).astype("int64") for axis, place in enumerate(near)],
+                zero,
+            )
         inside = [self._inward(axis, place) for axis, place in enumerate(places)]
         taps = [self._taps(place) for place in inside]
         total = None
@@ -82,21 +86,31 @@ class Sampler:
         if self.interpolation is Interpolation.LINEAR:
             return [(low, one - t), (low + tirx.const(1, "int64"), t)]
         distances = [t + one, t, one - t, self._const(2) - t]
-        weights = [self._far(distances[0]), self._near(distances[1]), self._near(distances[2]), self._far(distances[3])]
-        return [(low + tirx.const(offset - 1, "int64"), weight) for offset, weight in enumerate(weights)]
+        weights = [
+            self._far(distances[0]),
+            self._near(distances[1]),
+            self._near(distances[2]),
+            self._far(distances[3]),
+        ]
+        return [
+            (low + tirx.const(offset - 1, "int64"), weight) for offset, weight in enumerate(weights)
+        ]
 
     def _near(self, d: Any) -> Any:
         return (self._const(CUBIC_A + 2) * d - self._const(CUBIC_A + 3)) * d * d + self._const(1)
 
     def _far(self, d: Any) -> Any:
         a = CUBIC_A
-        return ((self._const(a) * d - self._const(5 * a)) * d + self._const(8 * a)) * d - self._const(4 * a)
+        return (
+            (self._const(a) * d - self._const(5 * a)) * d + self._const(8 * a)
+        ) * d - self._const(4 * a)
 
     def _inward(self, axis: int, place: Any) -> Any:
         """A position outside the image moved to the border or reflected there, as `edge` says."""
         cubic_border = self.edge is Edge.BORDER and self.interpolation is Interpolation.CUBIC
         if self.edge is Edge.ZEROS or cubic_border:
-            # ONNX's reference also moves the centre of a cubic to the border; torch and ONNX Runtime hold its taps there alone.
+            # ONNX's reference also moves the centre of a cubic to the border; torch and ONNX
+            # Runtime hold its taps there alone.
             return place
         low = self._const(0 if self.corners else -0.5)
         span = self._size(axis) - self._const(1) if self.corners else self._size(axis)
@@ -114,7 +128,10 @@ class Sampler:
         if self.edge is Edge.ZEROS:
             return guarded(pixel, index, self.extents, zero)
         if self.edge is Edge.REFLECTION:
-            index = [reflected(i, n) if self.corners else _mirrored(i, n) for i, n in zip(index, self.extents, strict=True)]
+            index = [
+                reflected(i, n) if self.corners else _mirrored(i, n)
+                for i, n in zip(index, self.extents, strict=True)
+            ]
         return pixel(*(clamped(i, extent) for i, extent in zip(index, self.extents, strict=True)))
 
 
@@ -125,10 +142,16 @@ def _mirrored(i: Any, extent: Extent) -> Any:
     return tirx.min(folded, period - tirx.const(1, "int64") - folded)
 
 
-def grid_sample(b: Builder, x: Value, grid: Value, interpolation: Interpolation, edge: Edge, corners: bool) -> Value:
-    """x [N, C, *spatial] at grid [N, *out, r] of coordinates in [-1, 1], the last spatial axis first, to [N, C, *out]."""
+def grid_sample(
+    b: Builder, x: Value, grid: Value, interpolation: Interpolation, edge: Edge, corners: bool
+) -> Value:
+    """x [N, C, *spatial] at grid [N, *out, r] of coordinates in [-1, 1], the last spatial axis
+    first, to [N, C, *out].
+    """
     rank = len(x.shape) - 2
-    b.same(grid.shape[-1], rank, f"the grid has {grid.shape[-1]} coordinates, the image {rank} axes")
+    b.same(
+        grid.shape[-1], rank, f"the grid has {grid.shape[-1]} coordinates, the image {rank} axes"
+    )
     batch = b.same(x.shape[0], grid.shape[0], "the grid and the image differ in batch")
     if edge is not Edge.ZEROS:
         for extent in x.shape[2:]:
@@ -141,12 +164,21 @@ def grid_sample(b: Builder, x: Value, grid: Value, interpolation: Interpolation,
 
     def compute(data: te.Tensor, points: te.Tensor) -> te.Tensor:
         def at(n: Any, c: Any, *out: Any) -> Any:
-            places = [sampler.place(axis, points(n, *out, tirx.const(rank - 1 - axis, "int64"))) for axis in range(rank)]
+            places = [
+                sampler.place(axis, points(n, *out, tirx.const(rank - 1 - axis, "int64")))
+                for axis in range(rank)
+            ]
             return sampler.read(
-                _reader(data, n, c, source.dtype if nearest else dtype), places, tirx.const(0, source.dtype if nearest else dtype)
+                _reader(data, n, c, source.dtype if nearest else dtype),
+                places,
+                tirx.const(0, source.dtype if nearest else dtype),
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], lambda *i: at(*i).astype(source.dtype), name="grid_sample")
+        return te.compute(
+            [ex.prim(extent) for extent in shape],
+            lambda *i: at(*i).astype(source.dtype),
+            name="grid_sample",
+        )
 
     return ew.cast(b, b.te(compute, source, ew.cast(b, grid, dtype), name="grid_sample"), x.dtype)
 
@@ -188,10 +220,13 @@ def deform_conv(
             for tap, extent in zip(taps, window.kernel, strict=True):
                 flat = flat * ex.prim(extent) + tap
             places = [
-                place.astype(dtype) + moves(n, flat * tirx.const(rank, "int64") + tirx.const(axis, "int64"), *position)
+                place.astype(dtype)
+                + moves(n, flat * tirx.const(rank, "int64") + tirx.const(axis, "int64"), *position)
                 for axis, place in enumerate(window.under(position, taps))
             ]
-            value = sampler.read(lambda *i: data(n, channel, *i), places, tirx.const(0, dtype)) * w(o, k, *taps)
+            value = sampler.read(lambda *i: data(n, channel, *i), places, tirx.const(0, dtype)) * w(
+                o, k, *taps
+            )
             return te.sum(value * masks[0](n, flat, *position) if masks else value, axis=[k, *taps])
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="deform_conv")
@@ -202,21 +237,41 @@ def deform_conv(
 
 
 def _deformed(
-    b: Builder, x: Value, weight: Value, offset: Value, mask: Value | None, window: Window, groups: int, offset_groups: int
+    b: Builder,
+    x: Value,
+    weight: Value,
+    offset: Value,
+    mask: Value | None,
+    window: Window,
+    groups: int,
+    offset_groups: int,
 ) -> list[Extent]:
     """Spatial extents of the result, all shapes being checked against each other."""
     message = "offset's shape does not follow from the input"
-    out = [b.same(a, e, message) for a, e in zip(window.out(b, x.shape[2:]), offset.shape[2:], strict=True)]
+    out = [
+        b.same(a, e, message)
+        for a, e in zip(window.out(b, x.shape[2:]), offset.shape[2:], strict=True)
+    ]
     moved = b.facts.simplify(ex.mul(ex.product(window.kernel), offset_groups))
-    b.same(x.shape[1], b.facts.simplify(ex.mul(weight.shape[1], groups)), "the input's channels are not what the weight wants")
-    b.same(offset.shape[1], b.facts.simplify(ex.mul(moved, window.rank)), "offset has the wrong number of channels")
+    b.same(
+        x.shape[1],
+        b.facts.simplify(ex.mul(weight.shape[1], groups)),
+        "the input's channels are not what the weight wants",
+    )
+    b.same(
+        offset.shape[1],
+        b.facts.simplify(ex.mul(moved, window.rank)),
+        "offset has the wrong number of channels",
+    )
     if mask is not None:
         b.same(mask.shape[1], moved, "mask has the wrong number of channels")
     return out
 
 
 def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bool) -> Value:
-    """theta [N, r, r + 1] applied to the coordinates in [-1, 1] of an image's elements, to [N, *spatial, r] for `grid_sample`."""
+    """theta [N, r, r + 1] applied to the coordinates in [-1, 1] of an image's elements, to [N,
+    *spatial, r] for `grid_sample`.
+    """
     rank = len(spatial)
     b.same(theta.shape[1], rank, f"theta maps to {theta.shape[1]} axes, the size has {rank}")
     b.same(theta.shape[2], rank + 1, f"theta has {theta.shape[2]} columns, {rank + 1} are needed")
@@ -224,7 +279,11 @@ def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bo
     shape = b.extents([theta.shape[0], *spatial, rank], "grid")
 
     def coordinate(axis: int, i: Any) -> Any:
-        extent, one, two = ex.prim(shape[1 + axis], dtype), tirx.const(1, dtype), tirx.const(2, dtype)
+        extent, one, two = (
+            ex.prim(shape[1 + axis], dtype),
+            tirx.const(1, dtype),
+            tirx.const(2, dtype),
+        )
         if not corners:
             return (i.astype(dtype) * two + one) / extent - one
         spread = i.astype(dtype) * two / tirx.max(extent - one, one) - one
@@ -235,7 +294,9 @@ def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bo
             *position, row = index
             total = matrix(n, row, tirx.const(rank, "int64"))
             for axis, i in enumerate(position):
-                total = total + matrix(n, row, tirx.const(rank - 1 - axis, "int64")) * coordinate(axis, i)
+                total = total + matrix(n, row, tirx.const(rank - 1 - axis, "int64")) * coordinate(
+                    axis, i
+                )
             return total
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="affine_grid")

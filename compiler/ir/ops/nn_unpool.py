@@ -20,13 +20,23 @@ from compiler.ir.values import Known, Value
 
 def unpooled(b: Builder, window: Window, extents: Sequence[Extent]) -> tuple[Extent, ...]:
     """The least spatial extents that the window pools to `extents`."""
-    grown = [ex.add(ex.mul(ex.sub(extent, 1), stride), k) for extent, stride, k in zip(extents, window.strides, window.kernel, strict=True)]
-    pads = [ex.add(before, after) for before, after in zip(window.before, window.after, strict=True)]
-    return tuple(b.facts.simplify(ex.sub(extent, pad)) for extent, pad in zip(grown, pads, strict=True))
+    grown = [
+        ex.add(ex.mul(ex.sub(extent, 1), stride), k)
+        for extent, stride, k in zip(extents, window.strides, window.kernel, strict=True)
+    ]
+    pads = [
+        ex.add(before, after) for before, after in zip(window.before, window.after, strict=True)
+    ]
+    return tuple(
+        b.facts.simplify(ex.sub(extent, pad)) for extent, pad in zip(grown, pads, strict=True)
+    )
 
 
-def max_unpool(b: Builder, x: Value, indices: Value, window: Window, shape: Sequence[Extent] | None) -> Value:
-    """Zeros with x's elements at `indices`, which count in the flattened least shape that the window pools to x's.
+def max_unpool(
+    b: Builder, x: Value, indices: Value, window: Window, shape: Sequence[Extent] | None
+) -> Value:
+    """Zeros with x's elements at `indices`, which count in the flattened least shape that the
+    window pools to x's.
 
     shape: that of the result where it is larger.
     """
@@ -36,10 +46,17 @@ def max_unpool(b: Builder, x: Value, indices: Value, window: Window, shape: Sequ
     size, count = (b.facts.simplify(ex.product(extents)) for extents in (natural, x.shape))
     zeros = broadcast.expand(b, Known(np.zeros(1, np.dtype(x.dtype)), x.dtype), [size], "zeros")
     flat = [layout.reshape(b, value, [count]) for value in (indices, x)]
-    result = layout.reshape(b, scatter_elements(b, zeros, flat[0], flat[1], 0, Reduction.NONE), natural)
+    result = layout.reshape(
+        b, scatter_elements(b, zeros, flat[0], flat[1], 0, Reduction.NONE), natural
+    )
     if shape is None:
         return result
-    return pad_zero(b, result, [0] * len(natural), [b.facts.simplify(ex.sub(e, n)) for e, n in zip(shape, natural, strict=True)])
+    return pad_zero(
+        b,
+        result,
+        [0] * len(natural),
+        [b.facts.simplify(ex.sub(e, n)) for e, n in zip(shape, natural, strict=True)],
+    )
 
 
 def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Value:
@@ -47,9 +64,16 @@ def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Val
     taps = b.facts.simplify(ex.product(window.kernel))
     b.require(ex.greater(taps, 0), "an empty block holds no column")
     blocks = window.out(b, image)
-    b.same(x.shape[2], b.facts.simplify(ex.product(blocks)), f"{x.shape[2]} columns do not fill the image")
+    b.same(
+        x.shape[2],
+        b.facts.simplify(ex.product(blocks)),
+        f"{x.shape[2]} columns do not fill the image",
+    )
     divisor = ex.maximum(taps, 1)
-    b.require(ex.equal(ex.floormod(x.shape[1], divisor), 0), f"{x.shape[1]} rows do not divide into blocks of {taps}")
+    b.require(
+        ex.equal(ex.floormod(x.shape[1], divisor), 0),
+        f"{x.shape[1]} rows do not divide into blocks of {taps}",
+    )
     shape = b.extents([x.shape[0], ex.floordiv(x.shape[1], divisor), *image], "channels")
     zero = tirx.const(0, "int64")
 
@@ -60,12 +84,23 @@ def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Val
             row, column, valid = c, zero, []
             for axis, p in enumerate(position):
                 stride = tirx.const(window.strides[axis], "int64")
-                place = p + ex.prim(window.before[axis]) - steps[axis] * tirx.const(window.dilations[axis], "int64")
+                place = (
+                    p
+                    + ex.prim(window.before[axis])
+                    - steps[axis] * tirx.const(window.dilations[axis], "int64")
+                )
                 block = tirx.floordiv(place, stride)
-                valid += [place >= zero, block < ex.prim(blocks[axis]), tirx.EQ(tirx.floormod(place, stride), zero)]
+                valid += [
+                    place >= zero,
+                    block < ex.prim(blocks[axis]),
+                    tirx.EQ(tirx.floormod(place, stride), zero),
+                ]
                 row = row * ex.prim(window.kernel[axis]) + steps[axis]
                 column = column * ex.prim(blocks[axis]) + block
-            return te.sum(tirx.if_then_else(tirx.all(*valid), data(n, row, column), tirx.const(0, x.dtype)), axis=steps)
+            return te.sum(
+                tirx.if_then_else(tirx.all(*valid), data(n, row, column), tirx.const(0, x.dtype)),
+                axis=steps,
+            )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="col2im")
 

@@ -1,4 +1,6 @@
-"""Geometry of sliding windows: extents, padding and guarded reads, for any number of spatial axes."""
+"""Geometry of sliding windows: extents, padding and guarded reads, for any number of
+spatial axes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class AutoPad(StrEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """One entry a spatial axis: kernel extent, stride, dilation, and the elements of padding before and after."""
+    """One entry a spatial axis: kernel extent, stride, dilation, and the elements of padding before
+    and after.
+    """
 
     kernel: tuple[Extent, ...]
     strides: tuple[int, ...]
@@ -42,12 +46,25 @@ class Window:
         dilations: Sequence[int] | None = None,
         pads: Sequence[Extent] | None = None,
     ) -> Window:
-        """With 1 for strides and dilations and 0 for pads not given; `pads` lists all begins, then all ends."""
+        """With 1 for strides and dilations and 0 for pads not given; `pads` lists all begins, then
+        all ends.
+        """
         rank = len(kernel)
         ones, pads = (1,) * rank, tuple(pads or (0,) * (2 * rank))
-        window = cls(tuple(kernel), tuple(strides or ones), tuple(dilations or ones), pads[:rank], pads[rank:])
-        if any(len(part) != rank for part in (window.strides, window.dilations, window.before, window.after)):
-            raise ImportFailed(f"strides, dilations and pads must have {rank} spatial axes", reason="attribute")
+        window = cls(
+            tuple(kernel),
+            tuple(strides or ones),
+            tuple(dilations or ones),
+            pads[:rank],
+            pads[rank:],
+        )
+        if any(
+            len(part) != rank
+            for part in (window.strides, window.dilations, window.before, window.after)
+        ):
+            raise ImportFailed(
+                f"strides, dilations and pads must have {rank} spatial axes", reason="attribute"
+            )
         if any(step < 1 for step in (*window.strides, *window.dilations)):
             raise ImportFailed("strides and dilations must be positive", reason="attribute")
         return window
@@ -60,7 +77,10 @@ class Window:
     @property
     def padded(self) -> bool:
         """Whether any padding is not known to be zero."""
-        return any(ex.plain(pad) != 0 if isinstance(ex.plain(pad), int) else True for pad in (*self.before, *self.after))
+        return any(
+            ex.plain(pad) != 0 if isinstance(ex.plain(pad), int) else True
+            for pad in (*self.before, *self.after)
+        )
 
     def reach(self, axis: int) -> Extent:
         """Distance from the first element under the window to the one after its last."""
@@ -72,7 +92,13 @@ class Window:
 
     def row(self) -> Window:
         """The window over an image of one row instead of over a line."""
-        return Window((1, *self.kernel), (1, *self.strides), (1, *self.dilations), (0, *self.before), (0, *self.after))
+        return Window(
+            (1, *self.kernel),
+            (1, *self.strides),
+            (1, *self.dilations),
+            (0, *self.before),
+            (0, *self.after),
+        )
 
     def auto(self, b: Builder, extents: Sequence[Extent], mode: AutoPad) -> Window:
         """With the padding that `mode` asks for on an input of the given spatial extents."""
@@ -94,18 +120,27 @@ class Window:
         return replace(self, before=tuple(before), after=tuple(after))
 
     def out(self, b: Builder, extents: Sequence[Extent], ceil: bool = False) -> tuple[Extent, ...]:
-        """Extents of the result; `ceil` keeps a last partial window, unless it starts in the padding after the input."""
+        """Extents of the result; `ceil` keeps a last partial window, unless it starts in the
+        padding after the input.
+        """
         return tuple(self._out(b, axis, extent, ceil) for axis, extent in enumerate(extents))
 
-    def pooled(self, b: Builder, extents: Sequence[Extent], ceil: bool = False) -> tuple[Extent, ...]:
-        """As `out`, for pools: an axis shorter than the window by less than a stride has one partial window, as in ONNX Runtime."""
+    def pooled(
+        self, b: Builder, extents: Sequence[Extent], ceil: bool = False
+    ) -> tuple[Extent, ...]:
+        """As `out`, for pools: an axis shorter than the window by less than a stride has one
+        partial window, as in ONNX Runtime.
+        """
         return tuple(self._pooled(b, axis, extent, ceil) for axis, extent in enumerate(extents))
 
     def _pooled(self, b: Builder, axis: int, extent: Extent, ceil: bool) -> Extent:
         room = ex.sub(ex.add(ex.add(extent, self.before[axis]), self.after[axis]), self.reach(axis))
         if ceil or b.facts.decide(ex.greater_equal(room, 0)) is True:
             return self._out(b, axis, extent, ceil)
-        b.require(ex.greater(room, -self.strides[axis]), f"a window of {self.reach(axis)} elements does not fit an axis of {extent}")
+        b.require(
+            ex.greater(room, -self.strides[axis]),
+            f"a window of {self.reach(axis)} elements does not fit an axis of {extent}",
+        )
         return b.facts.simplify(ex.add(ex.floordiv(ex.maximum(room, 0), self.strides[axis]), 1))
 
     def _out(self, b: Builder, axis: int, extent: Extent, ceil: bool) -> Extent:
@@ -116,26 +151,40 @@ class Window:
             wide = ex.minimum(ex.add(ex.ceildiv(room, stride), 1), ex.ceildiv(front, stride))
             count = count if b.facts.same(count, wide) is True else b.facts.simplify(wide)
         if b.facts.decide(ex.greater_equal(count, 0)) is not True:
-            b.require(ex.greater_equal(count, 0), f"a window of {self.reach(axis)} elements does not fit an axis of {extent}")
+            b.require(
+                ex.greater_equal(count, 0),
+                f"a window of {self.reach(axis)} elements does not fit an axis of {extent}",
+            )
         return count
 
     def starts(self, position: Sequence[Any]) -> list[Any]:
         """Index into the unpadded input of each window's first element, negative in the padding."""
         return [
-            p * tirx.const(stride, "int64") - ex.prim(before) for p, stride, before in zip(position, self.strides, self.before, strict=True)
+            p * tirx.const(stride, "int64") - ex.prim(before)
+            for p, stride, before in zip(position, self.strides, self.before, strict=True)
         ]
 
     def taps(self) -> list[te.IterVar]:
         """A reduction axis for each kernel axis."""
-        return [te.reduce_axis((tirx.const(0, "int64"), ex.prim(extent)), name=f"k{axis}") for axis, extent in enumerate(self.kernel)]
+        return [
+            te.reduce_axis((tirx.const(0, "int64"), ex.prim(extent)), name=f"k{axis}")
+            for axis, extent in enumerate(self.kernel)
+        ]
 
     def under(self, position: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
         """Index into the unpadded input under each tap of the window at `position`."""
-        return [start + tap * tirx.const(d, "int64") for start, tap, d in zip(self.starts(position), taps, self.dilations, strict=True)]
+        return [
+            start + tap * tirx.const(d, "int64")
+            for start, tap, d in zip(self.starts(position), taps, self.dilations, strict=True)
+        ]
 
 
 def guarded(read: Any, index: Sequence[Any], extents: Sequence[Extent], fill: Any) -> Any:
     """`read(*index)` inside the extents, `fill` elsewhere, where nothing is read."""
     zero = tirx.const(0, "int64")
-    inside = [condition for i, extent in zip(index, extents, strict=True) for condition in (i >= zero, i < ex.prim(extent))]
+    inside = [
+        condition
+        for i, extent in zip(index, extents, strict=True)
+        for condition in (i >= zero, i < ex.prim(extent))
+    ]
     return tirx.if_then_else(tirx.all(*inside), read(*index), fill)

@@ -19,19 +19,29 @@ NARROW = ("float16", "bfloat16")
 """Floats that functions are worked out for in float32."""
 
 
-def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str, attrs: dict[str, Any] | None = None) -> Value:
+def pointwise(
+    b: Builder,
+    scalar: Callable[..., Any],
+    *values: Value,
+    name: str,
+    attrs: dict[str, Any] | None = None,
+) -> Value:
     """`scalar` of the elements of broadcast values; its result decides the dtype."""
     tensors, shape = aligned(b, *values)
 
     def compute(*inputs: te.Tensor) -> te.Tensor:
-        return te.compute([ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name)
+        return te.compute(
+            [ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name
+        )
 
     return b.te(compute, *tensors, name=name, attrs=attrs)
 
 
 def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
     tail = index[len(index) - len(tensor.shape) :]
-    return tensor(*(ex.prim(0) if _one(extent) else i for extent, i in zip(tensor.shape, tail, strict=True)))
+    return tensor(
+        *(ex.prim(0) if _one(extent) else i for extent, i in zip(tensor.shape, tail, strict=True))
+    )
 
 
 def _one(extent: Extent) -> bool:
@@ -39,11 +49,14 @@ def _one(extent: Extent) -> bool:
 
 
 def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
-    """As `pointwise`, of floats of one dtype: the 16-bit ones are worked out in float32 and rounded once."""
+    """As `pointwise`, of floats of one dtype: the 16-bit ones are worked out in float32 and rounded
+    once.
+    """
     dtype = values[0].dtype
     if dtype not in NARROW:
         return pointwise(b, scalar, *values, name=name)
-    # TVM's lowering of bfloat16 fails on the bindings that our vector functions make: kept from fusing with the casts.
+    # TVM's lowering of bfloat16 fails on the bindings that our vector functions make: kept from
+    # fusing with the casts.
     attrs = {"op_pattern": OPAQUE} if dtype == "bfloat16" else None
     wide = [ew.cast(b, value, "float32") for value in values]
     return ew.cast(b, pointwise(b, scalar, *wide, name=name, attrs=attrs), dtype)

@@ -1,4 +1,6 @@
-"""Integers that stand for reals: quantising and dequantising by scales and zero points of a tensor, an axis or blocks."""
+"""Integers that stand for reals: quantising and dequantising by scales and zero points of a tensor,
+an axis or blocks.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ INTEGERS = ("uint8", "int8", "uint16", "int16")
 
 @dataclass(frozen=True)
 class Grid:
-    """real = (integer - zero) * scale; both of one shape: a scalar, [extent of `axis`], or with `block`, blocks along `axis`."""
+    """real = (integer - zero) * scale; both of one shape: a scalar, [extent of `axis`], or with
+    `block`, blocks along `axis`.
+    """
 
     scale: Value
     zero: Value | None = None
@@ -49,7 +53,9 @@ def work_of(dtype: str) -> str:
 
 
 def quantize(b: Builder, x: Value, grid: Grid, dtype: str, precision: str | None = None) -> Value:
-    """Saturate(round(x / scale) + zero), halves to even; the quotient is rounded to `precision`, by default the scale's dtype."""
+    """Saturate(round(x / scale) + zero), halves to even; the quotient is rounded to `precision`, by
+    default the scale's dtype.
+    """
     low, high = _limits(dtype)
     precision = precision or grid.scale.dtype
     work = work_of(precision)
@@ -63,24 +69,31 @@ def quantize(b: Builder, x: Value, grid: Grid, dtype: str, precision: str | None
         scale, zero = _spread(b, grid, x.shape)
         with np.errstate(all="ignore"):
             quotient = (x.data.astype(work) / scale.astype(work)).astype(precision)
-            return Known(np.clip(np.rint(quotient.astype("float64")) + zero, low, high).astype(dtype), dtype)
+            return Known(
+                np.clip(np.rint(quotient.astype("float64")) + zero, low, high).astype(dtype), dtype
+            )
     b.quantized = True
     return _apply(b, x, grid, one, "quantize")
 
 
 def saturated(value: Any, zero: Any, dtype: str) -> Any:
-    """A float expression rounded, halves to even, moved by `zero` (None for 0) and kept within the integers of `dtype`.
+    """A float expression rounded, halves to even, moved by `zero` (None for 0) and kept within the
+    integers of `dtype`.
 
     It is clamped before it is rounded, so that no cast overflows.
     """
     low, high = (tirx.const(limit, "int32") for limit in _limits(dtype))
     shift = tirx.const(0, "int32") if zero is None else zero.astype("int32")
     least, most = ((limit - shift).astype(value.ty.dtype) for limit in (low, high))
-    return (tirx.nearbyint(tirx.min(tirx.max(value, least), most)).astype("int32") + shift).astype(dtype)
+    return (tirx.nearbyint(tirx.min(tirx.max(value, least), most)).astype("int32") + shift).astype(
+        dtype
+    )
 
 
 def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Value:
-    """(x - zero) * scale in `dtype`, by default the scale's; known integers fold whatever their number."""
+    """(x - zero) * scale in `dtype`, by default the scale's; known integers fold whatever their
+    number.
+    """
     dtype = dtype or grid.scale.dtype
     work = work_of(dtype)
     wide = "int64" if x.dtype in ("int32", "uint32") else "int32"
@@ -91,7 +104,12 @@ def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Va
 
     if isinstance(x, Known) and not x.symbolic and grid.known:
         scale, zero = _spread(b, grid, x.shape)
-        return Known(((x.data.astype(wide) - zero).astype(work) * scale.astype(work)).astype(np.dtype(dtype)), dtype)
+        return Known(
+            ((x.data.astype(wide) - zero).astype(work) * scale.astype(work)).astype(
+                np.dtype(dtype)
+            ),
+            dtype,
+        )
     return _apply(b, x, grid, one, "dequantize")
 
 
@@ -110,14 +128,18 @@ def centred(b: Builder, x: Value, zero: Value | None, axis: int, dtype: str) -> 
 
 
 def dynamic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """X as uint8 on the finest grid that holds its range and zero: integers, scale and zero point (float32 and uint8 scalars)."""
+    """X as uint8 on the finest grid that holds its range and zero: integers, scale and zero point
+    (float32 and uint8 scalars).
+    """
     axes = list(range(len(x.shape)))
     least, most = (rd.reduce(b, x, kind, axes, False) for kind in ("min", "max"))
 
     def step(low: Any, high: Any) -> Any:
         zero = tirx.const(0, "float32")
         span = tirx.max(high, zero) - tirx.min(low, zero)
-        return tirx.Select(tirx.EQ(span, zero), tirx.const(1, "float32"), span / tirx.const(255, "float32"))
+        return tirx.Select(
+            tirx.EQ(span, zero), tirx.const(1, "float32"), span / tirx.const(255, "float32")
+        )
 
     def origin(low: Any, scale: Any) -> Any:
         zero = tirx.const(0, "float32")
@@ -131,13 +153,17 @@ def dynamic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 def _limits(dtype: str) -> tuple[int, int]:
     if dtype not in INTEGERS:
         raise ImportFailed(
-            f"quantising to {dtype} is not supported", reason="unsupported_dtype", hint=f"quantise to one of {', '.join(INTEGERS)}"
+            f"quantising to {dtype} is not supported",
+            reason="unsupported_dtype",
+            hint=f"quantise to one of {', '.join(INTEGERS)}",
         )
     info = np.iinfo(np.dtype(dtype))
     return int(info.min), int(info.max)
 
 
-def _apply(b: Builder, x: Value, grid: Grid, one: Callable[[Any, Any, Any], Any], name: str) -> Value:
+def _apply(
+    b: Builder, x: Value, grid: Grid, one: Callable[[Any, Any, Any], Any], name: str
+) -> Value:
     """`one` of each element with its scale and zero point (None where there is none)."""
     axis = layout.axis_of(grid.axis, len(x.shape)) if x.shape else 0
     places = [_place(b, value.shape, x.shape, axis, grid.block) for value in grid.parameters]
@@ -145,7 +171,9 @@ def _apply(b: Builder, x: Value, grid: Grid, one: Callable[[Any, Any, Any], Any]
 
     def compute(data: te.Tensor, *parameters: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            found = [parameter(*place(i)) for parameter, place in zip(parameters, places, strict=True)]
+            found = [
+                parameter(*place(i)) for parameter, place in zip(parameters, places, strict=True)
+            ]
             return one(data(*i), found[0], found[1] if len(found) > 1 else None)
 
         return te.compute(data.shape, at, name=name)
@@ -153,17 +181,25 @@ def _apply(b: Builder, x: Value, grid: Grid, one: Callable[[Any, Any, Any], Any]
     return b.te(compute, x, *grid.parameters, name=name)
 
 
-def _place(b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, block: int) -> Callable[[Sequence[Any]], list[Any]]:
+def _place(
+    b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, block: int
+) -> Callable[[Sequence[Any]], list[Any]]:
     """Where in a parameter of shape `have` the one for an element of x stands."""
     if block:
         _check_blocks(b, have, x, axis, block)
-        return lambda i: [tirx.floordiv(step, ex.prim(block)) if place == axis else step for place, step in enumerate(i)]
+        return lambda i: [
+            tirx.floordiv(step, ex.prim(block)) if place == axis else step
+            for place, step in enumerate(i)
+        ]
     if all(b.facts.same(extent, 1) is True for extent in have):
         return lambda _: [ex.prim(0)] * len(have)
     if len(have) == len(x) > 1:
         return lambda i: [_step(b, extent, step) for extent, step in zip(have, i, strict=True)]
     if len(have) != 1:
-        raise ImportFailed(f"a scale of {len(have)} axes for a tensor of {len(x)} axes needs a block size", reason="shape")
+        raise ImportFailed(
+            f"a scale of {len(have)} axes for a tensor of {len(x)} axes needs a block size",
+            reason="shape",
+        )
     length = x[axis] if x else 1
     fits = ex.either(ex.equal(have[0], 1), ex.equal(have[0], length))
     b.require(fits, f"a scale of {have[0]} elements for axis {axis} of {length}")
@@ -173,15 +209,29 @@ def _place(b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, b
 def _step(b: Builder, extent: Extent, i: Any) -> Any:
     """An index on an axis that may be 1 and is then repeated."""
     same = b.facts.same(extent, 1)
-    return i if same is False else ex.prim(0) if same else tirx.Select(tirx.EQ(ex.prim(extent), ex.prim(1)), ex.prim(0), i)
+    return (
+        i
+        if same is False
+        else ex.prim(0)
+        if same
+        else tirx.Select(tirx.EQ(ex.prim(extent), ex.prim(1)), ex.prim(0), i)
+    )
 
 
-def _check_blocks(b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, block: int) -> None:
+def _check_blocks(
+    b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, block: int
+) -> None:
     if len(have) != len(x):
-        raise ImportFailed(f"scales in blocks have the tensor's rank, {len(x)}, not {len(have)}", reason="shape")
+        raise ImportFailed(
+            f"scales in blocks have the tensor's rank, {len(x)}, not {len(have)}", reason="shape"
+        )
     for place, (mine, theirs) in enumerate(zip(have, x, strict=True)):
         wanted = ex.ceildiv(theirs, block) if place == axis else theirs
-        b.same(mine, b.facts.simplify(wanted), f"scales in blocks of {block} have {mine} places on axis {place}, not {wanted}")
+        b.same(
+            mine,
+            b.facts.simplify(wanted),
+            f"scales in blocks of {block} have {mine} places on axis {place}, not {wanted}",
+        )
 
 
 def _spread(b: Builder, grid: Grid, shape: Sequence[int]) -> tuple[Any, Any]:
@@ -205,9 +255,19 @@ def _laid_out(data: np.ndarray[Any, Any], shape: Sequence[int], axis: int, block
     return data.reshape([-1 if place == axis else 1 for place in range(len(shape))])
 
 
-def rescale(b: Builder, total: Value, one: Value, one_axis: int, other: Value, other_axis: int) -> Value:
-    """Sums of products as float32: times both scales, each a scalar or one for each place on its axis."""
+def rescale(
+    b: Builder, total: Value, one: Value, one_axis: int, other: Value, other_axis: int
+) -> Value:
+    """Sums of products as float32: times both scales, each a scalar or one for each place on its
+    axis.
+    """
     reals = ew.cast(b, total, "float32")
     for scale, axis in ((one, one_axis), (other, other_axis)):
-        reals = _apply(b, reals, Grid(scale, None, axis), lambda item, s, _: item * s.astype("float32"), "rescale")
+        reals = _apply(
+            b,
+            reals,
+            Grid(scale, None, axis),
+            lambda item, s, _: item * s.astype("float32"),
+            "rescale",
+        )
     return reals

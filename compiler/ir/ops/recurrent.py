@@ -1,4 +1,5 @@
-"""Recurrent layers (LSTM, GRU, RNN): the input's product for all steps at once, then one program that walks time.
+"""Recurrent layers (LSTM, GRU, RNN): the input's product for all steps at once, then one program
+that walks time.
 
 Equations and gate orders are those of the ONNX operators: iofc (LSTM), zrh (GRU).
 """
@@ -24,7 +25,9 @@ from compiler.ir.values import Known, Tensor, Value
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction's parameters: w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes [3*H] or None, states [B, H]."""
+    """One direction's parameters: w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes [3*H] or
+    None, states [B, H].
+    """
 
     w: Value
     r: Value
@@ -37,7 +40,9 @@ class Direction:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Gates of `hidden` units as `count` blocks of LANES units, all gates of a block side by side."""
+    """Gates of `hidden` units as `count` blocks of LANES units, all gates of a block side
+    by side.
+    """
 
     builder: Builder
     gates: int
@@ -59,14 +64,22 @@ class _Blocks:
         missing = b.facts.simplify(ex.sub(self.units, self.hidden))
         if missing == 0:
             return value
-        zeros = broadcast.expand(b, Known(np.zeros([1] * len(value.shape), np.float32), "float32"), [*lead, missing])
+        zeros = broadcast.expand(
+            b, Known(np.zeros([1] * len(value.shape), np.float32), "float32"), [*lead, missing]
+        )
         joined = layout.concat(b, [value, zeros], -1)
-        return joined if isinstance(joined, Known) else b.adopt(b.tensor(joined).expr, [*lead, self.units])
+        return (
+            joined
+            if isinstance(joined, Known)
+            else b.adopt(b.tensor(joined).expr, [*lead, self.units])
+        )
 
     def packed(self, value: Value) -> Value:
         """[G * H, C] as [K, G, C, LANES]."""
         b, columns = self.builder, value.shape[1]
-        gates = layout.transpose(b, layout.reshape(b, value, [self.gates, self.hidden, columns]), [2, 0, 1])
+        gates = layout.transpose(
+            b, layout.reshape(b, value, [self.gates, self.hidden, columns]), [2, 0, 1]
+        )
         blocks = layout.reshape(b, self.padded(gates), [columns, self.gates, self.count, LANES])
         return layout.transpose(b, blocks, [2, 1, 0, 3])
 
@@ -77,8 +90,12 @@ class _Blocks:
         return layout.reshape(b, moved, [columns, ex.mul(self.units, self.gates)])
 
 
-def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One direction over x [S, B, I]: all hidden states [S, B, H], the last hidden [B, H] and cell state; float32 inside."""
+def run(
+    b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """One direction over x [S, B, I]: all hidden states [S, B, H], the last hidden [B, H] and cell
+    state; float32 inside.
+    """
     (steps, batch), hidden = x.shape[:2], b.facts.simplify(d.r.shape[1])
     blocks = _Blocks.of(b, cell.gates, hidden)
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
@@ -98,7 +115,12 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
     if lengths is not None:
         inputs.append((ew.cast(b, lengths, "int64"), [batch]))
     program = Recurrence(
-        cell, _own(hidden, "hidden"), _own(blocks.count, "blocks"), d.backward, d.peepholes is not None, lengths is not None
+        cell,
+        _own(hidden, "hidden"),
+        _own(blocks.count, "blocks"),
+        d.backward,
+        d.peepholes is not None,
+        lengths is not None,
     )
     results = [(steps, batch, hidden), *[(batch, hidden)] * len(states)]
     call = relax.call_tir(
@@ -110,8 +132,12 @@ def run(b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction) -
     return every, last, memory[0] if memory else None
 
 
-def _given(b: Builder, cell: Cell, blocks: _Blocks, product: Value, bias: Value | None) -> tuple[Value, Value]:
-    """The input's part of the sums with all biases in it but the one that a GRU linear before its reset adds there, which comes second."""
+def _given(
+    b: Builder, cell: Cell, blocks: _Blocks, product: Value, bias: Value | None
+) -> tuple[Value, Value]:
+    """The input's part of the sums with all biases in it but the one that a GRU linear before its
+    reset adds there, which comes second.
+    """
     hidden = blocks.hidden
     none = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [blocks.units])
     if bias is None:

@@ -18,11 +18,18 @@ from compiler.ir.values import Known, Value
 
 IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "mean": np.nan}
 """What a reduction of no elements gives; infinities stand for the dtype's extremes."""
-FOLDS: dict[str, Callable[..., Any]] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
+FOLDS: dict[str, Callable[..., Any]] = {
+    "sum": np.sum,
+    "prod": np.prod,
+    "max": np.max,
+    "min": np.min,
+    "mean": np.mean,
+}
 
 
 def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool) -> Value:
-    """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their own dtype.
+    """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their
+    own dtype.
 
     An extent of zero gives the reduction's identity.
     """
@@ -30,7 +37,12 @@ def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool)
     if not places:
         return x
     if isinstance(x, Known) and not x.symbolic and x.data.size and x.data.size <= ew.FOLD_LIMIT:
-        return Known(np.asarray(FOLDS[kind](x.data, axis=tuple(places), keepdims=keepdims)).astype(x.data.dtype), x.dtype)
+        return Known(
+            np.asarray(FOLDS[kind](x.data, axis=tuple(places), keepdims=keepdims)).astype(
+                x.data.dtype
+            ),
+            x.dtype,
+        )
     if isinstance(x, Known) and x.symbolic and x.data.ndim == 1:
         return _fold_symbols(b, x, kind, keepdims)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
@@ -50,25 +62,39 @@ def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
     return Known.of([total] if keepdims else total, x.dtype)
 
 
-def _emit(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+def _emit(
+    b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+) -> Value:
     tensor = b.tensor(x)
-    source = b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
+    source = (
+        b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
+    )
     if kind in ("max", "min"):
         result = _extreme(b, source, kind, places, keepdims, shape)
     elif kind == "mean" and ew.is_integer(x.dtype):
         result = _integer_mean(b, source, places, keepdims, shape)
     else:
         result = b.emit(getattr(relax.op, kind)(source.expr, list(places), keepdims), shape)
-    return ew.cast(b, or_identity(b, result, kind, ex.product(x.shape[axis] for axis in places)), x.dtype)
+    return ew.cast(
+        b, or_identity(b, result, kind, ex.product(x.shape[axis] for axis in places)), x.dtype
+    )
 
 
-def _integer_mean(b: Builder, x: Value, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+def _integer_mean(
+    b: Builder, x: Value, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+) -> Value:
     total = b.emit(relax.op.sum(b.tensor(x).expr, list(places), keepdims), shape)
     count = Known.of(b.facts.simplify(ex.product(x.shape[axis] for axis in places)), "int64")
-    return ew.divide(b, total, ew.cast(b, count, x.dtype) if not count.symbolic else b.tensor(Known(count.data, x.dtype)))
+    return ew.divide(
+        b,
+        total,
+        ew.cast(b, count, x.dtype) if not count.symbolic else b.tensor(Known(count.data, x.dtype)),
+    )
 
 
-def _extreme(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]) -> Value:
+def _extreme(
+    b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+) -> Value:
     wide = "int8" if x.dtype == "bool" else x.dtype
     reducer = _EXTREMES[kind]
 
@@ -76,8 +102,15 @@ def _extreme(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: b
         reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
 
         def at(*index: Any) -> Any:
-            spatial = iter(index) if not keepdims else (i for axis, i in enumerate(index) if axis not in reduced)
-            position = [reduced[axis].var if axis in reduced else next(spatial) for axis in range(len(x.shape))]
+            spatial = (
+                iter(index)
+                if not keepdims
+                else (i for axis, i in enumerate(index) if axis not in reduced)
+            )
+            position = [
+                reduced[axis].var if axis in reduced else next(spatial)
+                for axis in range(len(x.shape))
+            ]
             return reducer(data(*position).astype(wide), axis=list(reduced.values()))
 
         return te.compute([ex.prim(e) for e in shape], at, name=kind)
@@ -85,16 +118,26 @@ def _extreme(b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: b
     return ew.cast(b, b.te(compute, x, name=f"reduce_{kind}"), x.dtype)
 
 
-def reduce_at_run_time(b: Builder, x: Value, kind: str, axes: Value, keepdims: bool, noop: bool) -> Value:
-    """As `reduce`, with an int64 vector of axes that only run time knows; an empty one means all axes, or none with `noop`.
+def reduce_at_run_time(
+    b: Builder, x: Value, kind: str, axes: Value, keepdims: bool, noop: bool
+) -> Value:
+    """As `reduce`, with an int64 vector of axes that only run time knows; an empty one means all
+    axes, or none with `noop`.
 
-    Every axis is walked by a loop of its extent where it is reduced and of 1 where it is not. Without keepdims the
-    number of axes must be known, since the rank follows from it.
+    Every axis is walked by a loop of its extent where it is reduced and of 1 where it is not.
+    Without keepdims the number of axes must be known, since the rank follows from it.
     """
     rank = len(x.shape)
-    flags = [ex.not_equal(flag, 0) for flag in b.known(_flags(b, axes, rank, noop), "flag", low=0).scalars()]
-    kept = b.extents([ex.select(flag, 1, extent) for flag, extent in zip(flags, x.shape, strict=True)], "kept")
-    loops = b.extents([ex.select(flag, extent, 1) for flag, extent in zip(flags, x.shape, strict=True)], "reduced")
+    flags = [
+        ex.not_equal(flag, 0)
+        for flag in b.known(_flags(b, axes, rank, noop), "flag", low=0).scalars()
+    ]
+    kept = b.extents(
+        [ex.select(flag, 1, extent) for flag, extent in zip(flags, x.shape, strict=True)], "kept"
+    )
+    loops = b.extents(
+        [ex.select(flag, extent, 1) for flag, extent in zip(flags, x.shape, strict=True)], "reduced"
+    )
     result = _walk(b, x, kind, kept, loops)
     if keepdims:
         return result
@@ -123,23 +166,39 @@ def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
         found = te.compute([ex.prim(rank)], named, name="named")
         return te.compute(
             [ex.prim(rank)],
-            lambda place: tirx.Select(all_axes, ex.prim(1), tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0)))),
+            lambda place: tirx.Select(
+                all_axes,
+                ex.prim(1),
+                tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0))),
+            ),
             name="flags",
         )
 
     return b.te(compute, axes, name="reduced_axes")
 
 
-def _walk(b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequence[Extent]) -> Value:
-    work = "float32" if x.dtype in ("float16", "bfloat16") else "int8" if x.dtype == "bool" else x.dtype
+def _walk(
+    b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequence[Extent]
+) -> Value:
+    work = (
+        "float32"
+        if x.dtype in ("float16", "bfloat16")
+        else "int8"
+        if x.dtype == "bool"
+        else x.dtype
+    )
     base = "sum" if kind == "mean" else kind
     reducer = _EXTREMES[base] if base in _EXTREMES else {"sum": te.sum, "prod": _prod}[base]
 
     def compute(data: te.Tensor) -> te.Tensor:
-        axes = [te.reduce_axis((0, ex.prim(extent)), f"r{place}") for place, extent in enumerate(loops)]
+        axes = [
+            te.reduce_axis((0, ex.prim(extent)), f"r{place}") for place, extent in enumerate(loops)
+        ]
         return te.compute(
             [ex.prim(e) for e in kept],
-            lambda *i: reducer(data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes),
+            lambda *i: reducer(
+                data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes
+            ),
             name=base,
         )
 
@@ -149,11 +208,15 @@ def _walk(b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequen
     if kind == "mean":
         count = Known.of(b.facts.simplify(ex.product(loops)), "int64")
         total = ew.divide(b, total, ew.cast(b, b.tensor(count), work))
-    return ew.cast(b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype)
+    return ew.cast(
+        b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype
+    )
 
 
 def _extreme_of(kind: str) -> Any:
-    """A reducer that starts from infinity: TVM's own starts from the extreme finite number, wrong where all are infinite."""
+    """A reducer that starts from infinity: TVM's own starts from the extreme finite number, wrong
+    where all are infinite.
+    """
     combine = tirx.max if kind == "max" else tirx.min
 
     def identity(dtype: str) -> Any:
@@ -170,7 +233,9 @@ _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), 
 
 
 def or_identity(b: Builder, result: Value, kind: str, extent: Extent) -> Value:
-    """The reduction's identity where the reduced extent is zero: TVM writes the initial value inside the loop, which then never runs."""
+    """The reduction's identity where the reduced extent is zero: TVM writes the initial value
+    inside the loop, which then never runs.
+    """
     if b.facts.decide(ex.greater_equal(extent, 1)) is True:
         return result
     value = IDENTITY[kind]
@@ -181,7 +246,13 @@ def or_identity(b: Builder, result: Value, kind: str, extent: Extent) -> Value:
         value = info.min if value < 0 else info.max
     empty = tirx.EQ(ex.prim(b.facts.simplify(extent)), ex.prim(0))
     fill = tirx.const(value, result.dtype)
-    return b.te(lambda p: te.compute(p.shape, lambda *i: tirx.Select(empty, fill, p(*i)), name="or_identity"), result, name="or_identity")
+    return b.te(
+        lambda p: te.compute(
+            p.shape, lambda *i: tirx.Select(empty, fill, p(*i)), name="or_identity"
+        ),
+        result,
+        name="or_identity",
+    )
 
 
 def _squeezed(shape: Sequence[Extent], flags: Sequence[Any], rank: int) -> list[Extent]:
@@ -191,6 +262,8 @@ def _squeezed(shape: Sequence[Extent], flags: Sequence[Any], rank: int) -> list[
         extent: Extent = 1
         for axis in reversed(range(len(shape))):
             before = ex.total(ex.select(flag, 0, 1) for flag in flags[:axis])
-            extent = ex.select(ex.both(ex.equal(before, place), ex.negate(flags[axis])), shape[axis], extent)
+            extent = ex.select(
+                ex.both(ex.equal(before, place), ex.negate(flags[axis])), shape[axis], extent
+            )
         result.append(extent)
     return result

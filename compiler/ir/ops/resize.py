@@ -1,4 +1,6 @@
-"""Resampling along axes: nearest, linear and cubic, by tables of source positions and weights worked out at run time."""
+"""Resampling along axes: nearest, linear and cubic, by tables of source positions and weights
+worked out at run time.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,8 @@ class Sampling:
 class Along:
     """One axis to resample from `have` to `want` elements.
 
-    scale: result over input, where given as a number; else it is element `lane` of the run-time scales, else want / have.
+    scale: result over input, where given as a number; else it is element `lane` of the run-time
+    scales, else want / have.
     """
 
     axis: int
@@ -80,7 +83,9 @@ class Along:
 
 @dataclass(frozen=True)
 class Given:
-    """Run-time float32 vectors: a scale for each lane, and regions of interest as all starts, then all ends."""
+    """Run-time float32 vectors: a scale for each lane, and regions of interest as all starts, then
+    all ends.
+    """
 
     scales: Tensor | None = None
     roi: Tensor | None = None
@@ -93,12 +98,18 @@ class Given:
 
     def named(self, tensors: Sequence[te.Tensor]) -> dict[str, te.Tensor]:
         """TE tensors of `tensors` by what they are."""
-        names = [name for name, tensor in (("scales", self.scales), ("roi", self.roi)) if tensor is not None]
+        names = [
+            name
+            for name, tensor in (("scales", self.scales), ("roi", self.roi))
+            if tensor is not None
+        ]
         return dict(zip(names, tensors, strict=True))
 
 
 def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
-    """x resampled along the axes; integers come back truncated, half precision is computed in float32."""
+    """x resampled along the axes; integers come back truncated, half precision is computed in
+    float32.
+    """
     axes = [along for along in axes if not _untouched(b, along, sampling)]
     if not axes:
         return x
@@ -126,7 +137,11 @@ def _const(value: float) -> Any:
 def _scale(along: Along, given: dict[str, te.Tensor]) -> Any:
     if along.scale is not None:
         return _const(along.scale)
-    return given["scales"](along.lane) if "scales" in given else _float(along.want) / _float(along.have)
+    return (
+        given["scales"](along.lane)
+        if "scales" in given
+        else _float(along.want) / _float(along.have)
+    )
 
 
 def _length(along: Along, given: dict[str, te.Tensor]) -> Any:
@@ -135,7 +150,9 @@ def _length(along: Along, given: dict[str, te.Tensor]) -> Any:
     return _float(along.want) if exact else _scale(along, given) * _float(along.have)
 
 
-def source(along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: Coordinates, position: Any) -> Any:
+def source(
+    along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: Coordinates, position: Any
+) -> Any:
     """Where in the input, as float32, the result's `position` comes from."""
     o, half, one = position.astype("float32"), _const(0.5), _const(1)
     have, scale, length = _float(along.have), _scale(along, given), _length(along, given)
@@ -160,11 +177,17 @@ def source(along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: C
             return tirx.Select(length > one, many, half * (start + end) * (have - one))
 
 
-def _table(b: Builder, along: Along, dtype: str, entry: Callable[..., Any], *values: Tensor, name: str) -> Tensor:
-    """A vector with an entry for each position of the result; left out of fusion so that it is worked out once."""
+def _table(
+    b: Builder, along: Along, dtype: str, entry: Callable[..., Any], *values: Tensor, name: str
+) -> Tensor:
+    """A vector with an entry for each position of the result; left out of fusion so that it is
+    worked out once.
+    """
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
-        return te.compute([ex.prim(along.want)], lambda o: entry(o, *tensors).astype(dtype), name=name)
+        return te.compute(
+            [ex.prim(along.want)], lambda o: entry(o, *tensors).astype(dtype), name=name
+        )
 
     return b.te(compute, *values, name=name, attrs={"op_pattern": OPAQUE})
 
@@ -172,7 +195,8 @@ def _table(b: Builder, along: Along, dtype: str, entry: Callable[..., Any], *val
 def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tensor:
     """`source` of every position.
 
-    A table of its own also because TVM fails on float arithmetic of loop indices that it binds to a name.
+    A table of its own also because TVM fails on float arithmetic of loop indices that it binds to a
+    name.
     """
 
     def entry(o: Any, *tensors: te.Tensor) -> Any:
@@ -184,14 +208,26 @@ def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tens
 def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:
     """Whether each position comes from beyond the input."""
     last = _float(along.have) - _const(1)
-    return _table(b, along, "bool", lambda o, x: tirx.Or(x(o) < _const(0), x(o) > last), sources, name="outside")
+    return _table(
+        b,
+        along,
+        "bool",
+        lambda o, x: tirx.Or(x(o) < _const(0), x(o) > last),
+        sources,
+        name="outside",
+    )
 
 
-def _nearest(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
+def _nearest(
+    b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling
+) -> Value:
     factors = {along.axis: _factor(b, along, sampling) for along in axes}
     looked_up = [along for along in axes if factors[along.axis] is None]
     sources = [_sources(b, along, given, sampling) for along in looked_up]
-    tables = [_rounded(b, along, given, sampling, table) for along, table in zip(looked_up, sources, strict=True)]
+    tables = [
+        _rounded(b, along, given, sampling, table)
+        for along, table in zip(looked_up, sources, strict=True)
+    ]
     cropped = looked_up if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
     masks = [_outside(b, along, table) for along, table in zip(cropped, sources, strict=False)]
     shape = _resized(x, axes)
@@ -202,10 +238,16 @@ def _nearest(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling
         def at(*position: Any) -> Any:
             index = list(position)
             for axis, factor in factors.items():
-                index[axis] = places[axis](index[axis]) if factor is None else tirx.floordiv(index[axis], tirx.const(factor, "int64"))
+                index[axis] = (
+                    places[axis](index[axis])
+                    if factor is None
+                    else tirx.floordiv(index[axis], tirx.const(factor, "int64"))
+                )
             value = data(*index)
             for along, mask in zip(cropped, extra[len(looked_up) :], strict=False):
-                value = tirx.Select(mask(position[along.axis]), tirx.const(sampling.extrapolation, x.dtype), value)
+                value = tirx.Select(
+                    mask(position[along.axis]), tirx.const(sampling.extrapolation, x.dtype), value
+                )
             return value
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
@@ -219,13 +261,23 @@ def _resized(x: Value, axes: Sequence[Along]) -> list[Extent]:
 
 
 def _factor(b: Builder, along: Along, sampling: Sampling) -> int | None:
-    """The whole number of times that each element is repeated, None where it is not a plain repetition."""
-    plain = sampling.coordinates is Coordinates.ASYMMETRIC and sampling.rounding in (Rounding.FLOOR, Rounding.SIMPLE)
+    """The whole number of times that each element is repeated, None where it is not a plain
+    repetition.
+    """
+    plain = sampling.coordinates is Coordinates.ASYMMETRIC and sampling.rounding in (
+        Rounding.FLOOR,
+        Rounding.SIMPLE,
+    )
     rounds = sampling.rounding in (Rounding.ROUND_PREFER_FLOOR, Rounding.ROUND_PREFER_CEIL)
-    if not plain and not (sampling.coordinates in (Coordinates.HALF_PIXEL, Coordinates.PYTORCH_HALF_PIXEL) and rounds):
+    if not plain and not (
+        sampling.coordinates in (Coordinates.HALF_PIXEL, Coordinates.PYTORCH_HALF_PIXEL) and rounds
+    ):
         return None
     for factor in (2, 3, 4, 8):
-        if along.scale in (None, factor) and b.facts.same(along.want, ex.mul(along.have, factor)) is True:
+        if (
+            along.scale in (None, factor)
+            and b.facts.same(along.want, ex.mul(along.have, factor)) is True
+        ):
             return factor
     return None
 
@@ -245,7 +297,9 @@ def _rounded(b: Builder, along: Along, given: Given, sampling: Sampling, sources
             case Rounding.ROUND_PREFER_CEIL:
                 near = tirx.floor(x + _const(0.5))
             case Rounding.SIMPLE:
-                near = tirx.Select(_scale(along, given.named(tensors)) < _const(1), tirx.ceil(x), tirx.floor(x))
+                near = tirx.Select(
+                    _scale(along, given.named(tensors)) < _const(1), tirx.ceil(x), tirx.floor(x)
+                )
         return clamped(near.astype("int64"), along.have)
 
     return _table(b, along, "int64", entry, sources, *given.tensors, name="nearest")
@@ -261,18 +315,28 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
     taps = b.facts.simplify(ex.mul(half, 2))
     sources = _sources(b, along, given, sampling)
     weights = _weights(b, along, given, sampling, half, taps, sources)
-    masks = [_outside(b, along, sources)] if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
+    masks = (
+        [_outside(b, along, sources)]
+        if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
+        else []
+    )
     shape, axis = _resized(x, [along]), along.axis
 
-    def compute(data: te.Tensor, places: te.Tensor, weight: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+    def compute(
+        data: te.Tensor, places: te.Tensor, weight: te.Tensor, *mask: te.Tensor
+    ) -> te.Tensor:
         def term(position: Sequence[Any], k: Any) -> Any:
             place = clamped(_tap(places(position[axis]), half, k), along.have)
-            return data(*position[:axis], place, *position[axis + 1 :]) * weight(position[axis], k).astype(x.dtype)
+            return data(*position[:axis], place, *position[axis + 1 :]) * weight(
+                position[axis], k
+            ).astype(x.dtype)
 
         def at(*position: Any) -> Any:
             value = _sum(lambda k: term(position, k), taps)
             for outside in mask:
-                value = tirx.Select(outside(position[axis]), tirx.const(sampling.extrapolation, x.dtype), value)
+                value = tirx.Select(
+                    outside(position[axis]), tirx.const(sampling.extrapolation, x.dtype), value
+                )
             return value
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
@@ -295,7 +359,15 @@ def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
     return te.sum(term(axis), axis=axis)
 
 
-def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: Extent, taps: Extent, sources: Tensor) -> Tensor:
+def _weights(
+    b: Builder,
+    along: Along,
+    given: Given,
+    sampling: Sampling,
+    half: Extent,
+    taps: Extent,
+    sources: Tensor,
+) -> Tensor:
     """[want, taps] weights of the elements around each position."""
 
     def compute(places: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
@@ -306,7 +378,9 @@ def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: E
                 distance = distance * tirx.min(_scale(along, given.named(tensors)), _const(1))
             value = _kernel(tirx.abs(distance), sampling)
             if sampling.exclude_outside:
-                value = tirx.Select(tirx.all(index >= 0, index < ex.prim(along.have)), value, _const(0))
+                value = tirx.Select(
+                    tirx.all(index >= 0, index < ex.prim(along.have)), value, _const(0)
+                )
             return value
 
         raw = te.compute([ex.prim(along.want), ex.prim(taps)], weight, name="weights")
@@ -314,7 +388,11 @@ def _weights(b: Builder, along: Along, given: Given, sampling: Sampling, half: E
             return raw
         k = te.reduce_axis((tirx.const(0, "int64"), ex.prim(taps)), name="k")
         total = te.compute([ex.prim(along.want)], lambda o: te.sum(raw(o, k), axis=k), name="total")
-        safe = te.compute(total.shape, lambda o: tirx.Select(tirx.EQ(total(o), _const(0)), _const(1), total(o)), name="divisor")
+        safe = te.compute(
+            total.shape,
+            lambda o: tirx.Select(tirx.EQ(total(o), _const(0)), _const(1), total(o)),
+            name="divisor",
+        )
         return te.compute(raw.shape, lambda o, i: raw(o, i) / safe(o), name="normalised")
 
     return b.te(compute, sources, *given.tensors, name="weights", attrs={"op_pattern": OPAQUE})

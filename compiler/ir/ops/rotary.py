@@ -1,4 +1,6 @@
-"""Rotary position embeddings: pairs of elements of each head turned by an angle that its position gives."""
+"""Rotary position embeddings: pairs of elements of each head turned by an angle that its position
+gives.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from compiler.ir.values import Value
 
 @dataclass(frozen=True)
 class Rotation:
-    """cos and sin [batch, length, width / 2]; the first `width` elements of a head turn, neighbours paired if `interleaved`."""
+    """cos and sin [batch, length, width / 2]; the first `width` elements of a head turn, neighbours
+    paired if `interleaved`.
+    """
 
     cos: Value
     sin: Value
@@ -36,7 +40,11 @@ def angles(b: Builder, cache: Value, positions: Value) -> Value:
     shape = [*positions.shape, width]
 
     def compute(table: te.Tensor, place: te.Tensor) -> te.Tensor:
-        return te.compute([ex.prim(e) for e in shape], lambda n, s, d: table(indexing.wrap(place(n, s), rows), d), name="angles")
+        return te.compute(
+            [ex.prim(e) for e in shape],
+            lambda n, s, d: table(indexing.wrap(place(n, s), rows), d),
+            name="angles",
+        )
 
     return b.te(compute, cache, positions, name="angles")
 
@@ -45,10 +53,17 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
     """x [batch, heads, length, size] turned; worked out in float32 where it is narrower."""
     batch, _, length, size = x.shape
     width = turn.width(b)
-    b.require(ex.less_equal(width, size), f"rotary embedding turns {width} elements of heads of {size}")
+    b.require(
+        ex.less_equal(width, size), f"rotary embedding turns {width} elements of heads of {size}"
+    )
     for angle in (turn.cos, turn.sin):
         for have, want in zip(angle.shape, (batch, length, turn.cos.shape[2]), strict=True):
-            b.same(have, want, f"a rotary embedding's angles are {list(map(str, angle.shape))} for {batch} x {length} positions")
+            b.same(
+                have,
+                want,
+                f"a rotary embedding's angles are {list(map(str, angle.shape))} for {batch} x "
+                f"{length} positions",
+            )
     dtype = wide(x.dtype)
 
     def compute(data: te.Tensor, cos: te.Tensor, sin: te.Tensor) -> te.Tensor:
@@ -61,11 +76,19 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
 
         return te.compute([ex.prim(extent) for extent in x.shape], at, name="rotate")
 
-    return ew.cast(b, b.te(compute, *(ew.cast(b, value, dtype) for value in (x, turn.cos, turn.sin)), name="rotate"), x.dtype)
+    return ew.cast(
+        b,
+        b.te(
+            compute, *(ew.cast(b, value, dtype) for value in (x, turn.cos, turn.sin)), name="rotate"
+        ),
+        x.dtype,
+    )
 
 
 def _pairing(d: Any, width: Any, interleaved: bool) -> tuple[Any, Any, Any]:
-    """Number of the pair that element `d` is in, where its other element is, and whether `d` is the first of it."""
+    """Number of the pair that element `d` is in, where its other element is, and whether `d` is the
+    first of it.
+    """
     if interleaved:
         first = tirx.EQ(tirx.floormod(d, ex.prim(2)), ex.prim(0))
         return tirx.floordiv(d, ex.prim(2)), tirx.Select(first, d + 1, d - 1), first

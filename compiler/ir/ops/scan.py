@@ -16,9 +16,14 @@ from compiler.ir.values import Value
 
 
 def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, Extent, Extent]:
-    """The product of the extents before an axis, its own, and that of those after it; a run-time axis is checked."""
+    """The product of the extents before an axis, its own, and that of those after it; a run-time
+    axis is checked.
+    """
     rank = len(shape)
-    b.require(ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)), f"axis {axis} is out of range for rank {rank}")
+    b.require(
+        ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)),
+        f"axis {axis} is out of range for rank {rank}",
+    )
     place = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
     before = ex.product(ex.select(ex.less(d, place), extent, 1) for d, extent in enumerate(shape))
     own = ex.product(ex.select(ex.equal(d, place), extent, 1) for d, extent in enumerate(shape))
@@ -27,8 +32,17 @@ def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, E
     return first, middle, last
 
 
-def cumulate(b: Builder, x: Value, axis: Extent, combine: Callable[[Any, Any], Any], start: int, exclusive: bool, reverse: bool) -> Value:
-    """Each element combined with all before it (after it with `reverse`), itself left out with `exclusive`.
+def cumulate(
+    b: Builder,
+    x: Value,
+    axis: Extent,
+    combine: Callable[[Any, Any], Any],
+    start: int,
+    exclusive: bool,
+    reverse: bool,
+) -> Value:
+    """Each element combined with all before it (after it with `reverse`), itself left out with
+    `exclusive`.
 
     16-bit floats accumulate in float32.
     """
@@ -41,7 +55,9 @@ def cumulate(b: Builder, x: Value, axis: Extent, combine: Callable[[Any, Any], A
             row, column = tirx.floordiv(i, ex.prim(inner)), tirx.floormod(i, ex.prim(inner))
             so_far = loops.cell(work, start)
             with loops.serial(count) as step:
-                place = (row * ex.prim(count) + (ex.prim(ex.sub(count, 1)) - step if reverse else step)) * ex.prim(inner) + column
+                place = (
+                    row * ex.prim(count) + (ex.prim(ex.sub(count, 1)) - step if reverse else step)
+                ) * ex.prim(inner) + column
                 if exclusive:
                     outputs[0][place] = so_far[0]
                 so_far[0] = combine(so_far[0], inputs[0][place])

@@ -1,4 +1,6 @@
-"""Writing at computed places: every scatter keeps its writes to one element in order, so that repeated indices give one answer."""
+"""Writing at computed places: every scatter keeps its writes to one element in order, so that
+repeated indices give one answer.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,12 @@ def strides_of(shape: Sequence[Extent]) -> list[Extent]:
     return [ex.product(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
-def scatter_elements(b: Builder, x: Value, indices: Value, updates: Value, axis: int, reduction: Reduction) -> Value:
-    """A copy of x with out[i, its coordinate on `axis` replaced by indices[i]] combined with updates[i], in order."""
+def scatter_elements(
+    b: Builder, x: Value, indices: Value, updates: Value, axis: int, reduction: Reduction
+) -> Value:
+    """A copy of x with out[i, its coordinate on `axis` replaced by indices[i]] combined with
+    updates[i], in order.
+    """
     axis = layout.axis_of(axis, len(x.shape))
     _same_shapes(b, indices.shape, updates.shape, x.shape, axis)
     check(b, indices, x.shape[axis], "ScatterElements")
@@ -60,50 +66,91 @@ def scatter_elements(b: Builder, x: Value, indices: Value, updates: Value, axis:
         loops.copy(data, out, size)
 
         def write(*i: Any) -> None:
-            place = [wrap(index[i], x.shape[axis]) if d == axis else step for d, step in enumerate(i)]
+            place = [
+                wrap(index[i], x.shape[axis]) if d == axis else step for d, step in enumerate(i)
+            ]
             offset = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=True)), ex.prim(0))
             out[offset] = reduction.combine(out[offset], update[i])
 
         _walk(extents, axis, write)
 
-    (out,) = loops.program(b, body, [((size,), x.dtype)], layout.reshape(b, x, [size]), indices, updates, name="scatter_elements")
+    (out,) = loops.program(
+        b,
+        body,
+        [((size,), x.dtype)],
+        layout.reshape(b, x, [size]),
+        indices,
+        updates,
+        name="scatter_elements",
+    )
     return layout.reshape(b, out, x.shape)
 
 
-def _same_shapes(b: Builder, indices: Sequence[Extent], updates: Sequence[Extent], data: Sequence[Extent], axis: int) -> None:
+def _same_shapes(
+    b: Builder,
+    indices: Sequence[Extent],
+    updates: Sequence[Extent],
+    data: Sequence[Extent],
+    axis: int,
+) -> None:
     if not len(indices) == len(updates) == len(data):
-        raise ImportFailed("ScatterElements: data, indices and updates have different ranks", reason="shape")
+        raise ImportFailed(
+            "ScatterElements: data, indices and updates have different ranks", reason="shape"
+        )
     for place, (one, other) in enumerate(zip(indices, updates, strict=True)):
         b.same(one, other, f"ScatterElements: indices and updates differ on axis {place}")
         if place != axis:
-            b.require(ex.less_equal(one, data[place]), f"ScatterElements: the indices exceed the data on axis {place}")
+            b.require(
+                ex.less_equal(one, data[place]),
+                f"ScatterElements: the indices exceed the data on axis {place}",
+            )
 
 
 def _walk(extents: Sequence[Extent], axis: int, write: Callable[..., None]) -> None:
-    """All positions; only the first axis is shared among threads, and only where writes along it cannot meet."""
+    """All positions; only the first axis is shared among threads, and only where writes along it
+    cannot meet.
+    """
     if axis == 0:
         loops.grid(extents, write)
     else:
-        loops.spread(extents[0], lambda i: loops.grid(extents[1:], lambda *rest: write(i, *rest)), ex.product(extents[1:]))
+        loops.spread(
+            extents[0],
+            lambda i: loops.grid(extents[1:], lambda *rest: write(i, *rest)),
+            ex.product(extents[1:]),
+        )
 
 
 def scatter_nd(b: Builder, x: Value, indices: Value, updates: Value, reduction: Reduction) -> Value:
-    """A copy of x with the slices at the coordinates in the indices' last axis combined with the updates, in order.
+    """A copy of x with the slices at the coordinates in the indices' last axis combined with the
+    updates, in order.
 
-    The number of coordinates follows from the ranks: rank(updates) = rank(indices) - 1 + rank(x) - coordinates.
+    The number of coordinates follows from the ranks: rank(updates) = rank(indices) - 1 + rank(x) -
+    coordinates.
     """
     outer = len(indices.shape) - 1
     depth = outer + len(x.shape) - len(updates.shape)
     if not 0 <= depth <= len(x.shape):
-        raise ImportFailed("ScatterND: the ranks of data, indices and updates do not fit together", reason="shape")
-    b.same(indices.shape[-1], depth, f"ScatterND: the indices' last axis is not {depth}, which the ranks ask for")
+        raise ImportFailed(
+            "ScatterND: the ranks of data, indices and updates do not fit together", reason="shape"
+        )
+    b.same(
+        indices.shape[-1],
+        depth,
+        f"ScatterND: the indices' last axis is not {depth}, which the ranks ask for",
+    )
     for one, other in zip(updates.shape, [*indices.shape[:-1], *x.shape[depth:]], strict=True):
-        b.same(one, other, "ScatterND: the updates' shape does not follow from the indices and the data")
+        b.same(
+            one,
+            other,
+            "ScatterND: the updates' shape does not follow from the indices and the data",
+        )
     check_coordinates(b, indices, x.shape[:depth], "ScatterND")
     return _scatter_slices(b, x, indices, updates, depth, reduction)
 
 
-def _scatter_slices(b: Builder, x: Value, indices: Value, updates: Value, depth: int, reduction: Reduction) -> Value:
+def _scatter_slices(
+    b: Builder, x: Value, indices: Value, updates: Value, depth: int, reduction: Reduction
+) -> Value:
     f = b.facts
     size, count = f.simplify(ex.product(x.shape)), f.simplify(ex.product(indices.shape[:-1]))
     width = f.simplify(ex.product(x.shape[depth:]))
@@ -114,17 +161,31 @@ def _scatter_slices(b: Builder, x: Value, indices: Value, updates: Value, depth:
         (out,) = outputs
         loops.copy(data, out, size)
         with loops.serial(count) as n:
-            start = sum((wrap(index[n, ex.prim(d)], x.shape[d]) * ex.prim(strides[d]) for d in range(depth)), ex.prim(0))
+            start = sum(
+                (
+                    wrap(index[n, ex.prim(d)], x.shape[d]) * ex.prim(strides[d])
+                    for d in range(depth)
+                ),
+                ex.prim(0),
+            )
             with loops.serial(width) as j:
                 out[start + j] = reduction.combine(out[start + j], update[n, j])
 
-    flat = [layout.reshape(b, x, [size]), layout.reshape(b, indices, [count, depth]), layout.reshape(b, updates, [count, width])]
+    flat = [
+        layout.reshape(b, x, [size]),
+        layout.reshape(b, indices, [count, depth]),
+        layout.reshape(b, updates, [count, width]),
+    ]
     (out,) = loops.program(b, body, [((size,), x.dtype)], *flat, name="scatter_nd")
     return layout.reshape(b, out, x.shape)
 
 
-def tensor_scatter(b: Builder, past: Value, update: Value, start: Value | None, axis: int, circular: bool) -> Value:
-    """`past` with each batch entry's steps from start[entry] on `axis` replaced by `update`; circular wraps around."""
+def tensor_scatter(
+    b: Builder, past: Value, update: Value, start: Value | None, axis: int, circular: bool
+) -> Value:
+    """`past` with each batch entry's steps from start[entry] on `axis` replaced by `update`;
+    circular wraps around.
+    """
     axis = layout.axis_of(axis, len(past.shape))
     length, steps = past.shape[axis], update.shape[axis]
     for place, (one, other) in enumerate(zip(past.shape, update.shape, strict=True)):

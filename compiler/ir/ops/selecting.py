@@ -39,7 +39,10 @@ def places(b: Builder, flags: Value, hint: str) -> Tensor:
 def nonzero(b: Builder, x: Value) -> Value:
     """Coordinates of the elements that are not zero, one column each, in row-major order."""
     if isinstance(x, Known) and not x.symbolic:
-        return Known(np.array(np.nonzero(x.data) if x.shape else np.zeros((0, int(x.data != 0))), np.int64), "int64")
+        return Known(
+            np.array(np.nonzero(x.data) if x.shape else np.zeros((0, int(x.data != 0))), np.int64),
+            "int64",
+        )
     flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
     found = places(b, ew.cast(b, flat, "bool"), "nonzero")
     rank = len(x.shape)
@@ -49,7 +52,9 @@ def nonzero(b: Builder, x: Value) -> Value:
         def at(axis: Any, column: Any) -> Any:
             result = ex.prim(0)
             for place in reversed(range(rank)):
-                coordinate = tirx.floormod(tirx.floordiv(index(column), strides[place]), ex.prim(x.shape[place]))
+                coordinate = tirx.floormod(
+                    tirx.floordiv(index(column), strides[place]), ex.prim(x.shape[place])
+                )
                 result = tirx.Select(tirx.EQ(axis, ex.prim(place)), coordinate, result)
             return result
 
@@ -59,10 +64,17 @@ def nonzero(b: Builder, x: Value) -> Value:
 
 
 def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
-    """Slices of x along an axis (elements of flat x without one) where the condition, a bool vector, holds."""
+    """Slices of x along an axis (elements of flat x without one) where the condition, a bool
+    vector, holds.
+    """
     data = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))]) if axis is None else x
     place = 0 if axis is None else layout.axis_of(axis, len(x.shape))
-    b.require(ex.less_equal(condition.shape[0], data.shape[place]), "Compress: the condition is longer than the axis")
+    b.require(
+        ex.less_equal(condition.shape[0], data.shape[place]),
+        "Compress: the condition is longer than the axis",
+    )
     if isinstance(condition, Known) and not condition.symbolic:
-        return layout.take(b, data, Known(np.flatnonzero(condition.data).astype(np.int64), "int64"), place)
+        return layout.take(
+            b, data, Known(np.flatnonzero(condition.data).astype(np.int64), "int64"), place
+        )
     return layout.take(b, data, places(b, condition, "selected"), place)

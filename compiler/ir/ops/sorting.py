@@ -20,14 +20,19 @@ DOUBLINGS = 40
 
 
 def merge_sort(count: Any, order: Any, spare: Any, base: Any, before: Before) -> None:
-    """Emit a stable bottom-up merge sort of order[base : base + count]; `spare` is scratch of the same place.
+    """Emit a stable bottom-up merge sort of order[base : base + count]; `spare` is scratch of the
+    same place.
 
-    before(p, q): an expression, whether the item that index p stands for comes strictly before that of q.
+    before(p, q): an expression, whether the item that index p stands for comes strictly before that
+    of q.
     """
     one = ex.prim(1)
     with loops.serial(DOUBLINGS) as step:
         width = one << step
-        with loops.when(width < count), loops.serial(tirx.floordiv(count + width * 2 - 1, width * 2)) as block:
+        with (
+            loops.when(width < count),
+            loops.serial(tirx.floordiv(count + width * 2 - 1, width * 2)) as block,
+        ):
             low = block * width * 2
             middle, high = tirx.min(low + width, count), tirx.min(low + width * 2, count)
             _merge(low, middle, high, order, spare, base, before)
@@ -35,7 +40,9 @@ def merge_sort(count: Any, order: Any, spare: Any, base: Any, before: Before) ->
                 order[base + low + i] = spare[base + low + i]
 
 
-def _merge(low: Any, middle: Any, high: Any, order: Any, spare: Any, base: Any, before: Before) -> None:
+def _merge(
+    low: Any, middle: Any, high: Any, order: Any, spare: Any, base: Any, before: Before
+) -> None:
     left, right = loops.cell(start=low), loops.cell(start=middle)
     with loops.serial(high - low) as k:
         take = loops.cell("bool", left[0] >= middle)
@@ -56,7 +63,9 @@ def precedes(p: Any, q: Any, dtype: str, descending: bool) -> Any:
     if dtype != "float64":
         p, q = p.astype("float32"), q.astype("float32")
     odd, even = (p, q) if descending else (q, p)
-    return tirx.Or(p > q if descending else p < q, tirx.And(tirx.isnan(odd), tirx.Not(tirx.isnan(even))))
+    return tirx.Or(
+        p > q if descending else p < q, tirx.And(tirx.isnan(odd), tirx.Not(tirx.isnan(even)))
+    )
 
 
 def sorted_order(b: Builder, x: Value, descending: bool) -> Tensor:
@@ -71,7 +80,13 @@ def sorted_order(b: Builder, x: Value, descending: bool) -> Tensor:
             base = r * ex.prim(count)
             with loops.serial(count) as i:
                 order[base + i] = i
-            merge_sort(ex.prim(count), order, spare, base, lambda p, q: precedes(inputs[0][r, p], inputs[0][r, q], x.dtype, descending))
+            merge_sort(
+                ex.prim(count),
+                order,
+                spare,
+                base,
+                lambda p, q: precedes(inputs[0][r, p], inputs[0][r, q], x.dtype, descending),
+            )
 
         loops.spread(rows, row, work)
 
@@ -93,20 +108,34 @@ def top_k(b: Builder, x: Value, k: Extent, axis: int, largest: bool) -> tuple[Va
     values = _rows_at(b, matrix, indices)
     back = [forth.index(place) for place in range(rank)]
     shape = [*moved.shape[:-1], k]
-    return layout.transpose(b, layout.reshape(b, values, shape), back), layout.transpose(b, layout.reshape(b, indices, shape), back)
+    return layout.transpose(b, layout.reshape(b, values, shape), back), layout.transpose(
+        b, layout.reshape(b, indices, shape), back
+    )
 
 
 def _rows_at(b: Builder, matrix: Value, indices: Value) -> Value:
-    return b.te(lambda x, i: te.compute(i.shape, lambda r, c: x(r, i(r, c)), name="rows_at"), matrix, indices, name="rows_at")
+    return b.te(
+        lambda x, i: te.compute(i.shape, lambda r, c: x(r, i(r, c)), name="rows_at"),
+        matrix,
+        indices,
+        name="rows_at",
+    )
 
 
-def unique(b: Builder, x: Value, axis: int | None, ordered: bool) -> tuple[Value, Value, Value, Value]:
-    """Distinct elements, or subtensors along `axis`; where each occurs first; which each input is; how many there are.
+def unique(
+    b: Builder, x: Value, axis: int | None, ordered: bool
+) -> tuple[Value, Value, Value, Value]:
+    """Distinct elements, or subtensors along `axis`; where each occurs first; which each input is;
+    how many there are.
 
     In ascending order (a NaN last, all NaN being one), or in order of first occurrence.
     """
     rank = len(x.shape)
-    front = x if axis is None else layout.transpose(b, x, [axis, *(place for place in range(rank) if place != axis)])
+    front = (
+        x
+        if axis is None
+        else layout.transpose(b, x, [axis, *(place for place in range(rank) if place != axis)])
+    )
     count = b.facts.simplify(ex.product(x.shape)) if axis is None else front.shape[0]
     width = 1 if axis is None else b.facts.simplify(ex.product(front.shape[1:]))
     matrix = layout.reshape(b, front, [count, width])
@@ -122,7 +151,9 @@ def unique(b: Builder, x: Value, axis: int | None, ordered: bool) -> tuple[Value
 
 
 def _groups(b: Builder, matrix: Value, ordered: bool) -> tuple[Value, ...]:
-    """Over the rows of a matrix: first occurrence by group, group by row, rows by group, and the number of groups."""
+    """Over the rows of a matrix: first occurrence by group, group by row, rows by group, and the
+    number of groups.
+    """
     count, width = matrix.shape
     vector = ((count,), "int64")
 
@@ -140,7 +171,9 @@ def _groups(b: Builder, matrix: Value, ordered: bool) -> tuple[Value, ...]:
             _renumber(count, first, inverse, counts, order, spare)
 
     scratch = [vector, vector]
-    return loops.program(b, body, [vector, vector, vector, ((1,), "int64"), *scratch], matrix, name="unique")[:4]
+    return loops.program(
+        b, body, [vector, vector, vector, ((1,), "int64"), *scratch], matrix, name="unique"
+    )[:4]
 
 
 def _row_precedes(matrix: Any, width: Extent, dtype: str, p: Any, q: Any) -> Any:
@@ -171,7 +204,9 @@ def _number(count: Extent, before: Before, outputs: list[Any]) -> None:
 
 
 def _renumber(count: Extent, first: Any, inverse: Any, counts: Any, rank: Any, spare: Any) -> None:
-    """Number the groups anew by first occurrence: `rank` by group, then everything in place by way of `spare`."""
+    """Number the groups anew by first occurrence: `rank` by group, then everything in place by way
+    of `spare`.
+    """
     found = loops.cell("int64", 0)
     with loops.serial(count) as i, loops.when(tirx.EQ(first[inverse[i]], i)):
         rank[inverse[i]] = found[0]
@@ -186,11 +221,15 @@ def _renumber(count: Extent, first: Any, inverse: Any, counts: Any, rank: Any, s
 
 
 def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> Value:
-    """The index of the extreme element along an axis, which stays with extent 1; of equal ones the first or the last."""
+    """The index of the extreme element along an axis, which stays with extent 1; of equal ones the
+    first or the last.
+    """
     axis = layout.axis_of(axis, len(x.shape))
     extent = x.shape[axis]
     b.require(ex.greater_equal(extent, 1), "ArgMax and ArgMin need an axis of at least one element")
-    outer, inner = (b.facts.simplify(ex.product(part)) for part in (x.shape[:axis], x.shape[axis + 1 :]))
+    outer, inner = (
+        b.facts.simplify(ex.product(part)) for part in (x.shape[:axis], x.shape[axis + 1 :])
+    )
 
     def better(new: Any, old: Any) -> Any:
         if x.dtype in ("float16", "bfloat16"):
@@ -202,8 +241,14 @@ def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         def one(i: Any) -> None:
             row, column = tirx.floordiv(i, ex.prim(inner)), tirx.floormod(i, ex.prim(inner))
-            place, value = loops.cell("int64", 0), loops.cell(x.dtype, inputs[0][row, ex.prim(0), column])
-            with loops.serial(extent, 1) as step, loops.when(better(inputs[0][row, step, column], value[0])):
+            place, value = (
+                loops.cell("int64", 0),
+                loops.cell(x.dtype, inputs[0][row, ex.prim(0), column]),
+            )
+            with (
+                loops.serial(extent, 1) as step,
+                loops.when(better(inputs[0][row, step, column], value[0])),
+            ):
                 place[0] = step
                 value[0] = inputs[0][row, step, column]
             outputs[0][i] = place[0]
@@ -211,5 +256,11 @@ def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> 
         loops.spread(ex.mul(outer, inner), one, extent)
 
     size = b.facts.simplify(ex.mul(outer, inner))
-    (found,) = loops.program(b, body, [((size,), "int64")], layout.reshape(b, x, [outer, extent, inner]), name="arg_extreme")
+    (found,) = loops.program(
+        b,
+        body,
+        [((size,), "int64")],
+        layout.reshape(b, x, [outer, extent, inner]),
+        name="arg_extreme",
+    )
     return layout.reshape(b, found, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])

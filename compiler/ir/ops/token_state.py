@@ -1,4 +1,6 @@
-"""Layers whose state goes from token to token: linear attention, and causal convolution of each channel."""
+"""Layers whose state goes from token to token: linear attention, and causal convolution of each
+channel.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,22 @@ from compiler.ir.values import Tensor, Value
 
 
 def linear_attention(
-    b: Builder, query: Value, key: Value, value: Value, past: Value | None, decay: Value | None, beta: Value | None, scale: float | None
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    past: Value | None,
+    decay: Value | None,
+    beta: Value | None,
+    scale: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """A matrix of state for each head of keys, updated token by token and read by the query heads that share it.
+    """A matrix of state for each head of keys, updated token by token and read by the query heads
+    that share it.
 
-    query [batch, heads, length, dk], key [batch, groups, length, dk], value [.., dv], decay [.., dk or 1] (its exponential
-    scales the state), beta [batch, groups or 1, length, 1] (corrects by what the state holds already): all of one float
-    dtype, float32 or wider. Gives float[batch, heads, length, dv] and the state [batch, groups, dk, dv].
+    query [batch, heads, length, dk], key [batch, groups, length, dk], value [.., dv], decay [.., dk
+    or 1] (its exponential scales the state), beta [batch, groups or 1, length, 1] (corrects by what
+    the state holds already): all of one float dtype, float32 or wider. Gives float[batch, heads,
+    length, dv] and the state [batch, groups, dk, dv].
     """
     batch, heads, length, depth = query.shape
     groups, width = value.shape[1], value.shape[3]
@@ -43,11 +54,15 @@ def linear_attention(
         def head(at: Any) -> None:
             n, g = tirx.floordiv(at, ex.prim(groups)), tirx.floormod(at, ex.prim(groups))
             with loops.serial(depth) as d, loops.serial(width) as e:
-                state[n, g, d, e] = before[n, g, d, e] if before is not None else tirx.const(0, dtype)
+                state[n, g, d, e] = (
+                    before[n, g, d, e] if before is not None else tirx.const(0, dtype)
+                )
             with loops.serial(length) as t:
                 if fading is not None:
                     with loops.serial(depth) as d, loops.serial(width) as e:
-                        state[n, g, d, e] = state[n, g, d, e] * tirx.exp(fading[n, g, t, _within(d, fadings)])
+                        state[n, g, d, e] = state[n, g, d, e] * tirx.exp(
+                            fading[n, g, t, _within(d, fadings)]
+                        )
                 with loops.serial(width) as e:
                     change[at, e] = v[n, g, t, e]
                 if rate is not None:
@@ -62,34 +77,53 @@ def linear_attention(
                     with loops.serial(width) as e:
                         result[n, h, t, e] = tirx.const(0, dtype)
                     with loops.serial(depth) as d, loops.serial(width) as e:
-                        result[n, h, t, e] = result[n, h, t, e] + q[n, h, t, d] * state[n, g, d, e] * factor
+                        result[n, h, t, e] = (
+                            result[n, h, t, e] + q[n, h, t, d] * state[n, g, d, e] * factor
+                        )
 
         loops.spread(ex.mul(batch, groups), head, ex.mul(length, ex.mul(depth, width)))
 
-    forms = [((batch, heads, length, width), dtype), ((batch, groups, depth, width), dtype), ((ex.mul(batch, groups), width), dtype)]
+    forms = [
+        ((batch, heads, length, width), dtype),
+        ((batch, groups, depth, width), dtype),
+        ((ex.mul(batch, groups), width), dtype),
+    ]
     result, state, _ = loops.program(b, body, forms, *values, name="linear_attention")
     return result, state
 
 
 def _factor(scale: float | None, depth: Extent, dtype: str) -> Any:
-    return tirx.const(scale, dtype) if scale else tirx.const(1, dtype) / tirx.sqrt(ex.prim(depth).astype(dtype))
+    return (
+        tirx.const(scale, dtype)
+        if scale
+        else tirx.const(1, dtype) / tirx.sqrt(ex.prim(depth).astype(dtype))
+    )
 
 
 def _within(index: Any, extent: Extent) -> Any:
     """The index, or 0 along an axis of extent 1."""
     if extent == 1:
         return ex.prim(0)
-    return index if isinstance(extent, int) else tirx.Select(tirx.EQ(ex.prim(extent), ex.prim(1)), ex.prim(0), index)
+    return (
+        index
+        if isinstance(extent, int)
+        else tirx.Select(tirx.EQ(ex.prim(extent), ex.prim(1)), ex.prim(0), index)
+    )
 
 
-def causal_conv(b: Builder, x: Value, weight: Value, bias: Value | None, past: Value | None) -> tuple[Value, Value]:
-    """Each channel of x [batch, channels, length] convolved with its own row of weight [channels, 1, k], and the last k - 1 columns.
+def causal_conv(
+    b: Builder, x: Value, weight: Value, bias: Value | None, past: Value | None
+) -> tuple[Value, Value]:
+    """Each channel of x [batch, channels, length] convolved with its own row of weight [channels,
+    1, k], and the last k - 1 columns.
 
     past [batch, channels, k - 1] stands before x, zeros by default. Sums are in float32 or wider.
     """
     batch, channels, length = x.shape
     taps = weight.shape[2]
-    b.require(ex.greater_equal(taps, 1), "a causal convolution needs a kernel of at least one column")
+    b.require(
+        ex.greater_equal(taps, 1), "a causal convolution needs a kernel of at least one column"
+    )
     before = b.facts.simplify(ex.sub(taps, 1))
     dtype = wide(x.dtype)
 
@@ -105,13 +139,19 @@ def causal_conv(b: Builder, x: Value, weight: Value, bias: Value | None, past: V
         k = te.reduce_axis((ex.prim(0), ex.prim(taps)), name="k")
 
         def total(n: Any, c: Any, s: Any) -> Any:
-            return te.sum(column(tensors, n, c, s + k).astype(dtype) * tensors[1](c, ex.prim(0), k).astype(dtype), axis=[k])
+            return te.sum(
+                column(tensors, n, c, s + k).astype(dtype)
+                * tensors[1](c, ex.prim(0), k).astype(dtype),
+                axis=[k],
+            )
 
         return te.compute([ex.prim(e) for e in x.shape], total, name="causal_conv")
 
     def remember(*tensors: te.Tensor) -> te.Tensor:
         shape = [ex.prim(e) for e in (batch, channels, before)]
-        return te.compute(shape, lambda n, c, s: column(tensors, n, c, s + ex.prim(length)), name="conv_state")
+        return te.compute(
+            shape, lambda n, c, s: column(tensors, n, c, s + ex.prim(length)), name="conv_state"
+        )
 
     given = [x, weight, *([] if past is None else [past])]
     result: Value = b.te(convolve, *given, name="causal_conv")

@@ -40,9 +40,11 @@ class Aggregate(IntEnum):
 
 @dataclass(frozen=True)
 class Forest:
-    """Nodes by number with where they lead: a node's number, or that of a leaf plus the count of nodes.
+    """Nodes by number with where they lead: a node's number, or that of a leaf plus the count of
+    nodes.
 
-    members: the sets of the MEMBER nodes one after the other, node i's from first[i] to first[i + 1].
+    members: the sets of the MEMBER nodes one after the other, node i's from first[i] to first[i +
+    1].
     """
 
     roots: Sequence[int]
@@ -58,7 +60,9 @@ class Forest:
     weights: np.ndarray[Any, Any]
 
     def depth(self) -> int:
-        """How many nodes the longest way down passes; raises ImportFailed where a way leads in a circle or nowhere."""
+        """How many nodes the longest way down passes; raises ImportFailed where a way leads in a
+        circle or nowhere.
+        """
         count, leaves = len(self.features), len(self.targets)
         level, deepest = {root for root in self.roots if root < count}, 0
         while level:
@@ -73,17 +77,39 @@ class Forest:
 
 
 def ensemble(b: Builder, x: Value, forest: Forest, targets: int, aggregate: Aggregate) -> Value:
-    """x [n, features] to [n, targets], in x's dtype: the weights of the leaves that a row comes to, aggregated by target."""
+    """x [n, features] to [n, targets], in x's dtype: the weights of the leaves that a row comes to,
+    aggregated by target.
+    """
     if max(forest.features) >= 0:
-        b.require(ex.less(max(forest.features), x.shape[1]), "a tree asks for a feature that the rows do not have")
+        b.require(
+            ex.less(max(forest.features), x.shape[1]),
+            "a tree asks for a feature that the rows do not have",
+        )
     rows, dtype, count, depth = x.shape[0], x.dtype, len(forest.features), forest.depth()
-    start = {Aggregate.MIN: float(np.finfo(dtype).max), Aggregate.MAX: float(np.finfo(dtype).min)}.get(aggregate, 0.0)
-    whole = [forest.roots, forest.features, forest.tests, forest.yes, forest.no, forest.missing, forest.first, forest.targets]
+    start = {
+        Aggregate.MIN: float(np.finfo(dtype).max),
+        Aggregate.MAX: float(np.finfo(dtype).min),
+    }.get(aggregate, 0.0)
+    whole = [
+        forest.roots,
+        forest.features,
+        forest.tests,
+        forest.yes,
+        forest.no,
+        forest.missing,
+        forest.first,
+        forest.targets,
+    ]
     tables = [Known(np.asarray(items, np.int64), "int64") for items in whole]
-    reals = [Known(np.asarray(items).astype(dtype), dtype) for items in (forest.splits, np.append(forest.members, 0), forest.weights)]
+    reals = [
+        Known(np.asarray(items).astype(dtype), dtype)
+        for items in (forest.splits, np.append(forest.members, 0), forest.weights)
+    ]
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        data, roots, features, tests, yes, no, missing, first, places, splits, members, weights = inputs
+        data, roots, features, tests, yes, no, missing, first, places, splits, members, weights = (
+            inputs
+        )
         walk = _Walk(features, tests, missing, first, splits, members, Test.MEMBER in forest.tests)
 
         def row(i: Any) -> None:
@@ -94,7 +120,9 @@ def ensemble(b: Builder, x: Value, forest: Forest, targets: int, aggregate: Aggr
                 with loops.serial(depth), loops.when(at[0] < ex.prim(count)):
                     at[0] = tirx.Select(walk.goes(data, i, at[0]), yes[at[0]], no[at[0]])
                 leaf = at[0] - ex.prim(count)
-                outputs[0][i, places[leaf]] = _merged(outputs[0][i, places[leaf]], weights[leaf], aggregate, len(forest.roots))
+                outputs[0][i, places[leaf]] = _merged(
+                    outputs[0][i, places[leaf]], weights[leaf], aggregate, len(forest.roots)
+                )
 
         loops.spread(rows, row, work=len(forest.roots) * depth * 8)
 

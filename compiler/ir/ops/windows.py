@@ -17,33 +17,53 @@ from compiler.ir.ops import layout, loops
 from compiler.ir.values import Known, Value
 
 
-def cosine_window(b: Builder, size: Extent, weights: Sequence[float], periodic: bool, dtype: str) -> Value:
-    """The sum over k of (-1)^k weights[k] cos(2 pi k n / N), with N the size, or one less for a symmetric window."""
+def cosine_window(
+    b: Builder, size: Extent, weights: Sequence[float], periodic: bool, dtype: str
+) -> Value:
+    """The sum over k of (-1)^k weights[k] cos(2 pi k n / N), with N the size, or one less for a
+    symmetric window.
+    """
     period = size if periodic else ex.sub(size, 1)
     work = dtype if dtype in ("float32", "float64") else "float32"
 
     def at(n: Any) -> Any:
-        turn = n.astype("float64") * tirx.const(2 * math.pi, "float64") / tirx.max(ex.prim(period), ex.prim(1)).astype("float64")
-        terms = (tirx.const(w * (-1) ** k, "float64") * tirx.cos(turn * tirx.const(k, "float64")) for k, w in enumerate(weights))
+        turn = (
+            n.astype("float64")
+            * tirx.const(2 * math.pi, "float64")
+            / tirx.max(ex.prim(period), ex.prim(1)).astype("float64")
+        )
+        terms = (
+            tirx.const(w * (-1) ** k, "float64") * tirx.cos(turn * tirx.const(k, "float64"))
+            for k, w in enumerate(weights)
+        )
         return sum(terms, tirx.const(0.0, "float64")).astype(work)
 
-    return ew.cast(b, b.te(lambda: te.compute([ex.prim(size)], at, name="window"), name="window"), dtype)
+    return ew.cast(
+        b, b.te(lambda: te.compute([ex.prim(size)], at, name="window"), name="window"), dtype
+    )
 
 
-def mel_weights(b: Builder, bins: Extent, length: Extent, rate: Extent, low: Value, high: Value, dtype: str) -> Value:
-    """[length // 2 + 1, bins]: triangles between frequencies evenly spaced on the mel scale from `low` to `high` hertz.
+def mel_weights(
+    b: Builder, bins: Extent, length: Extent, rate: Extent, low: Value, high: Value, dtype: str
+) -> Value:
+    """[length // 2 + 1, bins]: triangles between frequencies evenly spaced on the mel scale from
+    `low` to `high` hertz.
 
-    As the ONNX reference: the edges are rounded down to bins, a triangle's rising side includes its top, and one whose
-    rising side is empty is 1 at its top.
+    As the ONNX reference: the edges are rounded down to bins, a triangle's rising side includes its
+    top, and one whose rising side is empty is 1 at its top.
     """
     spectrum = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
 
     def compute(edges: te.Tensor) -> te.Tensor:
         return te.compute(
-            [ex.prim(spectrum), ex.prim(bins)], lambda j, i: _triangle(j, *(edges(i + ex.prim(k)) for k in range(3))), name="mel"
+            [ex.prim(spectrum), ex.prim(bins)],
+            lambda j, i: _triangle(j, *(edges(i + ex.prim(k)) for k in range(3))),
+            name="mel",
         )
 
-    return ew.cast(b, b.te(compute, _mel_edges(b, bins, length, rate, low, high), name="mel"), dtype)
+    return ew.cast(
+        b, b.te(compute, _mel_edges(b, bins, length, rate, low, high), name="mel"), dtype
+    )
 
 
 def _triangle(j: Any, left: Any, centre: Any, right: Any) -> Any:
@@ -56,7 +76,9 @@ def _triangle(j: Any, left: Any, centre: Any, right: Any) -> Any:
     return tirx.Select(tirx.And(j >= centre, j < right), fall, rising)
 
 
-def _mel_edges(b: Builder, bins: Extent, length: Extent, rate: Extent, low: Value, high: Value) -> Value:
+def _mel_edges(
+    b: Builder, bins: Extent, length: Extent, rate: Extent, low: Value, high: Value
+) -> Value:
     """Spectrum bins of the triangles' corners, two more than there are triangles."""
     count = ex.add(bins, 2)
     per_mel = math.log(10) / 2595
@@ -67,11 +89,15 @@ def _mel_edges(b: Builder, bins: Extent, length: Extent, rate: Extent, low: Valu
 
     def compute(first: te.Tensor, last: te.Tensor) -> te.Tensor:
         def mel(t: te.Tensor) -> Any:
-            return tirx.log(tirx.const(1, "float64") + t(ex.prim(0)) / tirx.const(700, "float64")) / tirx.const(per_mel, "float64")
+            return tirx.log(
+                tirx.const(1, "float64") + t(ex.prim(0)) / tirx.const(700, "float64")
+            ) / tirx.const(per_mel, "float64")
 
         def at(i: Any) -> Any:
             place = mel(first) + i.astype("float64") * (mel(last) - mel(first)) / number(count)
-            frequency = tirx.const(700, "float64") * (tirx.exp(place * tirx.const(per_mel, "float64")) - tirx.const(1, "float64"))
+            frequency = tirx.const(700, "float64") * (
+                tirx.exp(place * tirx.const(per_mel, "float64")) - tirx.const(1, "float64")
+            )
             return tirx.floor(number(ex.add(length, 1)) * frequency / number(rate)).astype("int64")
 
         return te.compute([ex.prim(count)], at, name="mel_edges")
@@ -80,14 +106,17 @@ def _mel_edges(b: Builder, bins: Extent, length: Extent, rate: Extent, low: Valu
 
 
 def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str) -> Value:
-    """start + i * delta up to `limit`, exclusive, of floats: the count, max(ceil((limit - start) / delta), 0), is a new dim.
+    """start + i * delta up to `limit`, exclusive, of floats: the count, max(ceil((limit - start) /
+    delta), 0), is a new dim.
 
     Worked out in the dtype `work`, which a result in 16 bits is rounded from.
     """
     dtype = start.dtype
     if all(isinstance(value, Known) and not value.symbolic for value in (start, limit, delta)):
         first, last, step = (float(value.data.reshape(-1)[0]) for value in (start, limit, delta))  # type: ignore[union-attr]
-        return Known(np.arange(first, last, step, dtype=np.dtype(work)).astype(np.dtype(dtype)), dtype)
+        return Known(
+            np.arange(first, last, step, dtype=np.dtype(work)).astype(np.dtype(dtype)), dtype
+        )
     parts = [layout.reshape(b, ew.cast(b, value, work), [1]) for value in (start, limit, delta)]
     zero = ex.prim(0)
 
@@ -100,6 +129,10 @@ def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str)
     number: Extent = b.known(total, "range", low=0).scalars()[0]
 
     def compute(first: te.Tensor, step: te.Tensor) -> te.Tensor:
-        return te.compute([ex.prim(number)], lambda i: (first(zero) + i.astype(work) * step(zero)).astype(dtype), name="range")
+        return te.compute(
+            [ex.prim(number)],
+            lambda i: (first(zero) + i.astype(work) * step(zero)).astype(dtype),
+            name="range",
+        )
 
     return b.te(compute, parts[0], parts[2], name="range")

@@ -1,4 +1,6 @@
-"""`python -m compiler.ir.torchscript --list`: the operators that the importer covers, as the table in docs/torchscript.md."""
+"""`python -m compiler.ir.torchscript --list`: the operators that the importer covers, as the table
+in docs/torchscript.md.
+"""
 
 import argparse
 import sys
@@ -11,7 +13,9 @@ def main() -> int:
     """0; with --write the table in the file is replaced, without it printed."""
     parser = argparse.ArgumentParser(prog="python -m compiler.ir.torchscript", description=__doc__)
     parser.add_argument("--list", action="store_true", required=True, help="list the operators")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="replace what follows the marker line in FILE")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="replace what follows the marker line in FILE"
+    )
     options = parser.parse_args()
     made = f"{HEAD}\n\n{table()}"
     if options.write is None:
@@ -30,13 +34,18 @@ def table() -> str:
     from compiler.ir.torchscript.operators import FAMILIES
 
     lines = [
-        f"{len(registry.names())} operators; functions of tensors work in place too, with an underscore.",
+        f"{len(registry.names())} operators; functions of tensors work in place too, with an "
+        "underscore.",
         "",
         "| family | operators |",
         "|---|---|",
     ]
     for family in FAMILIES:
-        mine = sorted(name.removeprefix("aten::") for name in registry.names() if registry.family(name) == family)
+        mine = sorted(
+            name.removeprefix("aten::")
+            for name in registry.names()
+            if registry.family(name) == family
+        )
         lines.append(f"| {family} | {' '.join(f'`{name}`' for name in mine)} |")
     lines += ["", "Refused by name:", ""]
     lines += [f"- `{name}`: {why}" for name, why in sorted(registry.REFUSED.items())]

@@ -1,4 +1,6 @@
-"""What forward takes and what it keeps between calls, by name; without TVM, for the importer and for torch as a reference."""
+"""What forward takes and what it keeps between calls, by name; without TVM, for the importer and
+for torch as a reference.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,22 @@ def arguments_of(program: Program) -> list[Argument]:
     found = []
     for argument in program.schema.arguments[1:]:
         default = argument.has_default_value()
-        found.append(Argument(argument.name, str(argument.type), argument.type, default, argument.default_value if default else None))
+        found.append(
+            Argument(
+                argument.name,
+                str(argument.type),
+                argument.type,
+                default,
+                argument.default_value if default else None,
+            )
+        )
     return found
 
 
 def names_in(argument: Argument) -> list[str]:
-    """The inputs that an argument consists of: itself, or `name_0` and so on for a tuple of tensors."""
+    """The inputs that an argument consists of: itself, or `name_0` and so on for a tuple of
+    tensors.
+    """
     kind = bare(argument)
     if kind.kind() != "TupleType":
         return [argument.name]
@@ -43,12 +55,17 @@ def bare(argument: Argument) -> Any:
 
 
 def written_attributes(program: Program) -> list[str]:
-    """Attributes, by their dotted path, that forward reads or writes: what freezing leaves in the module."""
+    """Attributes, by their dotted path, that forward reads or writes: what freezing leaves in the
+    module.
+    """
     found: dict[str, None] = {}
 
     def walk(block: Any) -> None:
         for raw in block.nodes():
-            if raw.kind() in ("prim::GetAttr", "prim::SetAttr") and (path := path_of(raw)) is not None:
+            if (
+                raw.kind() in ("prim::GetAttr", "prim::SetAttr")
+                and (path := path_of(raw)) is not None
+            ):
                 found[path] = None
             for inner in raw.blocks():
                 walk(inner)
@@ -58,7 +75,9 @@ def written_attributes(program: Program) -> list[str]:
 
 
 def path_of(raw: Any) -> str | None:
-    """The dotted path of the attribute that a node reads or writes, None where it is not the module's own."""
+    """The dotted path of the attribute that a node reads or writes, None where it is not the
+    module's own.
+    """
     source, path = next(iter(raw.inputs())), [raw.s("name")]
     while source.node().kind() == "prim::GetAttr":
         path.insert(0, source.node().s("name"))

@@ -13,15 +13,19 @@ from compiler.ir.values import Known
 
 
 def constant(raw: Any) -> Any:
-    """The value of a prim::Constant: tensors become Known, lists stay lists, devices become strings."""
+    """The value of a prim::Constant: tensors become Known, lists stay lists, devices become
+    strings.
+    """
     return convert(raw.output().toIValue())
 
 
 def was_number(raw: Any) -> bool:
-    """Whether a constant tensor stands for a plain number of the traced program, which promotes as numbers do.
+    """Whether a constant tensor stands for a plain number of the traced program, which promotes as
+    numbers do.
 
-    torch's interpreter takes the tensors without axes among a saved program's constants for numbers; those that freezing
-    makes of attributes or of whole expressions have a dtype in their type.
+    torch's interpreter takes the tensors without axes among a saved program's constants for
+    numbers; those that freezing makes of attributes or of whole expressions have a dtype in their
+    type.
     """
     import torch
 
@@ -58,7 +62,10 @@ def known_of(tensor: Any) -> Known:
 
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in NUMBERS or tensor.layout is not torch.strided:
-        raise ImportFailed(f"a constant is a {tensor.layout} tensor of {dtype}, which is not supported", reason="unsupported_dtype")
+        raise ImportFailed(
+            f"a constant is a {tensor.layout} tensor of {dtype}, which is not supported",
+            reason="unsupported_dtype",
+        )
     dense = tensor.detach().cpu().contiguous()
     if dtype == "bfloat16":
         return Known(dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16), dtype)

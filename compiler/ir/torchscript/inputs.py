@@ -1,4 +1,6 @@
-"""Arguments of forward and attributes that it keeps between calls: declared inputs, consts of the request, or defaults."""
+"""Arguments of forward and attributes that it keeps between calls: declared inputs, consts of the
+request, or defaults.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
-from compiler.ir.torchscript.arguments import Argument, arguments_of, bare, names_in, written_attributes
+from compiler.ir.torchscript.arguments import (
+    Argument,
+    arguments_of,
+    bare,
+    names_in,
+    written_attributes,
+)
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.structure import Number, number_of
@@ -33,29 +41,43 @@ class Inputs:
 
 
 def declare_inputs(program: Program, facts: Facts, request: CompileRequest) -> Inputs:
-    """The declared inputs with their shapes, in the order of forward's arguments, attributes behind them."""
+    """The declared inputs with their shapes, in the order of forward's arguments, attributes behind
+    them.
+    """
     arguments = arguments_of(program)
     known = [name for argument in arguments for name in names_in(argument)]
     states = written_attributes(program)
-    check_names("inputs", (spec.name for spec in request.inputs), [*known, *states, *_listed(arguments, request)])
+    check_names(
+        "inputs",
+        (spec.name for spec in request.inputs),
+        [*known, *states, *_listed(arguments, request)],
+    )
     check_names("consts", (name for name, _ in request.consts), [*known, *states])
     consts, declared = dict(request.consts), {spec.name for spec in request.inputs}
     wanted = [name for argument in arguments for name in _wanted(argument, consts, declared)] + [
         name for name in states if name in declared
     ]
     dtypes = {spec.name: spec.dtype for spec in request.inputs}
-    specs = [spec_of(FileInput(name, dtypes.get(name, "float32"), None), request) for name in wanted]
+    specs = [
+        spec_of(FileInput(name, dtypes.get(name, "float32"), None), request) for name in wanted
+    ]
     return Inputs(specs, declare(facts, specs, request), consts)
 
 
 def _listed(arguments: list[Argument], request: CompileRequest) -> list[str]:
     """Declared inputs that are items of a list argument: `name_0` and so on."""
     lists = {argument.name for argument in arguments if bare(argument).kind() == "ListType"}
-    return [spec.name for spec in request.inputs if spec.name.rpartition("_")[0] in lists and spec.name.rpartition("_")[2].isdigit()]
+    return [
+        spec.name
+        for spec in request.inputs
+        if spec.name.rpartition("_")[0] in lists and spec.name.rpartition("_")[2].isdigit()
+    ]
 
 
 def _wanted(argument: Argument, consts: Mapping[str, Any], declared: set[str]) -> list[str]:
-    """Names of the inputs that an argument is given by; raises ImportFailed for one that nothing gives."""
+    """Names of the inputs that an argument is given by; raises ImportFailed for one that nothing
+    gives.
+    """
     kind = bare(argument).kind()
     if kind == "ListType":
         items: list[str] = []
@@ -90,8 +112,16 @@ def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
         return _fixed(argument, inputs.consts[argument.name])
     kind = bare(argument).kind()
     if kind == "ListType":
-        items = [inputs.tensors[name] for index in range(len(inputs.tensors)) if (name := f"{argument.name}_{index}") in inputs.tensors]
-        return items if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType") else convert(argument.default)
+        items = [
+            inputs.tensors[name]
+            for index in range(len(inputs.tensors))
+            if (name := f"{argument.name}_{index}") in inputs.tensors
+        ]
+        return (
+            items
+            if items or not (argument.has_default or argument.raw_type.kind() == "OptionalType")
+            else convert(argument.default)
+        )
     names = names_in(argument)
     if not all(name in inputs.tensors for name in names):
         return convert(argument.default)
@@ -99,7 +129,11 @@ def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
     if kind == "TupleType":
         return tensors
     if kind in ("IntType", "FloatType", "BoolType"):
-        return number_of(b, tensors[0], {"IntType": Number.INT, "FloatType": Number.FLOAT, "BoolType": Number.BOOL}[kind])
+        return number_of(
+            b,
+            tensors[0],
+            {"IntType": Number.INT, "FloatType": Number.FLOAT, "BoolType": Number.BOOL}[kind],
+        )
     return tensors[0]
 
 
@@ -108,13 +142,18 @@ def _fixed(argument: Argument, value: Any) -> Any:
     wanted = _NUMBERS.get(kind)
     if wanted is None:
         raise ImportFailed(
-            f"const {argument.name!r}: the argument is {kind}, only numbers, flags and strings are fixed",
+            f"const {argument.name!r}: the argument is {kind}, only numbers, flags and strings "
+            "are fixed",
             reason="const",
             field=f"consts.{argument.name}",
         )
     made = wanted(value)
-    if made != value or (wanted is not float and type(made) is not type(value) and wanted is not bool):
+    if made != value or (
+        wanted is not float and type(made) is not type(value) and wanted is not bool
+    ):
         raise ImportFailed(
-            f"const {argument.name!r} cannot be {value!r}: the argument is {kind}", reason="const", field=f"consts.{argument.name}"
+            f"const {argument.name!r} cannot be {value!r}: the argument is {kind}",
+            reason="const",
+            field=f"consts.{argument.name}",
         )
     return made

@@ -1,4 +1,6 @@
-"""What an import would find, node by node, without compiling: the answer of `relaxd inspect` for a TorchScript model."""
+"""What an import would find, node by node, without compiling: the answer of `relaxd inspect` for a
+TorchScript model.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,19 @@ from relaxd.contract.request import CompileRequest
 
 
 def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
-    """A JSON document as that of ONNX models, with `arguments` (name to torch's type) and `state` (attributes that calls change).
+    """A JSON document as that of ONNX models, with `arguments` (name to torch's type) and `state`
+    (attributes that calls change).
 
-    A node has its `op`, whether it is `supported`, `why` not, and its outputs' dtypes and symbolic shapes (`outputs`)
-    as far as the import got. `error` is the failure that stops the import of a model whose operators are all known.
+    A node has its `op`, whether it is `supported`, `why` not, and its outputs' dtypes and symbolic
+    shapes (`outputs`) as far as the import got. `error` is the failure that stops the import of a
+    model whose operators are all known.
     """
     trace: list[dict[str, Any]] = []
     imported, error = _attempt(program, request, trace)
     shapes = {entry["node"]: entry["outputs"] for entry in trace}
-    nodes = [_node(raw, shapes, error) for raw in walk(program.graph) if raw.kind() != "prim::Constant"]
+    nodes = [
+        _node(raw, shapes, error) for raw in walk(program.graph) if raw.kind() != "prim::Constant"
+    ]
     arguments = arguments_of(program)
     return {
         "supported": error is None,
@@ -43,7 +49,9 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
     }
 
 
-def _attempt(program: Program, request: CompileRequest, trace: list[dict[str, Any]]) -> tuple[Imported | None, dict[str, Any] | None]:
+def _attempt(
+    program: Program, request: CompileRequest, trace: list[dict[str, Any]]
+) -> tuple[Imported | None, dict[str, Any] | None]:
     try:
         return read(program, request, trace), None
     except CompileError as error:
@@ -52,7 +60,9 @@ def _attempt(program: Program, request: CompileRequest, trace: list[dict[str, An
 
 def _node(raw: Any, shapes: dict[str, list[str]], error: dict[str, Any] | None) -> dict[str, Any]:
     label = label_of(raw)
-    reason = why_not(raw.kind()) or (error["message"] if error and error.get("node") == label else None)
+    reason = why_not(raw.kind()) or (
+        error["message"] if error and error.get("node") == label else None
+    )
     node: dict[str, Any] = {"node": label, "op": raw.kind(), "supported": reason is None}
     if reason is not None:
         node["why"] = reason

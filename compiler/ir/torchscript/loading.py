@@ -1,4 +1,6 @@
-"""TorchScript files to graphs: loaded, set to evaluation, frozen, inlined. The one place that imports torch."""
+"""TorchScript files to graphs: loaded, set to evaluation, frozen, inlined. The one place that
+imports torch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A frozen module with its forward inlined into one graph; `schema` names and types its arguments."""
+    """A frozen module with its forward inlined into one graph; `schema` names and types its
+    arguments.
+    """
 
     module: Any
     graph: Any
@@ -34,7 +38,9 @@ def load_torch() -> Any:
         import torch
     except ImportError as error:
         raise ToolchainMissing(
-            "a TorchScript model needs torch, which is not installed", reason="torch", hint='pip install "relaxd[torchscript]"'
+            "a TorchScript model needs torch, which is not installed",
+            reason="torch",
+            hint='pip install "relaxd[torchscript]"',
         ) from error
     torch.set_num_threads(1)
     return torch
@@ -42,7 +48,9 @@ def load_torch() -> Any:
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Keeps tvm_ffi from binding itself to torch while it is imported: seconds, and nothing here needs it."""
+    """Keeps tvm_ffi from binding itself to torch while it is imported: seconds, and nothing here
+    needs it.
+    """
     torch = sys.modules.get("torch")
     sys.modules["torch"] = None  # type: ignore[assignment]
     try:
@@ -55,12 +63,16 @@ def without_torch() -> Iterator[None]:
 
 
 def load(source: Path | bytes) -> Program:
-    """Read a saved module; raises LoadError for a file that torch does not take, ToolchainMissing without torch."""
+    """Read a saved module; raises LoadError for a file that torch does not take, ToolchainMissing
+    without torch.
+    """
     torch = load_torch()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = torch.jit.load(BytesIO(source) if isinstance(source, bytes) else str(source), map_location="cpu")
+            module = torch.jit.load(
+                BytesIO(source) if isinstance(source, bytes) else str(source), map_location="cpu"
+            )
     except Exception as error:
         raise LoadError(
             f"torch cannot load the model: {_first_line(error)}",
@@ -72,7 +84,9 @@ def load(source: Path | bytes) -> Program:
 
 
 def prepare(module: Any) -> Program:
-    """A loaded module in evaluation mode, frozen and inlined; raises LoadError where it has no forward."""
+    """A loaded module in evaluation mode, frozen and inlined; raises LoadError where it has no
+    forward.
+    """
     torch = load_torch()
     if not module._c._has_method("forward"):
         raise LoadError("the module has no method forward", reason="no_forward", field="model")
@@ -91,4 +105,6 @@ def prepare(module: Any) -> Program:
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    return next(
+        (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
+    )[:300]

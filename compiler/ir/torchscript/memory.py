@@ -1,4 +1,6 @@
-"""What a TorchScript program can change in place: cells with a journal of writes, and tensors as views of cells."""
+"""What a TorchScript program can change in place: cells with a journal of writes, and tensors as
+views of cells.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Step = Callable[[Builder, Value], Value]
 
 @dataclass(frozen=True)
 class Unsure:
-    """The content of a cell after something was written that may or may not have been the same memory."""
+    """The content of a cell after something was written that may or may not have been the same
+    memory.
+    """
 
     why: str
 
@@ -28,7 +32,8 @@ class Unsure:
 class Cell:
     """A place that holds a tensor, the items of a list or of a dict, or a module's attribute.
 
-    serial: orders by creation; held: a stack has a copy of it where the program's list has the tensor itself.
+    serial: orders by creation; held: a stack has a copy of it where the program's list has the
+    tensor itself.
     """
 
     value: Any
@@ -66,7 +71,8 @@ class Stack:
 class Ref:
     """A tensor as the program holds it: a cell, seen through views.
 
-    writable: False where elements may overlap or are those of a stack; number: it was a plain number when the program was traced.
+    writable: False where elements may overlap or are those of a stack; number: it was a plain
+    number when the program was traced.
     """
 
     cell: Cell
@@ -96,16 +102,25 @@ class Memory:
 
     def view(self, source: Ref, value: Value, step: Step, overlaps: bool = False) -> Ref:
         """A view of `source`, whose value now is `value`."""
-        return Ref(source.cell, (*source.steps, step), source.writable and not overlaps, (source.cell.version, value))
+        return Ref(
+            source.cell,
+            (*source.steps, step),
+            source.writable and not overlaps,
+            (source.cell.version, value),
+        )
 
     def related(self, source: Ref, value: Value) -> Ref:
-        """A tensor that may be a view of `source` or a copy: writing to either makes the other unreadable."""
+        """A tensor that may be a view of `source` or a copy: writing to either makes the other
+        unreadable.
+        """
         made = self.ref(value)
         link(made.cell, source.cell)
         return made
 
     def item(self, value: Value) -> Ref:
-        """A tensor read from a stack: where the program would change the list's item, there is only a copy."""
+        """A tensor read from a stack: where the program would change the list's item, there is only
+        a copy.
+        """
         return Ref(self.cell(value), (), False, (0, value))
 
     def hold(self, ref: Ref) -> Value:
@@ -129,19 +144,29 @@ class Memory:
     def content(cell: Cell) -> Any:
         """What a cell holds; raises ImportFailed where that cannot be told."""
         if isinstance(cell.value, Unsure):
-            raise ImportFailed(cell.value.why, reason="unsupported_mutation", hint="write out of place: y = x + 1, not x += 1")
+            raise ImportFailed(
+                cell.value.why,
+                reason="unsupported_mutation",
+                hint="write out of place: y = x + 1, not x += 1",
+            )
         return cell.value
 
     def write(self, cell: Cell, value: Any) -> None:
         """Replace what a cell holds."""
         if cell.held or any(twin.held for twin in cell.twins):
             raise ImportFailed(
-                "a tensor is changed in place that a list of a length only run time knows holds too",
+                "a tensor changes in place that is also in a list whose length only run time knows",
                 reason="unsupported_mutation",
                 hint="append a clone()",
             )
         for twin in cell.twins:
-            self._set(twin, Unsure("a tensor was changed in place that may or may not share its memory with one read here"))
+            self._set(
+                twin,
+                Unsure(
+                    "a tensor was changed in place that may or may not share its memory with one "
+                    "read here"
+                ),
+            )
         self._set(cell, value)
 
     def _set(self, cell: Cell, value: Any) -> None:
@@ -158,7 +183,8 @@ class Memory:
         """Write a tensor of the ref's shape and dtype in place, through its views."""
         if not ref.writable:
             raise ImportFailed(
-                "a tensor is changed in place whose elements overlap, or that is an item of a list of a length only run time knows",
+                "a tensor is changed in place whose elements overlap, or that is an item of a "
+                "list of a length only run time knows",
                 reason="unsupported_mutation",
                 hint="clone() it first",
             )

@@ -1,4 +1,6 @@
-"""One TorchScript node as its handler sees it: arguments by their schema's names, and errors that name the node."""
+"""One TorchScript node as its handler sees it: arguments by their schema's names, and errors that
+name the node.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _MISSING = object()
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A number that only run time knows and that no shape follows from: a float tensor of rank 0."""
+    """A number that only run time knows and that no shape follows from: a float tensor of
+    rank 0.
+    """
 
     tensor: Value
 
@@ -40,7 +44,9 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Node:
-    """`raw` is torch's node; `args` are values of the scope: Ref, ListBox, DictBox, tuples, numbers, expressions, strings, None."""
+    """`raw` is torch's node; `args` are values of the scope: Ref, ListBox, DictBox, tuples,
+    numbers, expressions, strings, None.
+    """
 
     raw: Any
     kind: str
@@ -68,7 +74,9 @@ class Node:
         return name in self.names and self.args[self.names.index(name)] is not None
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
-        """An argument as it stands in the scope, `default` where this overload has none of that name."""
+        """An argument as it stands in the scope, `default` where this overload has none of that
+        name.
+        """
         if name in self.names:
             return self.args[self.names.index(name)]
         if default is _MISSING:
@@ -99,7 +107,9 @@ class Node:
         found = self.get(name)
         content = self.memory.content(found) if isinstance(found, ListBox) else found
         if isinstance(content, Stack):
-            self.fail(f"{name!r} is a list whose length only run time knows", reason="data_dependent")
+            self.fail(
+                f"{name!r} is a list whose length only run time knows", reason="data_dependent"
+            )
         if not isinstance(content, tuple):
             self.fail(f"{name!r} is {_shown(found)}, not a list", reason="unsupported_form")
         return content
@@ -133,7 +143,9 @@ class Node:
         found = self.builder.facts.simplify(self.extent(name, default))
         if not isinstance(found, int):
             self.fail(
-                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+                f"{name!r} is known only at run time",
+                reason="data_dependent",
+                hint="fix the argument that it comes from with --const",
             )
         return int(found)
 
@@ -142,7 +154,9 @@ class Node:
         found = [self.builder.facts.simplify(item) for item in self.extents(name)]
         if not all(isinstance(item, int) for item in found):
             self.fail(
-                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+                f"{name!r} is known only at run time",
+                reason="data_dependent",
+                hint="fix the argument that it comes from with --const",
             )
         return [int(item) for item in found]
 
@@ -159,7 +173,9 @@ class Node:
         decided = self.builder.facts.decide(found) if isinstance(found, PrimExpr) else bool(found)
         if decided is None:
             self.fail(
-                f"{name!r} is known only at run time", reason="data_dependent", hint="fix the argument that it comes from with --const"
+                f"{name!r} is known only at run time",
+                reason="data_dependent",
+                hint="fix the argument that it comes from with --const",
             )
         return decided
 
@@ -190,9 +206,18 @@ class Node:
         found = [self.as_axis(axis, rank) for axis in self.ints(name)]
         return found or None
 
-    def fail(self, message: str, *, reason: str = "invalid_node", hint: str | None = None) -> NoReturn:
+    def fail(
+        self, message: str, *, reason: str = "invalid_node", hint: str | None = None
+    ) -> NoReturn:
         """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
-        raise ImportFailed(message, reason=reason, node=self.label, op=self.kind, hint=hint, inputs=self.described())
+        raise ImportFailed(
+            message,
+            reason=reason,
+            node=self.label,
+            op=self.kind,
+            hint=hint,
+            inputs=self.described(),
+        )
 
     def described(self) -> list[str]:
         """Each argument for messages: dtype and symbolic shape of tensors."""
@@ -220,5 +245,9 @@ def _count(content: Any) -> str:
 
 
 def _shown(item: Any) -> str:
-    text = str(item) if isinstance(item, (int, float, str, PrimExpr, type(None))) else type(item).__name__
+    text = (
+        str(item)
+        if isinstance(item, (int, float, str, PrimExpr, type(None)))
+        else type(item).__name__
+    )
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,6 @@
-"""Operands of elementwise operators: tensors and plain numbers brought to the dtype that torch gives the result."""
+"""Operands of elementwise operators: tensors and plain numbers brought to the dtype that torch
+gives the result.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,35 @@ def scalar(b: Builder, value: Any, dtype: str) -> Value:
 
 def operand(b: Builder, node: Node, item: Any, dtype: str) -> Value:
     """A tensor or number of the scope in a dtype."""
-    return ew.cast(b, node.memory.read(item), dtype) if isinstance(item, Ref) else scalar(b, item, dtype)
+    return (
+        ew.cast(b, node.memory.read(item), dtype)
+        if isinstance(item, Ref)
+        else scalar(b, item, dtype)
+    )
 
 
 def common(node: Node, *items: Any) -> str:
     """The dtype that torch gives an operation of these tensors and numbers."""
-    tensors = [node.memory.read(item) for item in items if isinstance(item, Ref) and not item.number]
+    tensors = [
+        node.memory.read(item) for item in items if isinstance(item, Ref) and not item.number
+    ]
     numbers = [kind_of(item) for item in items if not isinstance(item, Ref)]
-    numbers += [Number(node.memory.read(item).dtype) for item in items if isinstance(item, Ref) and item.number]
+    numbers += [
+        Number(node.memory.read(item).dtype)
+        for item in items
+        if isinstance(item, Ref) and item.number
+    ]
     if any(number is None for number in numbers):
         node.fail("an operand is neither a tensor nor a number", reason="unsupported_form")
-    return result_type([(tensor.dtype, len(tensor.shape)) for tensor in tensors], [number.value for number in numbers])
+    return result_type(
+        [(tensor.dtype, len(tensor.shape)) for tensor in tensors],
+        [number.value for number in numbers],
+    )
 
 
-def pair(b: Builder, node: Node, one: str = "self", other: str = "other", *, floating: bool = False) -> tuple[Value, Value]:
+def pair(
+    b: Builder, node: Node, one: str = "self", other: str = "other", *, floating: bool = False
+) -> tuple[Value, Value]:
     """Two operands in their common dtype; `floating` turns integers into the default float."""
     items = node.get(one), node.get(other)
     dtype = common(node, *items)

@@ -24,19 +24,27 @@ def of(b: Builder, x: Value) -> Value:
         return place
 
     if all(isinstance(extent, int) for extent in x.shape) and ex.product(x.shape) <= 64:  # type: ignore[operator]
-        return Known(np.arange(int(ex.product(x.shape)), dtype=np.int64).reshape([int(e) for e in x.shape]), "int64")  # type: ignore[arg-type]
+        return Known(
+            np.arange(int(ex.product(x.shape)), dtype=np.int64).reshape([int(e) for e in x.shape]),
+            "int64",
+        )  # type: ignore[arg-type]
     return b.te(lambda: te.compute(extents, flat, name="positions"), name="positions")
 
 
 def put(b: Builder, base: Value, places: Value, values: Value) -> Value:
-    """`base` with its elements at `places`, which differ, replaced by `values` of the same shape as `places`."""
+    """`base` with its elements at `places`, which differ, replaced by `values` of the same shape as
+    `places`.
+    """
     if isinstance(base, Known) and isinstance(places, Known) and isinstance(values, Known):
         symbolic = base.symbolic or values.symbolic
         data = base.data.astype(object) if symbolic else base.data.copy()
         data.reshape(-1)[places.data.reshape(-1)] = values.data.reshape(-1)
         return Known.of(data, base.dtype)
     size, count = (b.facts.simplify(ex.product(value.shape)) for value in (base, places))
-    flat = [layout.reshape(b, b.tensor(value), [n]) for value, n in ((base, size), (places, count), (values, count))]
+    flat = [
+        layout.reshape(b, b.tensor(value), [n])
+        for value, n in ((base, size), (places, count), (values, count))
+    ]
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         old, place, new = inputs

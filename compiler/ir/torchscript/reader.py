@@ -26,7 +26,9 @@ from compiler.ir.values import Value
 from relaxd.contract.request import CompileRequest
 
 
-def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None = None) -> Imported:
+def read(
+    program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None = None
+) -> Imported:
     """Import a program under a request; `trace` collects every node with its inferred shapes.
 
     Raises ImportFailed naming the node or the declaration at fault.
@@ -36,21 +38,36 @@ def read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] 
     return explore(lambda assumed: _read(program, request, trace, assumed))
 
 
-def _read(program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None, assumed: Mapping[str, bool]) -> Imported:
+def _read(
+    program: Program,
+    request: CompileRequest,
+    trace: list[dict[str, Any]] | None,
+    assumed: Mapping[str, bool],
+) -> Imported:
     if trace is not None:
         trace.clear()
     facts = Facts()
     inputs = declare_inputs(program, facts, request)
     table = request.dim_table
     shapes = {
-        name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim)))) for axis in axes]
+        name: [
+            facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim))))
+            for axis in axes
+        ]
         for name, axes in request.shapes
     }
     builder = Builder(facts)
-    scope = Scope(builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed))
+    scope = Scope(
+        builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed)
+    )
     parameters = parameters_of(facts, inputs.specs, inputs.shapes)
     with builder.bb.function("main", parameters.variables):
-        inputs.tensors.update({spec.name: tensor for spec, tensor in zip(inputs.specs, parameters.tensors(builder), strict=True)})
+        inputs.tensors.update(
+            {
+                spec.name: tensor
+                for spec, tensor in zip(inputs.specs, parameters.tensors(builder), strict=True)
+            }
+        )
         _bind_arguments(scope, program, inputs)
         slots = _bind_attributes(scope, program, inputs)
         results = scope.run(program.graph)
@@ -61,17 +78,30 @@ def _read(program: Program, request: CompileRequest, trace: list[dict[str, Any]]
         ]
         kept = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
         _refuse_repeats([name for name, _ in [*named, *kept]])
-        outputs = close(builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]])
+        outputs = close(
+            builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]]
+        )
     bounds = index_bounds(program, scope.model.indexed, {spec.name for spec in inputs.specs})
-    return Imported(finish(builder), tuple(inputs.specs), outputs, tuple(facts.dims.values()), frozenset(facts.derived), bounds)
+    return Imported(
+        finish(builder),
+        tuple(inputs.specs),
+        outputs,
+        tuple(facts.dims.values()),
+        frozenset(facts.derived),
+        bounds,
+    )
 
 
 def _refuse_repeats(names: list[str]) -> None:
-    """Raise ImportFailed where two outputs have one name, as a key `a_0` beside a tuple under the key `a`."""
+    """Raise ImportFailed where two outputs have one name, as a key `a_0` beside a tuple under the
+    key `a`.
+    """
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ImportFailed(
-            f"two outputs are called {repeated[0]!r}", reason="unsupported_output", hint="give the keys of the returned dict other names"
+            f"two outputs are called {repeated[0]!r}",
+            reason="unsupported_output",
+            hint="give the keys of the returned dict other names",
         )
 
 
@@ -90,7 +120,11 @@ def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str
         value = inputs.tensors.get(path)
         saved = convert(attribute(program, path))
         if value is not None and isinstance(saved, (bool, int, float)):
-            value = number_of(scope.builder, value, Number({bool: "bool", int: "int64", float: "float64"}[type(saved)]))
+            value = number_of(
+                scope.builder,
+                value,
+                Number({bool: "bool", int: "int64", float: "float64"}[type(saved)]),
+            )
         given = inputs.consts.get(path, saved) if value is None else value
         slots[path] = scope.memory.cell(scope.wrap(given), Slot)
     scope.model.slots = slots
@@ -98,7 +132,9 @@ def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str
 
 
 def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
-    """The tensors in what forward returns, each with the suffix of its name: `_0` in a tuple or list, the key in a dict."""
+    """The tensors in what forward returns, each with the suffix of its name: `_0` in a tuple or
+    list, the key in a dict.
+    """
     content = scope.memory.content(value) if isinstance(value, (ListBox, DictBox)) else value
     if isinstance(content, dict):
         items = [(f"{suffix}_{key}" if suffix else str(key), item) for key, item in content.items()]
@@ -106,7 +142,9 @@ def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
         items = [(f"{suffix}_{index}", item) for index, item in enumerate(content)]
     elif isinstance(content, Stack):
         raise ImportFailed(
-            "forward returns a list whose length only run time knows", reason="unsupported_output", hint="stack it into one tensor"
+            "forward returns a list whose length only run time knows",
+            reason="unsupported_output",
+            hint="stack it into one tensor",
         )
     else:
         return [] if value is None else [(suffix, value)]
@@ -120,5 +158,7 @@ def _tensor(scope: Scope, name: str, value: Any) -> Value:
         raise ImportFailed(f"the output {name!r} is a string", reason="unsupported_output")
     number = kind_of(value)
     if number is None:
-        raise ImportFailed(f"the output {name!r} is no tensor and no number", reason="unsupported_output")
+        raise ImportFailed(
+            f"the output {name!r} is no tensor and no number", reason="unsupported_output"
+        )
     return scalar_tensor(scope.builder, value, number)

@@ -1,4 +1,6 @@
-"""The table of TorchScript operators: one small function each, of a tensor, a view of one, or plain Python values."""
+"""The table of TorchScript operators: one small function each, of a tensor, a view of one, or plain
+Python values.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from compiler.ir.torchscript.memory import Step
 from compiler.ir.torchscript.node import Node
 
 Handler: TypeAlias = Callable[[Builder, Node], Any]
-"""Gives a tensor (Value), a plain value, or lists and tuples of them; a sequence for a node of several outputs."""
+"""Gives a tensor (Value), a plain value, or lists and tuples of them; a sequence for a node of
+several outputs.
+"""
 Viewer: TypeAlias = Callable[[Builder, Node], Step]
 """Gives how the view follows from `self`."""
 
@@ -83,7 +87,9 @@ def out_of_place(kind: str) -> str | None:
 def covered(kind: str) -> bool:
     """Whether any table serves an operator."""
     base = out_of_place(kind)
-    return any(kind in table for table in (TENSOR, VIEW, PLAIN, CONTROL)) or (base is not None and base in {**TENSOR, **VIEW})
+    return any(kind in table for table in (TENSOR, VIEW, PLAIN, CONTROL)) or (
+        base is not None and base in {**TENSOR, **VIEW}
+    )
 
 
 def names() -> list[str]:

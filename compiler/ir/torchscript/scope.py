@@ -24,7 +24,8 @@ from compiler.ir.values import Known, Tensor, Value
 
 @dataclass
 class Model:
-    """What every scope of one model shares: graph, names for shapes, what indexes something, a trace of nodes, attributes by path.
+    """What every scope of one model shares: graph, names for shapes, what indexes something, a
+    trace of nodes, attributes by path.
 
     assumed: which way a prim::If goes, by label, where its blocks cannot be joined (see `forks`).
     """
@@ -70,7 +71,9 @@ class Scope:
             return ref
         if len(axes) != len(value.shape):
             raise ImportFailed(
-                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}", reason="shape", field=f"shapes.{name}"
+                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",
+                reason="shape",
+                field=f"shapes.{name}",
             )
         restated = self.builder.adopt(value.expr, axes)
         return self.memory.view(ref, restated, lambda b, v: b.adopt(b.tensor(v).expr, axes))
@@ -99,7 +102,11 @@ class Scope:
             self._results(raw, self._call(node))
         except CompileError as error:
             if error.failure.node is None:
-                node.fail(error.failure.message, reason=error.failure.code.partition(".")[2], hint=error.failure.hint)
+                node.fail(
+                    error.failure.message,
+                    reason=error.failure.code.partition(".")[2],
+                    hint=error.failure.hint,
+                )
             raise
         except Exception as error:
             raise ImportFailed(
@@ -113,7 +120,11 @@ class Scope:
     def _call(self, node: Node) -> Any:
         kind = node.kind
         if fills(node.raw.schema()):
-            node.fail("writing a result into `out` is not supported", reason="unsupported_mutation", hint="assign the result instead")
+            node.fail(
+                "writing a result into `out` is not supported",
+                reason="unsupported_mutation",
+                hint="assign the result instead",
+            )
         if kind in registry.CONTROL:
             return registry.CONTROL[kind](self.builder, node)
         base = registry.out_of_place(kind)
@@ -138,15 +149,24 @@ class Scope:
     def _of_tensors(kind: str) -> bool:
         """Whether an operator also has a form for tensors."""
         base = registry.out_of_place(kind)
-        return any(name in table for name in (kind, base) for table in (registry.VIEW, registry.TENSOR))
+        return any(
+            name in table for name in (kind, base) for table in (registry.VIEW, registry.TENSOR)
+        )
 
     def _view(self, node: Node) -> Ref:
         source = node.ref(node.names[0])
         step = registry.VIEW[node.kind](self.builder, node)
-        return self.memory.view(source, step(self.builder, self.memory.read(source)), step, node.kind in registry.OVERLAPPING)
+        return self.memory.view(
+            source,
+            step(self.builder, self.memory.read(source)),
+            step,
+            node.kind in registry.OVERLAPPING,
+        )
 
     def _in_place(self, node: Node, made: Any) -> Ref:
-        """The result of the operator without the underscore, written over its first argument in that one's dtype."""
+        """The result of the operator without the underscore, written over its first argument in
+        that one's dtype.
+        """
         target = node.ref(node.names[0])
         self.overwrite(target, self.memory.read(made) if isinstance(made, Ref) else made)
         return target
@@ -166,11 +186,17 @@ class Scope:
             self.bind(output, self.wrap(result))
         if self.model.trace is not None:
             self.model.trace.append(
-                {"node": f"%{outputs[0].debugName()}", "op": raw.kind(), "outputs": [describe(self.lookup(o)) for o in outputs]}
+                {
+                    "node": f"%{outputs[0].debugName()}",
+                    "op": raw.kind(),
+                    "outputs": [describe(self.lookup(o)) for o in outputs],
+                }
             )
 
     def wrap(self, result: Any) -> Any:
-        """A handler's result as a value of the scope: tensors get a cell of their own, lists and dicts a box."""
+        """A handler's result as a value of the scope: tensors get a cell of their own, lists and
+        dicts a box.
+        """
         if isinstance(result, (Known, Tensor)):
             return self.memory.ref(result)
         if isinstance(result, list):
@@ -185,9 +211,15 @@ class Scope:
 
 
 def typed(node: Node, made: Any) -> Any:
-    """A number of the type that the node's schema gives it: a power of integers, say, is a float."""
+    """A number of the type that the node's schema gives it: a power of integers, say, is
+    a float.
+    """
     outputs = list(node.raw.outputs())
-    if len(outputs) != 1 or outputs[0].type().kind() != "FloatType" or kind_of(made) is not Number.INT:
+    if (
+        len(outputs) != 1
+        or outputs[0].type().kind() != "FloatType"
+        or kind_of(made) is not Number.INT
+    ):
         return made
     return ex.prim(made, "float64") if isinstance(made, PrimExpr) else float(made)
 

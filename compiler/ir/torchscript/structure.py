@@ -1,4 +1,6 @@
-"""Python values across a branch or a loop that only run time decides: what stays constant, and what travels as tensors."""
+"""Python values across a branch or a loop that only run time decides: what stays constant, and what
+travels as tensors.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Array:
-    """A tensor; `shape` is what it was where it was seen, None for an extent that only holds there."""
+    """A tensor; `shape` is what it was where it was seen, None for an extent that only
+    holds there.
+    """
 
     dtype: str
     rank: int
@@ -90,7 +94,10 @@ def form_of(memory: Memory, value: Any) -> Form:
     if isinstance(value, Measured):
         return Scalar(Number.FLOAT)
     if isinstance(value, DictBox):
-        raise ImportFailed("a dict crosses a branch or loop that only run time decides", reason="unsupported_control")
+        raise ImportFailed(
+            "a dict crosses a branch or loop that only run time decides",
+            reason="unsupported_control",
+        )
     return Constant(value)
 
 
@@ -107,20 +114,28 @@ def join(b: Builder, one: Form, other: Form) -> Form:
     for unset, given in ((one, other), (other, one)):
         if isinstance(unset, Constant) and unset.value is UNSET:
             return given
-        if isinstance(unset, Constant) and isinstance(given, Scalar) and kind_of(unset.value) is given.number:
+        if (
+            isinstance(unset, Constant)
+            and isinstance(given, Scalar)
+            and kind_of(unset.value) is given.number
+        ):
             return given
     if one == other:
         return one
     if isinstance(one, Group) and isinstance(other, Group) and one.listed == other.listed:
         if len(one.items) == len(other.items):
-            return Group(tuple(join(b, p, q) for p, q in zip(one.items, other.items, strict=True)), one.listed)
+            return Group(
+                tuple(join(b, p, q) for p, q in zip(one.items, other.items, strict=True)),
+                one.listed,
+            )
         if one.listed:
             return _growing(b, [*one.items, *other.items])
     for stack, group in ((one, other), (other, one)):
         if isinstance(stack, Growing) and isinstance(group, Group) and group.listed:
             return _growing(b, [stack.item, *group.items])
     raise ImportFailed(
-        f"a value is {_told(one)} on one way and {_told(other)} on another, and only run time knows which is taken",
+        f"a value is {_told(one)} on one way and {_told(other)} on another, and only run time "
+        "knows which is taken",
         reason="unsupported_control",
         hint="fix the argument that decides it with --const",
     )
@@ -131,7 +146,10 @@ def _growing(b: Builder, items: Sequence[Form]) -> Form:
     for item in items[1:]:
         joined = join(b, joined, item)
     if not isinstance(joined, Array):
-        raise ImportFailed(f"a list that grows holds {_told(joined)}, only tensors are supported", reason="unsupported_control")
+        raise ImportFailed(
+            f"a list that grows holds {_told(joined)}, only tensors are supported",
+            reason="unsupported_control",
+        )
     return Growing(joined)
 
 
@@ -151,7 +169,8 @@ def _constants(b: Builder, one: Constant, other: Constant) -> Form:
     if type(p) is type(q) and p == q:
         return one
     raise ImportFailed(
-        f"a value is {describe(p)} on one way and {describe(q)} on another, and only run time knows which is taken",
+        f"a value is {describe(p)} on one way and {describe(q)} on another, and only run time "
+        "knows which is taken",
         reason="unsupported_control",
         hint="fix the argument that decides it with --const",
     )
@@ -163,7 +182,13 @@ def kind_of(value: Any) -> Any:
         return Number.FLOAT
     if isinstance(value, PrimExpr):
         dtype = value.ty.dtype
-        return Number.BOOL if dtype == "bool" else Number.INT if dtype.startswith("int") else Number.FLOAT
+        return (
+            Number.BOOL
+            if dtype == "bool"
+            else Number.INT
+            if dtype.startswith("int")
+            else Number.FLOAT
+        )
     return {bool: Number.BOOL, int: Number.INT, float: Number.FLOAT}.get(type(value))
 
 
@@ -194,14 +219,26 @@ def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
         case Growing(item):
             return [stacked(memory, value, item)]
         case Group(items, _):
-            content = (UNSET,) * len(items) if value is UNSET else memory.content(value) if isinstance(value, ListBox) else value
-            return [leaf for inner, part in zip(items, content, strict=True) for leaf in leaves(memory, inner, part)]
+            content = (
+                (UNSET,) * len(items)
+                if value is UNSET
+                else memory.content(value)
+                if isinstance(value, ListBox)
+                else value
+            )
+            return [
+                leaf
+                for inner, part in zip(items, content, strict=True)
+                for leaf in leaves(memory, inner, part)
+            ]
 
 
 def _anything(b: Builder, dtype: str, shape: Sequence[Extent | None]) -> Value:
     """A tensor that nobody reads, of the shape that others have where it can be told."""
     return broadcast.expand(
-        b, Known(np.zeros([1] * len(shape), np.dtype(dtype)), dtype), [0 if extent is None else extent for extent in shape]
+        b,
+        Known(np.zeros([1] * len(shape), np.dtype(dtype)), dtype),
+        [0 if extent is None else extent for extent in shape],
     )
 
 
@@ -209,14 +246,18 @@ def outside(b: Builder, form: Form, dims: set[Any]) -> Form:
     """The form without those extents that are not made of `dims` alone."""
     match form:
         case Array(dtype, rank, shape):
-            return Array(dtype, rank, tuple(extent if _made_of(extent, dims) else None for extent in shape))
+            return Array(
+                dtype, rank, tuple(extent if _made_of(extent, dims) else None for extent in shape)
+            )
         case Group(items, listed):
             return Group(tuple(outside(b, item, dims) for item in items), listed)
     return form
 
 
 def _made_of(extent: Extent | None, dims: set[Any]) -> bool:
-    return not isinstance(extent, PrimExpr) or all(var in dims for var in tirx.analysis.undefined_vars(extent))
+    return not isinstance(extent, PrimExpr) or all(
+        var in dims for var in tirx.analysis.undefined_vars(extent)
+    )
 
 
 def scalar_tensor(b: Builder, value: Any, number: Number) -> Value:
@@ -277,8 +318,15 @@ def content_form(memory: Memory, cell: Cell) -> Form:
     if isinstance(cell, ListBox):
         return _listed(memory, content)
     if isinstance(cell, DictBox):
-        raise ImportFailed("a dict is changed in a branch or loop that only run time decides", reason="unsupported_control")
-    return form_of(memory, content) if isinstance(cell, Slot) else Array(content.dtype, len(content.shape))
+        raise ImportFailed(
+            "a dict is changed in a branch or loop that only run time decides",
+            reason="unsupported_control",
+        )
+    return (
+        form_of(memory, content)
+        if isinstance(cell, Slot)
+        else Array(content.dtype, len(content.shape))
+    )
 
 
 def content_leaves(memory: Memory, form: Form, cell: Cell) -> list[Value]:
@@ -294,4 +342,6 @@ def cells_of(value: Any) -> list[Cell]:
     if isinstance(value, Ref):
         return [value.cell]
     content = value.value if isinstance(value, ListBox) else value
-    return [cell for item in content for cell in cells_of(item)] if isinstance(content, tuple) else []
+    return (
+        [cell for item in content for cell in cells_of(item)] if isinstance(content, tuple) else []
+    )

@@ -26,7 +26,11 @@ def why_not(kind: str) -> str | None:
     if kind == "prim::Constant" or registry.covered(kind):
         return None
     base = registry.out_of_place(kind)
-    return registry.REFUSED.get(kind) or (registry.REFUSED.get(base) if base else None) or f"no importer for {kind}"
+    return (
+        registry.REFUSED.get(kind)
+        or (registry.REFUSED.get(base) if base else None)
+        or f"no importer for {kind}"
+    )
 
 
 def lacks(graph: Any) -> list[dict[str, str]]:
@@ -36,16 +40,22 @@ def lacks(graph: Any) -> list[dict[str, str]]:
 
 
 def check(graph: Any) -> None:
-    """Raise ImportFailed naming every operator without a way in, if one of them stands outside all branches and loops."""
+    """Raise ImportFailed naming every operator without a way in, if one of them stands outside all
+    branches and loops.
+    """
     for raw in graph.nodes():
         if why_not(raw.kind()) is not None:
             refuse(graph, label_of(raw), raw.kind())
 
 
 def refuse(graph: Any, node: str, kind: str) -> NoReturn:
-    """Raise ImportFailed for a node that has no way in; it names every such operator of the graph."""
+    """Raise ImportFailed for a node that has no way in; it names every such operator of
+    the graph.
+    """
     missing = lacks(graph)
-    reasons = {lack["op"]: lack["why"] for lack in missing} or {kind: "no importer for these arguments"}
+    reasons = {lack["op"]: lack["why"] for lack in missing} or {
+        kind: "no importer for these arguments"
+    }
     shown = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:SHOWN])
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     count = "1 operator is" if len(reasons) == 1 else f"{len(reasons)} operators are"

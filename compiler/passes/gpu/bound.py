@@ -11,8 +11,14 @@ from compiler.errors import PassError
 
 
 def check_bound(module: tvm.IRModule) -> tvm.IRModule:
-    """The module as it is; raises PassError naming each PrimFunc that has a store, or calls the host, outside blockIdx and threadIdx."""
-    unbound = [gvar.name_hint for gvar, func in module.functions.items() if is_kernel(func) and not is_bound(func)]
+    """The module as it is; raises PassError naming each PrimFunc that has a store, or calls the
+    host, outside blockIdx and threadIdx.
+    """
+    unbound = [
+        gvar.name_hint
+        for gvar, func in module.functions.items()
+        if is_kernel(func) and not is_bound(func)
+    ]
     if unbound:
         raise PassError(
             f"no grid of threads runs {', '.join(sorted(unbound))}",
@@ -25,13 +31,21 @@ def check_bound(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_kernel(func: tvm.ir.BaseFunc) -> bool:
-    """Whether a function is a tensor program meant for the device: not Relax, not marked as the host's."""
-    return isinstance(func, tirx.PrimFunc) and not (func.attrs and "tirx.is_host_func" in func.attrs)
+    """Whether a function is a tensor program meant for the device: not Relax, not marked as the
+    host's.
+    """
+    return isinstance(func, tirx.PrimFunc) and not (
+        func.attrs and "tirx.is_host_func" in func.attrs
+    )
 
 
 def is_bound(func: tirx.PrimFunc) -> bool:
-    """Whether every store and every call with effects of `func` runs under both a block and a thread index."""
-    return all("blockIdx" in tags and "threadIdx" in tags for tags in _effects(func.body, frozenset()))
+    """Whether every store and every call with effects of `func` runs under both a block and a
+    thread index.
+    """
+    return all(
+        "blockIdx" in tags and "threadIdx" in tags for tags in _effects(func.body, frozenset())
+    )
 
 
 def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
@@ -44,7 +58,9 @@ def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
                 yield tags
         case tirx.For():
             binding = stmt.thread_binding
-            yield from _effects(stmt.body, tags if binding is None else tags | _kind(binding.thread_tag))
+            yield from _effects(
+                stmt.body, tags if binding is None else tags | _kind(binding.thread_tag)
+            )
         case tirx.AttrStmt():
             launches = stmt.attr_key == "thread_extent"
             yield from _effects(stmt.body, tags | _kind(stmt.node.thread_tag) if launches else tags)

@@ -1,4 +1,6 @@
-"""The schedule that always exists: each loop nest over the grid as far as its blocks allow it, else in one thread."""
+"""The schedule that always exists: each loop nest over the grid as far as its blocks allow it, else
+in one thread.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,25 +10,36 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.passes.tir.exprs import as_int, dtype_of
-from compiler.passes.tir.loops import Body, product, seq, unfuse
+from compiler.tir.exprs import as_int, dtype_of
+from compiler.tir.loops import Body, product, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
 
 def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
-    """`func` with each top-level loop nest a grid of blocks of `threads` threads over its outermost independent loops.
+    """`func` with each top-level loop nest a grid of blocks of `threads` threads over its outermost
+    independent loops.
 
-    A loop is independent where it is marked parallel or drives nothing but data-parallel axes of blocks.
+    A loop is independent where it is marked parallel or drives nothing but data-parallel axes of
+    blocks.
     """
-    return _map_root(func, lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(_without_vectors(body)))))
+    return _map_root(
+        func,
+        lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(_without_vectors(body)))),
+    )
 
 
 def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` as it is, each top-level statement run by one thread, which keeps scratch of symbolic size in the device's memory."""
+    """`func` as it is, each top-level statement run by one thread, which keeps scratch of symbolic
+    size in the device's memory.
+    """
     scratch, body = _hoisted(func.body)
-    # TVM allocates a buffer where all its uses are: a kernel of its own that touches it keeps that outside of the other.
-    touches = [_alone(tirx.BufferStore(buffer, tirx.const(0, str(buffer.dtype)), [0] * len(buffer.shape))) for buffer in scratch]
+    # TVM allocates a buffer where all its uses are: a kernel of its own that touches it keeps that
+    # outside of the other.
+    touches = [
+        _alone(tirx.BufferStore(buffer, tirx.const(0, str(buffer.dtype)), [0] * len(buffer.shape)))
+        for buffer in scratch
+    ]
 
     def alone(body: Any) -> Any:
         return seq(*touches, *(_alone(stmt) for stmt in _statements(_without_vectors(body))))
@@ -35,13 +48,17 @@ def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
-    """The buffers of symbolic size that `stmt` allocates on its way, as buffers in global memory, and `stmt` without that."""
+    """The buffers of symbolic size that `stmt` allocates on its way, as buffers in global memory,
+    and `stmt` without that.
+    """
     scratch: dict[int, Any] = {}
 
     def note(allocation: Any) -> None:
         buffer = allocation.buffer
         if any(as_int(extent) is None for extent in buffer.shape):
-            scratch[buffer.__chandle__()] = tirx.decl_buffer(list(buffer.shape), str(buffer.dtype), name=buffer.name)
+            scratch[buffer.__chandle__()] = tirx.decl_buffer(
+                list(buffer.shape), str(buffer.dtype), name=buffer.name
+            )
 
     def drop(allocation: Any) -> Any:
         return seq() if allocation.buffer.__chandle__() in fresh else allocation
@@ -53,7 +70,9 @@ def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
     if not scratch:
         return [], stmt
     fresh = {buffer.__chandle__() for buffer in scratch.values()}
-    return list(scratch.values()), tvm_ffi.structural_map(stmt, [(tvm.ir.Var, replace), (tirx.AllocBuffer, drop)])
+    return list(scratch.values()), tvm_ffi.structural_map(
+        stmt, [(tvm.ir.Var, replace), (tirx.AllocBuffer, drop)]
+    )
 
 
 def _map_root(func: tirx.PrimFunc, change: Any, scratch: Sequence[Any] = ()) -> tirx.PrimFunc:
@@ -63,22 +82,38 @@ def _map_root(func: tirx.PrimFunc, change: Any, scratch: Sequence[Any] = ()) -> 
         buffers, annotations, body = list(root.alloc_buffers), root.annotations, root.body
     else:
         buffers, annotations = [], {}
-    block = s_tir.SBlock([], [], [], "root", change(body), alloc_buffers=[*buffers, *scratch], annotations=annotations)
+    block = s_tir.SBlock(
+        [],
+        [],
+        [],
+        "root",
+        change(body),
+        alloc_buffers=[*buffers, *scratch],
+        annotations=annotations,
+    )
     return func.with_body(s_tir.SBlockRealize([], True, block))
 
 
 def _without_vectors(stmt: Any) -> Any:
-    """`stmt` with one lane after the other: what was written for processors has more lanes than devices take."""
+    """`stmt` with one lane after the other: what was written for processors has more lanes than
+    devices take.
+    """
 
     def plain(loop: Any) -> Any:
         vector = loop.kind == ForKind.VECTORIZED
-        return tirx.For(loop.loop_var, loop.min, loop.extent, ForKind.SERIAL, loop.body) if vector else loop
+        return (
+            tirx.For(loop.loop_var, loop.min, loop.extent, ForKind.SERIAL, loop.body)
+            if vector
+            else loop
+        )
 
     return tvm_ffi.structural_map(stmt, [(tirx.For, plain)])
 
 
 def _statements(body: Any) -> list[Any]:
-    """What can run one kernel after another; names and buffers made on the way keep the whole together."""
+    """What can run one kernel after another; names and buffers made on the way keep the whole
+    together.
+    """
     if not isinstance(body, tirx.SeqStmt):
         return [body]
     stmts = [part for stmt in body.seq for part in _statements(stmt)]
@@ -99,7 +134,10 @@ def _nest(stmt: Any, threads: int) -> Any:
 
     def run(index: Any) -> Any:
         values = [loop.min + at for loop, at in zip(loops, unfuse(index, extents), strict=True)]
-        return seq(*(tirx.Bind(loop.loop_var, value) for loop, value in zip(loops, values, strict=True)), body)
+        return seq(
+            *(tirx.Bind(loop.loop_var, value) for loop, value in zip(loops, values, strict=True)),
+            body,
+        )
 
     return _grid(product(extents), threads, run, dtype)
 
@@ -146,10 +184,17 @@ def _grid(count: Any, threads: int, body: Body, dtype: str) -> Any:
 
     def guarded(block: Any, thread: Any) -> Any:
         index = tirx.Var("index", dtype)
-        return seq(tirx.Bind(index, block * size + thread), tirx.IfThenElse(index < count, body(index), None))
+        return seq(
+            tirx.Bind(index, block * size + thread),
+            tirx.IfThenElse(index < count, body(index), None),
+        )
 
     blocks = (count + tirx.IntImm(dtype, threads - 1)) // size
-    return _bound("blockIdx.x", blocks, lambda block: _bound("threadIdx.x", size, lambda thread: guarded(block, thread)))
+    return _bound(
+        "blockIdx.x",
+        blocks,
+        lambda block: _bound("threadIdx.x", size, lambda thread: guarded(block, thread)),
+    )
 
 
 def _bound(tag: str, extent: Any, body: Body) -> Any:

@@ -1,4 +1,6 @@
-"""Products of few rows by another kernel than products of many, chosen by the number of rows at each call."""
+"""Products of few rows by another kernel than products of many, chosen by the number of rows at
+each call.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,34 +19,52 @@ _REDUCE = 2
 
 @dataclass(frozen=True)
 class SplitLowBatch:
-    """`buckets`: up to how many rows, and how many of them one block takes; more rows go to the matrix kernel."""
+    """`buckets`: up to how many rows, and how many of them one block takes; more rows go to the
+    matrix kernel.
+    """
 
     target: tvm.target.Target
     buckets: tuple[tuple[int, int], ...] = ((2, 2), (8, 4))
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with each product of symbolic rows that both kernels take as a branch on the rows; others as they were."""
-        functions = {gvar: self._split(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
+        """The module with each product of symbolic rows that both kernels take as a branch on the
+        rows; others as they were.
+        """
+        functions = {
+            gvar: self._split(func) if isinstance(func, tirx.PrimFunc) else func
+            for gvar, func in module.functions.items()
+        }
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _split(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         rows = _rows(func)
         if rows is None or (func.attrs and "tirx.is_scheduled" in func.attrs):
             return func
-        few = [applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func) for _, bucket in self.buckets]
+        few = [
+            applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func)
+            for _, bucket in self.buckets
+        ]
         if any(kernel is None for kernel in few):
             return func
-        products = (applied(rule, stand_in, func) for rule, stand_in in dlight_rules(self.target) if isinstance(rule, dlight.gpu.Matmul))
+        products = (
+            applied(rule, stand_in, func)
+            for rule, stand_in in dlight_rules(self.target)
+            if isinstance(rule, dlight.gpu.Matmul)
+        )
         splits = (self._branch(func, rows, few, many) for many in products if many is not None)
         return next((split for split in splits if refusal(split, self.target) is None), func)
 
-    def _branch(self, func: tirx.PrimFunc, rows: Any, few: Sequence[Any], many: tirx.PrimFunc) -> tirx.PrimFunc:
+    def _branch(
+        self, func: tirx.PrimFunc, rows: Any, few: Sequence[Any], many: tirx.PrimFunc
+    ) -> tirx.PrimFunc:
         """`func` as `few`'s kernels up to the buckets' rows, and as `many` beyond them."""
         body = many.body
         for (limit, _), kernel in reversed(list(zip(self.buckets, few, strict=True))):
             body = tirx.IfThenElse(tirx.op.tvm_thread_invariant(rows <= limit), kernel.body, body)
         root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
-        return func.with_body(root).with_attr({"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"})
+        return func.with_body(root).with_attr(
+            {"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"}
+        )
 
 
 def _rows(func: tirx.PrimFunc) -> Any:
@@ -53,7 +73,13 @@ def _rows(func: tirx.PrimFunc) -> Any:
 
     def visit(block: Any) -> None:
         if any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
-            found.append([axis.dom.extent for axis in block.iter_vars if not isinstance(axis.dom.extent, tirx.IntImm)])
+            found.append(
+                [
+                    axis.dom.extent
+                    for axis in block.iter_vars
+                    if not isinstance(axis.dom.extent, tirx.IntImm)
+                ]
+            )
 
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, visit))
     return found[0][0] if len(found) == 1 and len(found[0]) == 1 else None

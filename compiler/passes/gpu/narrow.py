@@ -1,4 +1,6 @@
-"""Modules in 32-bit integers for devices whose kernels have no others; the model's inputs and outputs stay as they are declared."""
+"""Modules in 32-bit integers for devices whose kernels have no others; the model's inputs and
+outputs stay as they are declared.
+"""
 
 from typing import Any
 
@@ -13,22 +15,32 @@ _WIDE, _NARROW = "int64", "int32"
 
 
 def narrow(module: tvm.IRModule, entry: str = "main") -> tvm.IRModule:
-    """The module with integers of 32 bits alone, booleans among them, behind an `entry` of the same type.
+    """The module with integers of 32 bits alone, booleans among them, behind an `entry` of the same
+    type.
 
-    An int64 input is seen as pairs of 32-bit words, of which the kernels take the low one; an output is made of the value
-    and its sign. A value that 32 bits do not hold comes out wrong; a constant like that raises PassError, and so does an
-    input or output of fewer bits than 32.
+    An int64 input is seen as pairs of 32-bit words, of which the kernels take the low one; an
+    output is made of the value and its sign. A value that 32 bits do not hold comes out wrong; a
+    constant like that raises PassError, and so does an input or output of fewer bits than 32.
     """
     main, names = module[entry], _Names(module)
     _check_interface(main)
-    others = {names(gvar): names.narrowed(func) for gvar, func in module.functions.items() if gvar.name_hint != entry}
+    others = {
+        names(gvar): names.narrowed(func)
+        for gvar, func in module.functions.items()
+        if gvar.name_hint != entry
+    }
     builder = relax.BlockBuilder(tvm.IRModule(others))
     restored = _restored(builder, main, names.narrowed(main))
     made = builder.get().functions.items()
-    functions = {gvar: narrow_kernel(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in made}
+    functions = {
+        gvar: narrow_kernel(func) if isinstance(func, tirx.PrimFunc) else func
+        for gvar, func in made
+    }
     functions[module.get_global_var(entry)] = restored
     result = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-    return tvm.transform.Sequential([relax.transform.Normalize(), relax.transform.CanonicalizeBindings()])(result)
+    return tvm.transform.Sequential(
+        [relax.transform.Normalize(), relax.transform.CanonicalizeBindings()]
+    )(result)
 
 
 class _Names:
@@ -38,7 +50,10 @@ class _Names:
         self._fresh: dict[str, Any] = {}
         for gvar in module.functions:
             self._fresh[gvar.name_hint] = relax.GlobalVar(gvar.name_hint)
-            relax.expr._update_type(self._fresh[gvar.name_hint], tvm_ffi.structural_map(gvar.ty, [(relax.TensorType, _type)]))
+            relax.expr._update_type(
+                self._fresh[gvar.name_hint],
+                tvm_ffi.structural_map(gvar.ty, [(relax.TensorType, _type)]),
+            )
 
     def __call__(self, gvar: ir.GlobalVar) -> ir.GlobalVar:
         return self._fresh[gvar.name_hint]
@@ -47,19 +62,29 @@ class _Names:
         if isinstance(func, tirx.PrimFunc):
             return narrow_kernel(func)
         _check_constants(func)
-        return tvm_ffi.structural_map(func, [(ir.GlobalVar, self), (relax.TensorType, _type), (ir.GenericConst, _constant)])
+        return tvm_ffi.structural_map(
+            func, [(ir.GlobalVar, self), (relax.TensorType, _type), (ir.GenericConst, _constant)]
+        )
 
 
 def _type(ty: Any) -> Any:
     dtype = STORED.get(str(ty.dtype))
     if dtype is None:
         return ty
-    return relax.TensorType(None, dtype, ndim=ty.ndim) if ty.shape is None else relax.TensorType(ty.shape, dtype)
+    return (
+        relax.TensorType(None, dtype, ndim=ty.ndim)
+        if ty.shape is None
+        else relax.TensorType(ty.shape, dtype)
+    )
 
 
 def _check_interface(main: relax.Function) -> None:
-    results = list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    for what, ty in [(f"input {param.name!r}", param.ty) for param in main.params] + [("an output", ty) for ty in results]:
+    results = (
+        list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    )
+    for what, ty in [(f"input {param.name!r}", param.ty) for param in main.params] + [
+        ("an output", ty) for ty in results
+    ]:
         if isinstance(ty, relax.TensorType) and str(ty.dtype) != _WIDE and str(ty.dtype) in STORED:
             raise PassError(
                 f"{what} is of {ty.dtype}, which the target's kernels cannot read or write",
@@ -79,11 +104,15 @@ def _check_constants(func: ir.BaseFunc) -> None:
 
 
 def _constant(constant: Any) -> Any:
-    dtype = STORED.get(str(constant.ty.dtype)) if isinstance(constant.ty, relax.TensorType) else None
+    dtype = (
+        STORED.get(str(constant.ty.dtype)) if isinstance(constant.ty, relax.TensorType) else None
+    )
     return relax.const(constant.value.numpy().astype(dtype)) if dtype else constant
 
 
-def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function) -> relax.Function:
+def _restored(
+    builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function
+) -> relax.Function:
     """`narrowed` with the parameters and results of `main`."""
     given = [relax.Var(param.name, param.ty) for param in main.params]
     before = _Bindings(builder)
@@ -93,7 +122,10 @@ def _restored(builder: relax.BlockBuilder, main: relax.Function, narrowed: relax
     # Its own type knows the extents that were found on the way; the function's does not.
     result = narrowed.body.body
     if isinstance(main.ret_ty, relax.TupleType):
-        fields = [after.result(relax.TupleGetItem(result, i), ty) for i, ty in enumerate(main.ret_ty.fields)]
+        fields = [
+            after.result(relax.TupleGetItem(result, i), ty)
+            for i, ty in enumerate(main.ret_ty.fields)
+        ]
         output = after.bind(relax.Var("wide", main.ret_ty), relax.Tuple(fields))
     else:
         output = after.result(result, main.ret_ty)
@@ -128,7 +160,11 @@ class _Bindings:
 
     def low_words(self, value: Any) -> Any:
         """An int64 tensor's low words."""
-        pairs = self._emit(relax.op.memory.view(value, relax.ShapeExpr([*value.ty.shape, tirx.IntImm(_WIDE, 2)]), _NARROW))
+        pairs = self._emit(
+            relax.op.memory.view(
+                value, relax.ShapeExpr([*value.ty.shape, tirx.IntImm(_WIDE, 2)]), _NARROW
+            )
+        )
         return self._builder.call_te(_low, pairs, primfunc_name_hint="low_words")
 
     def result(self, value: Any, ty: Any) -> Any:

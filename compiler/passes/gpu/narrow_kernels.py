@@ -1,4 +1,6 @@
-"""Tensor programs in 32-bit integers, for devices that have no others and keep no booleans in memory."""
+"""Tensor programs in 32-bit integers, for devices that have no others and keep no booleans in
+memory.
+"""
 
 from typing import Any
 
@@ -10,12 +12,30 @@ from tvm.ir.prim import expr as prim
 from compiler.errors import PassError
 
 _BINARY = (
-    *(prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Mod, prim.FloorDiv, prim.FloorMod, prim.Min, prim.Max),
+    *(
+        prim.Add,
+        prim.Sub,
+        prim.Mul,
+        prim.Div,
+        prim.Mod,
+        prim.FloorDiv,
+        prim.FloorMod,
+        prim.Min,
+        prim.Max,
+    ),
     *(prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE, prim.And, prim.Or),
     *(prim.BitwiseAnd, prim.BitwiseOr, prim.BitwiseXor, prim.LShift, prim.RShift),
 )
-NARROWED = {"int64": "int32", "int16": "int32", "int8": "int32", "uint16": "uint32", "uint8": "uint32"}
-"""What integers become; those of fewer bits keep their values by being cut to their bits where they are made."""
+NARROWED = {
+    "int64": "int32",
+    "int16": "int32",
+    "int8": "int32",
+    "uint16": "uint32",
+    "uint8": "uint32",
+}
+"""What integers become; those of fewer bits keep their values by being cut to their bits where they
+are made.
+"""
 
 STORED = NARROWED | {"bool": "int32"}
 """What elements of tensors become."""
@@ -26,7 +46,8 @@ _LIMIT = 2**31
 
 
 def narrow_kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` with integers of 32 bits alone: parameters, buffers, indices and values; booleans are kept as 0 and 1.
+    """`func` with integers of 32 bits alone: parameters, buffers, indices and values; booleans are
+    kept as 0 and 1.
 
     Raises PassError for a constant that 32 bits do not hold.
     """
@@ -59,7 +80,10 @@ class _Narrow:
             (prim.IntImm, _constant),
             (prim.Cast, _cast),
             (_BINARY, _binary),
-            (prim.Select, lambda node: prim.Select(node.condition, node.true_value, node.false_value)),
+            (
+                prim.Select,
+                lambda node: prim.Select(node.condition, node.true_value, node.false_value),
+            ),
             (prim.Let, lambda node: prim.Let(node.var, node.value, node.body)),
             (ir.Call, _call),
             (ir.TensorLoad, _load),
@@ -82,14 +106,22 @@ class _Narrow:
         return tirx.Var(variable.name, narrowed) if narrowed else variable
 
     def _buffer(self, buffer: Any) -> Any:
-        shape, strides = ([self(extent) for extent in extents] for extents in (buffer.shape, buffer.strides))
+        shape, strides = (
+            [self(extent) for extent in extents] for extents in (buffer.shape, buffer.strides)
+        )
         dtype = STORED.get(str(buffer.dtype), str(buffer.dtype))
         return tirx.decl_buffer(
-            shape, dtype, name=buffer.name, strides=strides or None, elem_offset=self(buffer.elem_offset), scope=buffer.scope()
+            shape,
+            dtype,
+            name=buffer.name,
+            strides=strides or None,
+            elem_offset=self(buffer.elem_offset),
+            scope=buffer.scope(),
         )
 
 
-# Each callback below sees a node whose children are mapped already, while its own type is still the original one.
+# Each callback below sees a node whose children are mapped already, while its own type is still the
+# original one.
 
 
 def _constant(node: Any) -> Any:
@@ -106,7 +138,11 @@ def _cast(node: Any) -> Any:
     narrowed = NARROWED.get(str(node.ty))
     if narrowed is None:
         return node
-    value = node.value if str(node.value.ty) == narrowed else prim.Cast(tvm.ir.PrimType(narrowed), node.value)
+    value = (
+        node.value
+        if str(node.value.ty) == narrowed
+        else prim.Cast(tvm.ir.PrimType(narrowed), node.value)
+    )
     return _cut(value, str(node.ty))
 
 
@@ -124,12 +160,22 @@ def _call(node: Any) -> Any:
     narrowed = NARROWED.get(str(node.ty))
     if narrowed is None:
         return node
-    return ir.Call(node.op, list(node.args), attrs=node.attrs, ty_args=list(node.ty_args), ret_ty=tvm.ir.PrimType(narrowed))
+    return ir.Call(
+        node.op,
+        list(node.args),
+        attrs=node.attrs,
+        ty_args=list(node.ty_args),
+        ret_ty=tvm.ir.PrimType(narrowed),
+    )
 
 
 def _load(node: Any) -> Any:
     value = tirx.BufferLoad(node.source, list(node.indices))
-    return prim.NE(value, tirx.IntImm("int32", 0)) if str(node.ty) == "bool" and str(value.ty) == "int32" else value
+    return (
+        prim.NE(value, tirx.IntImm("int32", 0))
+        if str(node.ty) == "bool" and str(value.ty) == "int32"
+        else value
+    )
 
 
 def _store(node: Any) -> Any:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from compiler.passes.fold_layout import fold_layout
 from compiler.passes.gpu.bound import check_bound
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import narrow
 from compiler.passes.gpu.rows import flatten_rows
 from compiler.passes.gpu.schedule import ScheduleOnGrid
+from compiler.passes.graph.fold_layout import fold_layout
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -52,7 +52,9 @@ def passes(target: tvm.target.Target) -> tuple[Pass, ...]:
 
 
 def optimise(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """The imported module as kernels for `target` and the calls between them; raises PassError naming a kernel without a grid."""
+    """The imported module as kernels for `target` and the calls between them; raises PassError
+    naming a kernel without a grid.
+    """
     with target:
         for step in passes(target):
             module = step(module)

@@ -1,4 +1,6 @@
-"""Products with constant weights as [rows, depth] by [columns, depth], whatever leads the rows: the form that both kernels take."""
+"""Products with constant weights as [rows, depth] by [columns, depth], whatever leads the rows: the
+form that both kernels take.
+"""
 
 from functools import reduce
 from operator import mul
@@ -9,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, te
 
-from compiler.passes.graph import constant_of, op_name, rewrite_functions
-from compiler.passes.pack_matmul import FUSABLE, is_weight
+from compiler.passes.graph.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
+from compiler.tir.exprs import op_name
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -23,10 +25,11 @@ _ELEMENTWISE = frozenset(
 
 
 def flatten_rows(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with `matmul(x[..., K], constant [K, N])` over one axis of rows, the weight transposed once.
+    """The module with `matmul(x[..., K], constant [K, N])` over one axis of rows, the weight
+    transposed once.
 
-    Elementwise operators after the product stay on the flat form, so that they still fuse with it; a reshape of the
-    result, which moves nothing, gives every other consumer the shape it knew.
+    Elementwise operators after the product stay on the flat form, so that they still fuse with it;
+    a reshape of the result, which moves nothing, gives every other consumer the shape it knew.
     """
     return rewrite_functions(_Rewriter(module), module)
 
@@ -54,14 +57,30 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         rows = left if left.ty.ndim == 2 else self._rows_of(left)
         if call.ty.ndim == 2:
-            return self.builder_.call_te(_product, rows, self._transpose(right), primfunc_name_hint="product", primfunc_attrs=FUSABLE)
-        product = self.builder_.call_te(_product, rows, self._transpose(right), primfunc_name_hint="product", primfunc_attrs=FUSABLE)
+            return self.builder_.call_te(
+                _product,
+                rows,
+                self._transpose(right),
+                primfunc_name_hint="product",
+                primfunc_attrs=FUSABLE,
+            )
+        product = self.builder_.call_te(
+            _product,
+            rows,
+            self._transpose(right),
+            primfunc_name_hint="product",
+            primfunc_attrs=FUSABLE,
+        )
         return self.builder_.emit(product)
 
     def _twin(self, value: Any) -> Any:
         """What `value` is a reshape of, if that is its own flat form."""
         source = self.lookup_binding(value) if isinstance(value, relax.Var) else None
-        if source is None or not isinstance(source, tvm.ir.Call) or op_name(source) != "relax.reshape":
+        if (
+            source is None
+            or not isinstance(source, tvm.ir.Call)
+            or op_name(source) != "relax.reshape"
+        ):
             return None
         flat = source.args[0]
         return flat if tvm_ffi.structural_equal(flat.ty.shape, _flat_shape(value)) else None
@@ -69,12 +88,22 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _rows_of(self, value: Any) -> Any:
         """`value` with its leading axes as one."""
         twin = self._twin(value)
-        return twin if twin is not None else self.builder_.emit(relax.op.reshape(value, _flat_shape(value)))
+        return (
+            twin
+            if twin is not None
+            else self.builder_.emit(relax.op.reshape(value, _flat_shape(value)))
+        )
 
     def _elementwise(self, call: Any) -> Any:
-        """The operator on flat operands: one has a twin, the others have one shape with it or vary along its last axis only."""
+        """The operator on flat operands: one has a twin, the others have one shape with it or vary
+        along its last axis only.
+        """
         leader = next((arg for arg in call.args if self._twin(arg) is not None), None)
-        if leader is None or call.ty.ndim == 2 or not tvm_ffi.structural_equal(call.ty.shape, leader.ty.shape):
+        if (
+            leader is None
+            or call.ty.ndim == 2
+            or not tvm_ffi.structural_equal(call.ty.shape, leader.ty.shape)
+        ):
             return None
         operands = [self._operand(arg, leader) for arg in call.args]
         if any(operand is None for operand in operands):
@@ -85,7 +114,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         shape, wanted = value.ty.shape, leader.ty.shape
         if shape is None:
             return None
-        if shape.values and all(getattr(extent, "value", None) == 1 for extent in list(shape.values)[:-1]):
+        if shape.values and all(
+            getattr(extent, "value", None) == 1 for extent in list(shape.values)[:-1]
+        ):
             return value if len(shape.values) <= 2 else None
         if not shape.values:
             return value
@@ -94,7 +125,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _transpose(self, weight: Any) -> Any:
         key = weight.__chandle__()
         if key not in self.transposed:
-            self.transposed[key] = (weight, relax.const(np.ascontiguousarray(weight.value.numpy().T)))
+            self.transposed[key] = (
+                weight,
+                relax.const(np.ascontiguousarray(weight.value.numpy().T)),
+            )
         return self.transposed[key][1]
 
 
@@ -105,4 +139,8 @@ def _flat_shape(value: Any) -> Any:
 
 def _product(left: Any, right: Any) -> Any:
     k = te.reduce_axis((0, right.shape[1]), name="k")
-    return te.compute((left.shape[0], right.shape[0]), lambda i, j: te.sum(left[i, k] * right[j, k], axis=k), name="product")
+    return te.compute(
+        (left.shape[0], right.shape[0]),
+        lambda i, j: te.sum(left[i, k] * right[j, k], axis=k),
+        name="product",
+    )

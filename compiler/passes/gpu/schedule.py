@@ -16,8 +16,19 @@ from compiler.passes.gpu.trial import refusal
 RULE = "relaxd.rule"
 """The attribute that names the rule a kernel's schedule came from."""
 
-_RULE_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, AssertionError, NotImplementedError)
-"""What TVM's rules raise on kernels that they were not written for; TVM's own errors are RuntimeErrors."""
+_RULE_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    AssertionError,
+    NotImplementedError,
+)
+"""What TVM's rules raise on kernels that they were not written for; TVM's own errors are
+RuntimeErrors.
+"""
 
 Rule = Callable[[tirx.PrimFunc], tirx.PrimFunc | None]
 
@@ -29,8 +40,12 @@ class ScheduleOnGrid:
     target: tvm.target.Target
 
     def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with every kernel bound to blocks and threads; raises PassError naming one that no rule can take."""
-        functions = {gvar: self._schedule(gvar.name_hint, func) for gvar, func in module.functions.items()}
+        """The module with every kernel bound to blocks and threads; raises PassError naming one
+        that no rule can take.
+        """
+        functions = {
+            gvar: self._schedule(gvar.name_hint, func) for gvar, func in module.functions.items()
+        }
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _schedule(self, name: str, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
@@ -65,26 +80,36 @@ class ScheduleOnGrid:
         yield "OneThread", bind_one_thread
 
 
-def dlight_rules(target: tvm.target.Target) -> tuple[tuple[dlight.ScheduleRule, tvm.target.Target], ...]:
+def dlight_rules(
+    target: tvm.target.Target,
+) -> tuple[tuple[dlight.ScheduleRule, tvm.target.Target], ...]:
     """TVM's rules for `target`, best first, each with the target it is to believe in.
 
-    On Metal the rule for matrix products takes a path that crashes the process; told of a plain device it does not. That is
-    its second chance elsewhere, too.
+    On Metal the rule for matrix products takes a path that crashes the process; told of a plain
+    device it does not. That is its second chance elsewhere, too.
     """
     gpu = dlight.gpu
-    plain = tvm.target.Target({"kind": "opencl", "max_num_threads": target.attrs["max_num_threads"]})
+    plain = tvm.target.Target(
+        {"kind": "opencl", "max_num_threads": target.attrs["max_num_threads"]}
+    )
     others = (gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Transpose(), gpu.Fallback())
     believed = (plain,) if target.kind.name == "metal" else (target, plain)
     return *((gpu.Matmul(), device) for device in believed), *((rule, target) for rule in others)
 
 
 def threads_of(target: tvm.target.Target) -> int:
-    """How many threads a block of our own grids has: what every such device takes, and enough to hide latency."""
+    """How many threads a block of our own grids has: what every such device takes, and enough to
+    hide latency.
+    """
     return min(256, int(target.attrs["max_num_threads"]))
 
 
-def applied(rule: dlight.ScheduleRule, target: tvm.target.Target, func: tirx.PrimFunc) -> tirx.PrimFunc | None:
-    """`func` scheduled by the rule, None where the rule is for other kernels or fails on this one."""
+def applied(
+    rule: dlight.ScheduleRule, target: tvm.target.Target, func: tirx.PrimFunc
+) -> tirx.PrimFunc | None:
+    """`func` scheduled by the rule, None where the rule is for other kernels or fails on
+    this one.
+    """
     try:
         with target:
             made = rule.apply(func, target, False)

@@ -1,4 +1,6 @@
-"""Tries whether code can be made of one scheduled kernel: TVM's rules promise that of no kernel with symbolic extents."""
+"""Tries whether code can be made of one scheduled kernel: TVM's rules promise that of no kernel
+with symbolic extents.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +10,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from compiler.errors import summary
 from compiler.passes.gpu.bound import is_bound
-from compiler.stages import summary
 
 _LOADER = "ffi.Module.create.cuda"
 _FOREIGN_TO_WGSL = re.compile(r"\b(?:[iu](?:8|16|64)|f64)\b")
@@ -19,7 +21,9 @@ _DECLARED_INSIDE = re.compile(r"\( {2,}\w+ (\w+) = ")
 
 
 def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
-    """None when `func` runs on a grid and the target's code generator takes it, else why not; what that makes is thrown away."""
+    """None when `func` runs on a grid and the target's code generator takes it, else why not; what
+    that makes is thrown away.
+    """
     if not is_bound(func):
         return "a loop is left unbound"
     try:

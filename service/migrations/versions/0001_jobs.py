@@ -34,7 +34,12 @@ def upgrade() -> None:
     op.create_table(
         "builds",
         sa.Column("id", sa.String(40), primary_key=True),
-        sa.Column("job_id", sa.String(32), sa.ForeignKey("jobs.id", name="fk_builds_job_id"), nullable=False),
+        sa.Column(
+            "job_id",
+            sa.String(32),
+            sa.ForeignKey("jobs.id", name="fk_builds_job_id"),
+            nullable=False,
+        ),
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("target", sa.String, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
@@ -61,10 +66,22 @@ def upgrade() -> None:
     op.create_index("ix_builds_job", "builds", ["job_id", "position"], unique=True)
     op.create_index("ix_builds_state", "builds", ["state", "created_at"])
     op.create_index("ix_builds_action_key", "builds", ["action_key"])
-    op.create_index("uq_builds_running_key", "builds", ["action_key"], unique=True, sqlite_where=RUNNING, postgresql_where=RUNNING)
+    op.create_index(
+        "uq_builds_running_key",
+        "builds",
+        ["action_key"],
+        unique=True,
+        sqlite_where=RUNNING,
+        postgresql_where=RUNNING,
+    )
     op.create_table(
         "events",
-        sa.Column("job_id", sa.String(32), sa.ForeignKey("jobs.id", name="fk_events_job_id"), primary_key=True),
+        sa.Column(
+            "job_id",
+            sa.String(32),
+            sa.ForeignKey("jobs.id", name="fk_events_job_id"),
+            primary_key=True,
+        ),
         sa.Column("seq", sa.Integer, primary_key=True),
         sa.Column("time", seconds, nullable=False),
         sa.Column("type", sa.String(32), nullable=False),

@@ -1,4 +1,6 @@
-"""What a worker must offer to take a build: the target's name, or its kind where the target is described."""
+"""What a worker must offer to take a build: the target's name, or its kind where the target is
+described.
+"""
 
 import sqlalchemy as sa
 from alembic import op

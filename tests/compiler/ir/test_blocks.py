@@ -38,13 +38,24 @@ def test_values_from_both_sides_of_a_cut() -> None:
         NODE("Add", ["kept", "x0"], ["y"]),
         NODE("Neg", ["a"], ["b"]),
     ]
-    built = build(model_of(nodes, {"x": "float32[n]", "keep": "bool[n]", "x0": "float32[1]"}, outputs=["y", "b"]))
+    built = build(
+        model_of(
+            nodes, {"x": "float32[n]", "keep": "bool[n]", "x0": "float32[1]"}, outputs=["y", "b"]
+        )
+    )
     x, keep, x0 = normal(7), np.arange(7) % 3 == 0, normal(1, seed=1)
-    assert_close(built.run({"x": x, "keep": keep, "x0": x0}), [np.abs(x)[keep] + x0, -np.abs(x)], ["y", "b"], 1e-6)
+    assert_close(
+        built.run({"x": x, "keep": keep, "x0": x0}),
+        [np.abs(x)[keep] + x0, -np.abs(x)],
+        ["y", "b"],
+        1e-6,
+    )
 
 
 def test_rows_taken_by_two_masks_and_added_where_they_were() -> None:
-    """Routing as a mixture of experts does it: each expert's rows are a dim of its own, of no rows too."""
+    """Routing as a mixture of experts does it: each expert's rows are a dim of its own, of no rows
+    too.
+    """
     nodes = []
     for expert in ("p", "q"):
         nodes += [
@@ -61,7 +72,9 @@ def test_rows_taken_by_two_masks_and_added_where_they_were() -> None:
     ]
     weights = {f"{expert}_weight": normal(8, 8, seed=seed) for seed, expert in enumerate("pq")}
     constants = {"p_index": np.array(0), "q_index": np.array(1), **weights}
-    built = build(model_of(nodes, {"x": "float32[n,8]", "choice": "int64[n]"}, constants, outputs=["y"]))
+    built = build(
+        model_of(nodes, {"x": "float32[n,8]", "choice": "int64[n]"}, constants, outputs=["y"])
+    )
     for choice in ([0], [1, 1], [0, 1, 2, 1, 0, 0, 2], [2, 2, 2]):
         x, chosen = normal(len(choice), 8), np.array(choice)
         want = x.copy()

@@ -20,11 +20,17 @@ class Code:
 
     def products(self, *registers: str) -> int:
         """Fused multiply-adds of whole vectors."""
-        return sum(bool(_PRODUCT.search(line)) and any(name in line for name in registers) for line in self.lines)
+        return sum(
+            bool(_PRODUCT.search(line)) and any(name in line for name in registers)
+            for line in self.lines
+        )
 
     def spills(self) -> int:
         """Accesses of vectors on the stack."""
-        return sum(bool(_STACK.search(line)) and bool(re.search(r"%[xyz]mm|\b[qvd]\d", line)) for line in self.lines)
+        return sum(
+            bool(_STACK.search(line)) and bool(re.search(r"%[xyz]mm|\b[qvd]\d", line))
+            for line in self.lines
+        )
 
     def loops(self) -> Iterator["Code"]:
         """The loops of a single block, the jump back included."""
@@ -39,7 +45,9 @@ class Code:
 
 
 def kernels(text: str) -> dict[str, Code]:
-    """The code of every kernel by its name, with the part of it that runs on threads, which comes after it."""
+    """The code of every kernel by its name, with the part of it that runs on threads, which comes
+    after it.
+    """
     found: dict[str, list[str]] = {}
     name = None
     for line in text.splitlines():

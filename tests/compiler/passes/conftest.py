@@ -11,19 +11,26 @@ import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
 from compiler import targets  # noqa: E402
-from compiler.codegen import generate  # noqa: E402
-from compiler.lower import lower  # noqa: E402
+from compiler.codegen.generate import generate  # noqa: E402
+from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
 
 HOST = targets.resolve("native")
 
 
-def build_module(function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]]) -> tvm.IRModule:
-    """A module whose `main` applies `function` to inputs; equal names in shapes are one symbolic dim."""
+def build_module(
+    function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]]
+) -> tvm.IRModule:
+    """A module whose `main` applies `function` to inputs; equal names in shapes are one symbolic
+    dim.
+    """
     dims: dict[str, Any] = {}
     variables = []
     for name, (shape, dtype) in inputs.items():
-        axes = [dims.setdefault(axis, tvm.tirx.Var(axis, "int64")) if isinstance(axis, str) else axis for axis in shape]
+        axes = [
+            dims.setdefault(axis, tvm.tirx.Var(axis, "int64")) if isinstance(axis, str) else axis
+            for axis in shape
+        ]
         variables.append(relax.Var(name, relax.TensorType(axes, dtype)))
     builder = relax.BlockBuilder()
     with builder.function("main", variables):
@@ -34,17 +41,28 @@ def build_module(function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any
 
 
 def machine_target(target: Any = HOST) -> tvm.target.Target:
-    return tvm.target.Target({"kind": "llvm", "mtriple": target.triple, "mcpu": target.cpu, "mattr": list(target.features)})
+    return tvm.target.Target(
+        {
+            "kind": "llvm",
+            "mtriple": target.triple,
+            "mcpu": target.cpu,
+            "mattr": list(target.features),
+        }
+    )
 
 
 class Compiled:
-    """A module compiled for this machine, or for another whose code runs here; calling it takes and gives numpy arrays."""
+    """A module compiled for this machine, or for another whose code runs here; calling it takes and
+    gives numpy arrays.
+    """
 
     def __init__(self, module: tvm.IRModule, target: Target = HOST) -> None:
         self.machine = relax.VirtualMachine(generate(lower(module, target, ()), target), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
-        return self.machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)).numpy()
+        return self.machine["main"](
+            *(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)
+        ).numpy()
 
 
 @pytest.fixture
@@ -61,7 +79,9 @@ def draw() -> np.random.Generator:
 def assembly_for() -> Callable[..., str]:
     """The assembly of a graph compiled for any target."""
 
-    def build(function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]], target: Any) -> str:
+    def build(
+        function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]], target: Any
+    ) -> str:
         executable = generate(lower(build_module(function, inputs), target, ()), target)
         return str(executable.mod.imports[0].inspect_source("asm"))
 

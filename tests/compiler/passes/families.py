@@ -1,4 +1,6 @@
-"""A small graph of every kernel family: its dims and where its tiles end, what it computes in float64, how close a kernel must come."""
+"""A small graph of every kernel family: its dims and where its tiles end, what it computes in
+float64, how close a kernel must come.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +12,12 @@ from tvm import relax, te, tirx
 
 from compiler.ir.ops.cells import Cell
 from compiler.ir.ops.recurrence import LANES, Recurrence
-from compiler.passes.kernels.attention import ROWS, TASK_ROWS
-from compiler.passes.kernels.gemm import tiling_for
-from compiler.passes.kernels.micro import panel_width, register_tile
-from compiler.passes.kernels.window import COLUMNS
-from compiler.passes.machine import Machine
-from compiler.passes.pack_integer import CENTRED
+from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
+from compiler.passes.cpu.families.matmul.emit import tiling_for
+from compiler.passes.cpu.families.pooling.emit import COLUMNS
+from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
+from compiler.passes.pack.integer import CENTRED
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes import references
 
 op = relax.op
@@ -23,28 +25,38 @@ Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, tuple[tuple[Any, ...], str]]
 
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3}
-"""By dtype of the result, as a part of its greatest magnitude: float32 sums of a few hundred products, float16 rounded a few times."""
+"""By dtype of the result, as a part of its greatest magnitude: float32 sums of a few hundred
+products, float16 rounded a few times.
+"""
 
 
 @dataclass(frozen=True)
 class Dim:
-    """Extents from `least` to `most`; `edges`: sizes of tiles on a machine, around which kernels take other paths."""
+    """Extents from `least` to `most`; `edges`: sizes of tiles on a machine, around which kernels
+    take other paths.
+    """
 
     most: int
-    edges: Callable[[Machine], tuple[int, ...]]
+    edges: Callable[[VectorUnit], tuple[int, ...]]
     least: int = 1
 
-    def corners(self, machine: Machine) -> list[int]:
+    def corners(self, unit: VectorUnit) -> list[int]:
         """The ends, a prime, and every edge with its neighbours."""
-        near = {edge + step for edge in self.edges(machine) for step in (-1, 0, 1)}
-        return sorted(extent for extent in {self.least, 1, 2, 37, self.most, *near} if self.least <= extent <= self.most)
+        near = {edge + step for edge in self.edges(unit) for step in (-1, 0, 1)}
+        return sorted(
+            extent
+            for extent in {self.least, 1, 2, 37, self.most, *near}
+            if self.least <= extent <= self.most
+        )
 
 
 @dataclass(frozen=True)
 class Family:
-    """graph: of `inputs`, whose named dims are `dims`; exact: the same of float64 arrays, integers as they are.
+    """graph: of `inputs`, whose named dims are `dims`; exact: the same of float64 arrays, integers
+    as they are.
 
-    kernel: what must emit it of compiler.passes.schedule, None where the program comes with loops; below: bound of integer inputs;
+    kernel: what must emit it of compiler.passes.cpu.schedule, None where the program comes with
+    loops; below: bound of integer inputs;
     tolerance: in place of the dtype's.
     """
 
@@ -56,11 +68,17 @@ class Family:
     below: int = 11
     tolerance: float | None = None
 
-    def corners(self, machine: Machine) -> list[dict[str, int]]:
+    def corners(self, unit: VectorUnit) -> list[dict[str, int]]:
         """Extents with every corner of every dim among them, beside others of the other dims."""
-        lists = {name: dim.corners(machine) for name, dim in self.dims.items()}
+        lists = {name: dim.corners(unit) for name, dim in self.dims.items()}
         turns = range(max(map(len, lists.values())))
-        return [{name: found[(turn + 3 * place) % len(found)] for place, (name, found) in enumerate(lists.items())} for turn in turns]
+        return [
+            {
+                name: found[(turn + 3 * place) % len(found)]
+                for place, (name, found) in enumerate(lists.items())
+            }
+            for turn in turns
+        ]
 
     def draw(self, extents: Mapping[str, int], seed: int = 0) -> list[Array]:
         """Inputs at the extents: floats standard normal, integers below `below`."""
@@ -69,7 +87,13 @@ class Family:
         for shape, dtype in self.inputs.values():
             size = [extents.get(axis, axis) for axis in shape]
             integer = dtype.startswith(("int", "uint"))
-            arrays.append((random.integers(0, self.below, size) if integer else random.standard_normal(size)).astype(dtype))
+            arrays.append(
+                (
+                    random.integers(0, self.below, size)
+                    if integer
+                    else random.standard_normal(size)
+                ).astype(dtype)
+            )
         return arrays
 
     def check(self, got: Array, arrays: list[Array]) -> None:
@@ -81,24 +105,26 @@ class Family:
             np.testing.assert_array_equal(got, want)
             return
         part = self.tolerance or TOLERANCE[str(got.dtype)]
-        np.testing.assert_allclose(got.astype("float64"), want, rtol=0, atol=part * max(1.0, np.abs(want).max(initial=0)))
+        np.testing.assert_allclose(
+            got.astype("float64"), want, rtol=0, atol=part * max(1.0, np.abs(want).max(initial=0))
+        )
 
 
 def _constant(*shape: int, scale: float = 1.0) -> Array:
     return (np.random.default_rng(shape).standard_normal(shape) * scale).astype("float32")
 
 
-def _rows(machine: Machine, depth: int, columns: int, run: int | None = None) -> tuple[int, ...]:
+def _rows(unit: VectorUnit, depth: int, columns: int, run: int | None = None) -> tuple[int, ...]:
     """Where a register tile and a block of rows end."""
-    tiling = tiling_for(machine, panel_width(machine, columns), depth, run)
+    tiling = tiling_for(unit, panel_width(unit, columns), depth, run)
     return (tiling.mr, 2 * tiling.mr, tiling.block_rows)
 
 
-def _columns(machine: Machine) -> tuple[int, ...]:
-    return (machine.lanes(32), register_tile(machine)[1])
+def _columns(unit: VectorUnit) -> tuple[int, ...]:
+    return (unit.lanes(32), register_tile(unit)[1])
 
 
-def _none(machine: Machine) -> tuple[int, ...]:
+def _none(unit: VectorUnit) -> tuple[int, ...]:
     return ()
 
 
@@ -107,13 +133,18 @@ def product(depth: int, columns: int) -> Family:
     weight, bias = _constant(depth, columns, scale=depth**-0.5), _constant(columns)
 
     def graph(builder: Any, x: Any, residual: Any) -> Any:
-        return op.add(op.tanh(op.add(op.matmul(x, relax.const(weight)), relax.const(bias))), residual)
+        return op.add(
+            op.tanh(op.add(op.matmul(x, relax.const(weight)), relax.const(bias))), residual
+        )
 
     return Family(
         "emit_contraction",
         graph,
         {"x": (("b", "s", depth), "float32"), "residual": (("b", "s", columns), "float32")},
-        {"b": Dim(3, _none, least=0), "s": Dim(257, lambda machine: _rows(machine, depth, columns), least=0)},
+        {
+            "b": Dim(3, _none, least=0),
+            "s": Dim(257, lambda unit: _rows(unit, depth, columns), least=0),
+        },
         lambda x, residual: np.tanh(x @ weight + bias) + residual,
     )
 
@@ -122,58 +153,93 @@ def _centred(builder: Any, x: Any, zero: int) -> Any:
     """Bytes less a zero point, by the program that the importers write."""
 
     def centred(x: Any) -> Any:
-        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32"))
+        return te.compute(
+            x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32")
+        )
 
     return builder.emit_te(centred, x, primfunc_name_hint=CENTRED)
 
 
 def quantised(depth: int, columns: int, zero: int = 0) -> Family:
-    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come from the importers."""
+    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come
+    from the importers.
+    """
     weight = np.random.default_rng((depth, columns)).integers(-128, 128, (depth, columns))
 
     def graph(builder: Any, x: Any) -> Any:
         given = _centred(builder, x, zero) if zero else op.astype(x, "float32")
         return op.astype(op.matmul(given, relax.const(weight.astype("float32"))), "int32")
 
-    dims = {"n": Dim(131, lambda machine: (4, register_tile(machine)[0], 64), least=0)}
-    return Family("emit_integers", graph, {"x": (("n", depth), "uint8")}, dims, lambda x: (x - np.int64(zero)) @ weight, below=256)
+    dims = {"n": Dim(131, lambda unit: (4, register_tile(unit)[0], 64), least=0)}
+    return Family(
+        "emit_integers",
+        graph,
+        {"x": (("n", depth), "uint8")},
+        dims,
+        lambda x: (x - np.int64(zero)) @ weight,
+        below=256,
+    )
 
 
 def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zero: int) -> Family:
     """The same over images, whose border stands for the zero point."""
-    weight, pad = np.random.default_rng((channels, out)).integers(-128, 128, (out, channels, kernel, kernel)), kernel // 2
+    weight, pad = (
+        np.random.default_rng((channels, out)).integers(-128, 128, (out, channels, kernel, kernel)),
+        kernel // 2,
+    )
 
     def graph(builder: Any, x: Any) -> Any:
         given = _centred(builder, x, zero)
-        return op.astype(op.nn.conv2d(given, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32")
+        return op.astype(
+            op.nn.conv2d(given, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32"
+        )
 
     return Family(
         "emit_integers",
         graph,
         {"x": (("n", channels, "h", "w"), "uint8")},
-        {"n": Dim(3, _none), "h": Dim(13, lambda machine: (kernel,)), "w": Dim(29, lambda machine: (kernel, 6 * stride, 24 * stride))},
-        lambda x: references.convolution(x.astype("float64") - zero, weight, (stride, stride), [pad] * 4).astype("int64"),
+        {
+            "n": Dim(3, _none),
+            "h": Dim(13, lambda unit: (kernel,)),
+            "w": Dim(29, lambda unit: (kernel, 6 * stride, 24 * stride)),
+        },
+        lambda x: references.convolution(
+            x.astype("float64") - zero, weight, (stride, stride), [pad] * 4
+        ).astype("int64"),
         below=256,
     )
 
 
-def convolution(channels: int, out: int, kernel: int, stride: int, groups: int = 1, takes: str = "emit_contraction") -> Family:
+def convolution(
+    channels: int,
+    out: int,
+    kernel: int,
+    stride: int,
+    groups: int = 1,
+    takes: str = "emit_contraction",
+) -> Family:
     """Padded by half a window, with a bias and a rectifier."""
-    weight, bias, pad = _constant(out, channels // groups, kernel, kernel, scale=0.2), _constant(1, out, 1, 1), kernel // 2
+    weight, bias, pad = (
+        _constant(out, channels // groups, kernel, kernel, scale=0.2),
+        _constant(1, out, 1, 1),
+        kernel // 2,
+    )
 
     def graph(builder: Any, x: Any) -> Any:
         y = op.nn.conv2d(x, relax.const(weight), stride, [pad] * 4, 1, groups)
         return op.nn.relu(op.add(y, relax.const(bias)))
 
-    def edges(machine: Machine) -> tuple[int, ...]:
-        return (kernel, stride * 4, stride * register_tile(machine)[0])
+    def edges(unit: VectorUnit) -> tuple[int, ...]:
+        return (kernel, stride * 4, stride * register_tile(unit)[0])
 
     return Family(
         takes,
         graph,
         {"x": (("n", channels, "h", "w"), "float32")},
         {"n": Dim(3, _none), "h": Dim(29, edges), "w": Dim(29, edges)},
-        lambda x: np.maximum(references.convolution(x, weight, (stride, stride), [pad] * 4, groups=groups) + bias, 0),
+        lambda x: np.maximum(
+            references.convolution(x, weight, (stride, stride), [pad] * 4, groups=groups) + bias, 0
+        ),
     )
 
 
@@ -193,8 +259,13 @@ def attention(depth: int, width: int) -> Family:
         return op.permute_dims(weighed, [0, 2, 1, 3])
 
     def exact(q: Array, k: Array, v: Array, mask: Array) -> Array:
-        q, k, v = (x.reshape(*x.shape[:2], -1, size).transpose(0, 2, 1, 3) for x, size in ((q, depth), (k, depth), (v, width)))
-        return references.attention(q, k, v, lambda scores: scores * 0.25 + mask).transpose(0, 2, 1, 3)
+        q, k, v = (
+            x.reshape(*x.shape[:2], -1, size).transpose(0, 2, 1, 3)
+            for x, size in ((q, depth), (k, depth), (v, width))
+        )
+        return references.attention(q, k, v, lambda scores: scores * 0.25 + mask).transpose(
+            0, 2, 1, 3
+        )
 
     return Family(
         "emit_attention",
@@ -205,7 +276,11 @@ def attention(depth: int, width: int) -> Family:
             "v": (("b", "n", 3 * width), "float32"),
             "mask": (("b", 1, 1, "n"), "float32"),
         },
-        {"b": Dim(3, _none), "m": Dim(131, lambda machine: (ROWS, TASK_ROWS)), "n": Dim(131, _columns)},
+        {
+            "b": Dim(3, _none),
+            "m": Dim(131, lambda unit: (ROWS, TASK_ROWS)),
+            "n": Dim(131, _columns),
+        },
         exact,
     )
 
@@ -215,8 +290,17 @@ def blocked() -> Family:
     return Family(
         "emit_blocked",
         lambda builder, x, y, mask: op.add(op.multiply(op.matmul(x, y), relax.const(0.5)), mask),
-        {"x": (("b", 2, "m", "k"), "float32"), "y": (("b", 2, "k", "n"), "float32"), "mask": (("b", 1, 1, "n"), "float32")},
-        {"b": Dim(3, _none), "m": Dim(67, lambda machine: (4, 8), least=0), "k": Dim(67, _none, least=0), "n": Dim(97, _columns, least=0)},
+        {
+            "x": (("b", 2, "m", "k"), "float32"),
+            "y": (("b", 2, "k", "n"), "float32"),
+            "mask": (("b", 1, 1, "n"), "float32"),
+        },
+        {
+            "b": Dim(3, _none),
+            "m": Dim(67, lambda unit: (4, 8), least=0),
+            "k": Dim(67, _none, least=0),
+            "n": Dim(97, _columns, least=0),
+        },
         lambda x, y, mask: x @ y * 0.5 + mask,
     )
 
@@ -231,7 +315,7 @@ def pooling(name: str) -> Family:
         more = {"count_include_pad": True} if name == "average" else {}
         return pool(x, (3, 3), (stride, stride), (1, 1, 1, 1), layout="NHWC", **more)
 
-    def edges(machine: Machine) -> tuple[int, ...]:
+    def edges(unit: VectorUnit) -> tuple[int, ...]:
         return (3, stride * COLUMNS, 2 * stride * COLUMNS)
 
     return Family(
@@ -250,15 +334,26 @@ def recurrence(kind: str, hidden: int) -> Family:
     weights = _constant(hidden, gates, hidden, scale=hidden**-0.5)
     padded = np.zeros((hidden, gates, blocks * LANES), "float32")
     padded[..., :hidden] = weights
-    packed = np.ascontiguousarray(padded.reshape(hidden, gates, blocks, LANES).transpose(2, 1, 0, 3))
+    packed = np.ascontiguousarray(
+        padded.reshape(hidden, gates, blocks, LANES).transpose(2, 1, 0, 3)
+    )
     states = ("h", "c")[: 2 if kind == "LSTM" else 1]
 
     def graph(builder: Any, x: Any, *given: Any) -> Any:
         steps, batch, units = x.ty.shape.values[0], x.ty.shape.values[1], blocks * LANES * gates
-        program = Recurrence(cell, tirx.IntImm("int64", hidden), tirx.IntImm("int64", blocks), False, False, False)
+        program = Recurrence(
+            cell, tirx.IntImm("int64", hidden), tirx.IntImm("int64", blocks), False, False, False
+        )
         flat = builder.emit(op.reshape(x, relax.ShapeExpr([steps, batch, units])))
-        types = [relax.TensorType(shape, "float32") for shape in ((steps, batch, hidden), *[(batch, hidden)] * len(states))]
-        call = relax.call_tir(builder.add_func(program.function(), kind.lower()), [flat, relax.const(packed), *given], types)
+        types = [
+            relax.TensorType(shape, "float32")
+            for shape in ((steps, batch, hidden), *[(batch, hidden)] * len(states))
+        ]
+        call = relax.call_tir(
+            builder.add_func(program.function(), kind.lower()),
+            [flat, relax.const(packed), *given],
+            types,
+        )
         return builder.emit(relax.TupleGetItem(builder.emit(call), 0))
 
     def exact(x: Array, *given: Array) -> Array:
@@ -268,21 +363,32 @@ def recurrence(kind: str, hidden: int) -> Family:
     return Family(
         None,
         graph,
-        {"x": (("s", "b", blocks, gates, LANES), "float32"), **dict.fromkeys(states, (("b", hidden), "float32"))},
-        {"s": Dim(13, _none), "b": Dim(29, lambda machine: (3, 4, 24))},
+        {
+            "x": (("s", "b", blocks, gates, LANES), "float32"),
+            **dict.fromkeys(states, (("b", hidden), "float32")),
+        },
+        {"s": Dim(13, _none), "b": Dim(29, lambda unit: (3, 4, 24))},
         exact,
     )
 
 
-def _lanes(machine: Machine) -> tuple[int, ...]:
-    return (machine.lanes(32), 4 * machine.lanes(32))
+def _lanes(unit: VectorUnit) -> tuple[int, ...]:
+    return (unit.lanes(32), 4 * unit.lanes(32))
 
 
-def generic(graph: Callable[..., Any], inputs: Inputs, exact: Callable[..., Array], least: int = 1) -> Family:
+def generic(
+    graph: Callable[..., Any], inputs: Inputs, exact: Callable[..., Array], least: int = 1
+) -> Family:
     """Anything of dims n and m that no other family takes."""
     dims = {"n": Dim(67, _lanes, least), "m": Dim(300, _lanes, least)}
     used = {axis for shape, _ in inputs.values() for axis in shape}
-    return Family("emit_program", graph, inputs, {name: dim for name, dim in dims.items() if name in used}, exact)
+    return Family(
+        "emit_program",
+        graph,
+        inputs,
+        {name: dim for name, dim in dims.items() if name in used},
+        exact,
+    )
 
 
 ROW: Inputs = {"x": (("n", "m"), "float32")}
@@ -292,9 +398,14 @@ CUBE: Inputs = {"x": (("n", "m", 24), "float32")}
 
 GENERIC = {
     "elementwise": generic(
-        lambda b, x, y: op.tanh(op.multiply(op.add(x, y), op.exp(x))), TWO, lambda x, y: np.tanh((x + y) * np.exp(x)), 0
+        lambda b, x, y: op.tanh(op.multiply(op.add(x, y), op.exp(x))),
+        TWO,
+        lambda x, y: np.tanh((x + y) * np.exp(x)),
+        0,
     ),
-    "elementwise half": generic(lambda b, x: op.multiply(op.nn.relu(x), x), HALF, lambda x: np.maximum(x, 0) * x, 0),
+    "elementwise half": generic(
+        lambda b, x: op.multiply(op.nn.relu(x), x), HALF, lambda x: np.maximum(x, 0) * x, 0
+    ),
     "broadcast": generic(
         lambda b, x, y: op.multiply(x, op.expand_dims(y, 1)),
         {"x": (("n", "m", 5), "float32"), "y": (("n", 5), "float32")},
@@ -302,9 +413,13 @@ GENERIC = {
     ),
     "softmax": generic(lambda b, x: op.nn.softmax(x), ROW, references.softmax),
     "softmax half": generic(lambda b, x: op.nn.softmax(x), HALF, references.softmax),
-    "softmax of a middle axis": generic(lambda b, x: op.nn.softmax(x, 1), CUBE, lambda x: references.softmax(x, 1)),
+    "softmax of a middle axis": generic(
+        lambda b, x: op.nn.softmax(x, 1), CUBE, lambda x: references.softmax(x, 1)
+    ),
     "layer norm": generic(
-        lambda b, x: op.nn.layer_norm(x, relax.const(np.full(24, 2, "float32")), relax.const(np.full(24, 3, "float32")), [-1]),
+        lambda b, x: op.nn.layer_norm(
+            x, relax.const(np.full(24, 2, "float32")), relax.const(np.full(24, 3, "float32")), [-1]
+        ),
         CUBE,
         lambda x: references.layer_norm(x) * 2 + 3,
     ),
@@ -313,9 +428,17 @@ GENERIC = {
     "middle means": generic(lambda b, x: op.mean(x, [1]), CUBE, lambda x: x.mean(1)),
     "sum of all": generic(lambda b, x: op.sum(x), ROW, lambda x: x.sum()),
     "transpose": replace(
-        generic(lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0), kernel="emit_permute"
+        generic(
+            lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0
+        ),
+        kernel="emit_permute",
     ),
-    "take": generic(lambda b, x, y: op.take(x, y, 0), {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")}, lambda x, y: x[y], 0),
+    "take": generic(
+        lambda b, x, y: op.take(x, y, 0),
+        {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")},
+        lambda x, y: x[y],
+        0,
+    ),
     "concat": generic(
         lambda b, x, y: op.concat([x, y], 1),
         {"x": (("n", "m"), "float32"), "y": (("n", 5), "float32")},
@@ -323,7 +446,9 @@ GENERIC = {
         0,
     ),
     "resize": generic(
-        lambda b, x: op.image.resize2d(x, relax.ShapeExpr([x.ty.shape.values[1] * 2, x.ty.shape.values[2] * 2]), layout="NHWC"),
+        lambda b, x: op.image.resize2d(
+            x, relax.ShapeExpr([x.ty.shape.values[1] * 2, x.ty.shape.values[2] * 2]), layout="NHWC"
+        ),
         {"x": ((2, "n", "m", 12), "float32")},
         references.doubled,
     ),
@@ -355,11 +480,16 @@ FAMILIES: dict[str, Family] = {
 
 
 def combined(names: Sequence[str]) -> tuple[Callable[..., Any], Inputs]:
-    """A graph of several families beside each other, each with inputs and dims of its own, as one tuple of results."""
+    """A graph of several families beside each other, each with inputs and dims of its own, as one
+    tuple of results.
+    """
     inputs: dict[str, tuple[tuple[Any, ...], str]] = {}
     for index, name in enumerate(names):
         for tensor, (shape, dtype) in FAMILIES[name].inputs.items():
-            inputs[f"{tensor}{index}"] = tuple(f"{axis}{index}" if isinstance(axis, str) else axis for axis in shape), dtype
+            inputs[f"{tensor}{index}"] = (
+                tuple(f"{axis}{index}" if isinstance(axis, str) else axis for axis in shape),
+                dtype,
+            )
 
     def graph(builder: Any, *tensors: Any) -> Any:
         given, results = iter(tensors), []

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from compiler import targets
-from compiler.host import host
 from compiler.targets import Target
+from compiler.targets.host import host
 
 
 def nearest(name: str) -> Target:
-    """The target where this machine can run its code, else one whose schedules are for its vectors, registers and caches, but in this
-    machine's instructions.
+    """The target where this machine can run its code, else one whose schedules are for its vectors,
+    registers and caches, but in this machine's instructions.
     """
     wanted = targets.resolve(name)
     if not wanted.missing_on(host()):

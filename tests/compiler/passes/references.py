@@ -27,7 +27,9 @@ def attention(q: Array, k: Array, v: Array, change: Callable[[Array], Array]) ->
     return softmax(change(q @ np.swapaxes(k, -1, -2))) @ v
 
 
-def convolution(x: Array, w: Array, strides: Any, pads: Any, dilation: Any = (1, 1), groups: int = 1) -> Array:
+def convolution(
+    x: Array, w: Array, strides: Any, pads: Any, dilation: Any = (1, 1), groups: int = 1
+) -> Array:
     """x [N, C, H, W] with w [O, C/groups, kh, kw]; pads are top, left, bottom, right."""
     n = x.shape[0]
     out, depth, kh, kw = w.shape
@@ -37,7 +39,9 @@ def convolution(x: Array, w: Array, strides: Any, pads: Any, dilation: Any = (1,
     result = np.zeros((n, out, oh, ow))
     for i in range(kh):
         for j in range(kw):
-            part = x[:, :, i * dilation[0] :, j * dilation[1] :][:, :, : oh * strides[0] : strides[0], : ow * strides[1] : strides[1]]
+            part = x[:, :, i * dilation[0] :, j * dilation[1] :][
+                :, :, : oh * strides[0] : strides[0], : ow * strides[1] : strides[1]
+            ]
             grouped = part.reshape(n, groups, depth, oh, ow)
             weights = w[:, :, i, j].reshape(groups, out // groups, depth)
             result += np.einsum("ngdyx,god->ngoyx", grouped, weights).reshape(n, out, oh, ow)
@@ -63,7 +67,9 @@ def doubled(x: Array) -> Array:
 
 
 def lstm(x: Array, r: Array, h: Array, c: Array) -> Array:
-    """All outputs [S, B, H] for x [S, B, 4, H], r [H, 4, H], gates in the order input, output, forget, candidate."""
+    """All outputs [S, B, H] for x [S, B, 4, H], r [H, 4, H], gates in the order input, output,
+    forget, candidate.
+    """
     every = []
     for step in x:
         i, o, f, g = np.moveaxis(step + np.einsum("bk,kgh->bgh", h, r), 1, 0)
@@ -74,7 +80,9 @@ def lstm(x: Array, r: Array, h: Array, c: Array) -> Array:
 
 
 def gru(x: Array, r: Array, h: Array) -> Array:
-    """All outputs [S, B, H] for x [S, B, 3, H], r [H, 3, H], gates in the order update, reset, candidate."""
+    """All outputs [S, B, H] for x [S, B, 3, H], r [H, 3, H], gates in the order update, reset,
+    candidate.
+    """
     every = []
     for step in x:
         z, q = (sigmoid(step[:, gate] + h @ r[:, gate]) for gate in (0, 1))

@@ -3,10 +3,10 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from compiler.passes.channels_last import channels_last
-from compiler.passes.fuse_attention import fuse_attention
-from compiler.passes.kernels.attention import STAGES
-from compiler.passes.tir.stages import read_program
+from compiler.passes.cpu.families.attention.emit import STAGES
+from compiler.passes.graph.channels_last import channels_last
+from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.tir.stages import read_program
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
@@ -36,12 +36,19 @@ def masked(builder, q, k, v, mask):
 
 
 def plain(builder, q, k, v):
-    return builder.emit(attend(builder, builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), v))
+    return builder.emit(
+        attend(builder, builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), v)
+    )
 
 
 def chosen(builder, q, k, v, keep):
     """A mask that chooses, as exporters of newer models write it."""
-    scores = builder.emit(op.divide(builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), relax.const(4.0)))
+    scores = builder.emit(
+        op.divide(
+            builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))),
+            relax.const(4.0),
+        )
+    )
     return attend(builder, builder.emit(op.where(keep, scores, relax.const(-1e9))), v)
 
 
@@ -52,12 +59,27 @@ def exact(q, k, v, change):
     return powers / powers.sum(-1, keepdims=True) @ v.astype("float64")
 
 
-SIZES = [(1, 1, 1), (1, 1, 37), (2, 2, 3), (1, 3, 15), (1, 4, 16), (2, 5, 17), (1, 64, 31), (1, 65, 33), (3, 67, 130)]
+SIZES = [
+    (1, 1, 1),
+    (1, 1, 37),
+    (2, 2, 3),
+    (1, 3, 15),
+    (1, 4, 16),
+    (2, 5, 17),
+    (1, 64, 31),
+    (1, 65, 33),
+    (3, 67, 130),
+]
 """(batch, queries, keys), around the kernel's groups of rows, panels and tasks."""
 
 
 def test_heads_and_an_added_mask(compile_graph, draw):
-    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, 1, "n"),
+    }
     model = compile_graph(masked, {name: (shape, "float32") for name, shape in shapes.items()})
     for b, m, n in SIZES:
         q, k, v = (draw.standard_normal((b, extent, 48)).astype("float32") for extent in (m, n, n))
@@ -71,7 +93,13 @@ def test_heads_and_an_added_mask(compile_graph, draw):
 
 def test_a_mask_that_chooses(compile_graph, draw):
     shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
-    model = compile_graph(chosen, {**{name: (shape, "float32") for name, shape in shapes.items()}, "keep": (("m", "n"), "bool")})
+    model = compile_graph(
+        chosen,
+        {
+            **{name: (shape, "float32") for name, shape in shapes.items()},
+            "keep": (("m", "n"), "bool"),
+        },
+    )
     for b, m, n in SIZES:
         q, k, v = (draw.standard_normal((b, extent, 16)).astype("float32") for extent in (m, n, n))
         keep = draw.random((m, n)) < 0.7
@@ -87,10 +115,19 @@ def test_one_program_takes_the_place_of_products_softmax_and_transposes():
         ty = relax.TensorType([batch, length, heads, width], "float32")
         return relax.call_tir(program, [q, k, v, relax.const(0.25), mask], ty)
 
-    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, 1, "n"),
+    }
     inputs = {name: (shape, "float32") for name, shape in shapes.items()}
-    fused = relax.transform.CanonicalizeBindings()(fuse_attention(channels_last(build_module(masked, inputs))))
-    tvm.ir.assert_structural_equal(fused, relax.transform.CanonicalizeBindings()(build_module(after, inputs)))
+    fused = relax.transform.CanonicalizeBindings()(
+        fuse_attention(channels_last(build_module(masked, inputs)))
+    )
+    tvm.ir.assert_structural_equal(
+        fused, relax.transform.CanonicalizeBindings()(build_module(after, inputs))
+    )
     program = read_program(fused["attention"])
     assert program is not None
     assert {stage.name for stage in program.stages} == set(STAGES)
@@ -98,18 +135,39 @@ def test_one_program_takes_the_place_of_products_softmax_and_transposes():
 
 def test_scores_that_others_read_are_left_alone():
     def shared(builder, q, k, v):
-        scores = builder.emit(op.nn.softmax(builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), -1))
-        return builder.emit(op.add(builder.emit(op.matmul(scores, v)), builder.emit(op.sum(scores, -1, keepdims=True))))
+        scores = builder.emit(
+            op.nn.softmax(
+                builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1])))), -1
+            )
+        )
+        return builder.emit(
+            op.add(
+                builder.emit(op.matmul(scores, v)), builder.emit(op.sum(scores, -1, keepdims=True))
+            )
+        )
 
     shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
     inputs = {name: (shape, "float32") for name, shape in shapes.items()}
-    assert "attention" not in {gvar.name_hint for gvar in fuse_attention(build_module(shared, inputs)).functions}
-    assert "attention" in {gvar.name_hint for gvar in fuse_attention(build_module(plain, inputs)).functions}
+    assert "attention" not in {
+        gvar.name_hint for gvar in fuse_attention(build_module(shared, inputs)).functions
+    }
+    assert "attention" in {
+        gvar.name_hint for gvar in fuse_attention(build_module(plain, inputs)).functions
+    }
 
 
 def test_the_products_before_and_after_are_gone():
-    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
-    after = fuse_attention(channels_last(build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})))
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, 1, "n"),
+    }
+    after = fuse_attention(
+        channels_last(
+            build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+        )
+    )
     text = after["main"].script()
     assert "R.matmul" not in text
     assert "softmax" not in text
@@ -120,14 +178,26 @@ def test_a_transpose_that_takes_rows_apart_stays():
     def columns(builder, q, k, v):
         return op.permute_dims(plain(builder, q, k, v), [1, 2, 0])
 
-    inputs = {"q": (("b", "m", 8), "float32"), "k": (("b", "n", 8), "float32"), "v": (("b", "n", 8), "float32")}
-    assert fuse_attention(build_module(columns, inputs))["main"].script().count("R.permute_dims") == 1
+    inputs = {
+        "q": (("b", "m", 8), "float32"),
+        "k": (("b", "n", 8), "float32"),
+        "v": (("b", "n", 8), "float32"),
+    }
+    assert (
+        fuse_attention(build_module(columns, inputs))["main"].script().count("R.permute_dims") == 1
+    )
 
 
 def unbound(builder, x):
-    """Queries, keys and values from one tensor, taken apart by an axis that is transposed to the front; scales on two of them."""
+    """Queries, keys and values from one tensor, taken apart by an axis that is transposed to the
+    front; scales on two of them.
+    """
     b, s, _ = x.ty.shape.values
-    whole = builder.emit(op.permute_dims(builder.emit(op.reshape(x, relax.ShapeExpr([b, s, 3, 2, 8]))), [2, 0, 3, 1, 4]))
+    whole = builder.emit(
+        op.permute_dims(
+            builder.emit(op.reshape(x, relax.ShapeExpr([b, s, 3, 2, 8]))), [2, 0, 3, 1, 4]
+        )
+    )
     parts = [builder.emit(op.strided_slice(whole, [0], [place], [place + 1])) for place in range(3)]
     q, k, v = (builder.emit(op.squeeze(part, [0])) for part in parts)
     q = builder.emit(op.multiply(q, relax.const(0.5)))
@@ -138,21 +208,34 @@ def unbound(builder, x):
 def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
     inputs = {"x": (("b", "s", 48), "float32")}
     after = fuse_attention(build_module(unbound, inputs))["main"].script()
-    assert not [name for name in ("permute_dims", "strided_slice", "squeeze", "multiply", "divide") if f"R.{name}" in after]
+    assert not [
+        name
+        for name in ("permute_dims", "strided_slice", "squeeze", "multiply", "divide")
+        if f"R.{name}" in after
+    ]
     model = compile_graph(unbound, inputs)
     for b, _, s in SIZES:
         x = draw.standard_normal((b, s, 48)).astype("float32")
         q, k, v = x.reshape(b, s, 3, 2, 8).transpose(2, 0, 3, 1, 4)
-        np.testing.assert_allclose(model(x), exact(q, k, v, lambda scores: scores * 0.4), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            model(x), exact(q, k, v, lambda scores: scores * 0.4), rtol=1e-4, atol=1e-5
+        )
 
 
 def grouped(builder, q, k, v):
-    """Four heads of queries for two of keys and values, as exporters write it: an axis of one place is repeated, and joined."""
+    """Four heads of queries for two of keys and values, as exporters write it: an axis of one place
+    is repeated, and joined.
+    """
 
     def repeated(x):
         b, n = x.ty.shape.values[0], x.ty.shape.values[2]
         apart = builder.emit(op.reshape(x, relax.ShapeExpr([b, 2, 1, n, 8])))
-        expand = builder.call_te(lambda a: te.compute((a.shape[0], 2, 2, a.shape[3], 8), lambda i, g, _, j, d: a(i, g, 0, j, d)), apart)
+        expand = builder.call_te(
+            lambda a: te.compute(
+                (a.shape[0], 2, 2, a.shape[3], 8), lambda i, g, _, j, d: a(i, g, 0, j, d)
+            ),
+            apart,
+        )
         return builder.emit(op.reshape(builder.emit(expand), relax.ShapeExpr([b, 4, n, 8])))
 
     scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(repeated(k), [0, 1, 3, 2]))))
@@ -160,9 +243,15 @@ def grouped(builder, q, k, v):
 
 
 def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
-    inputs = {"q": (("b", 4, "m", 8), "float32"), "k": (("b", 2, "n", 8), "float32"), "v": (("b", 2, "n", 8), "float32")}
+    inputs = {
+        "q": (("b", 4, "m", 8), "float32"),
+        "k": (("b", 2, "n", 8), "float32"),
+        "v": (("b", 2, "n", 8), "float32"),
+    }
     fused = fuse_attention(build_module(grouped, inputs))
-    assert [name for name in ("permute_dims", "reshape") if f"R.{name}" in fused["main"].script()] == []
+    assert [
+        name for name in ("permute_dims", "reshape") if f"R.{name}" in fused["main"].script()
+    ] == []
     assert fused["main"].script().count("R.call_tir") == 1
     model = compile_graph(grouped, inputs)
     for b, m, n in SIZES:
@@ -174,10 +263,17 @@ def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
 
 @pytest.mark.parametrize("function", [masked, chosen])
 def test_results_stay_outputs_of_their_block(function):
-    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, 1, "n")}
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, 1, "n"),
+    }
     if function is chosen:
         shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16), "keep": ("m", "n")}
-    inputs = {name: (shape, "bool" if name == "keep" else "float32") for name, shape in shapes.items()}
+    inputs = {
+        name: (shape, "bool" if name == "keep" else "float32") for name, shape in shapes.items()
+    }
     fused = fuse_attention(relax.transform.CanonicalizeBindings()(build_module(function, inputs)))
     relax.analysis.well_formed(fused)  # raises
     assert fused["main"].body.blocks[-1].bindings[-1].var.same_as(fused["main"].body.body)

@@ -4,7 +4,7 @@ import tvm
 from onnx import helper
 from tvm import relax, te
 
-from compiler.passes.channels_last import channels_last
+from compiler.passes.graph.channels_last import channels_last
 from tests.compiler.ir.onnx.running import build, model_of
 from tests.compiler.passes.conftest import build_module
 
@@ -20,7 +20,9 @@ def ops_of(module):
     """The operators of main, in order."""
     found = []
     for block in module["main"].body.blocks:
-        found += [binding.value.op for binding in block.bindings if isinstance(binding.value, relax.Call)]
+        found += [
+            binding.value.op for binding in block.bindings if isinstance(binding.value, relax.Call)
+        ]
     return [str(getattr(one, "name", one)).removeprefix("relax.") for one in found]
 
 
@@ -53,7 +55,9 @@ def joined(builder, x):
 def upsampled(builder, x):
     def twice(t):
         n, c, h, w = t.shape
-        return te.compute((n, c, h * 2, w * 2), lambda n, c, h, w: t[n, c, h // 2, w // 2], name="twice")
+        return te.compute(
+            (n, c, h * 2, w * 2), lambda n, c, h, w: t[n, c, h // 2, w // 2], name="twice"
+        )
 
     return builder.emit(conv(builder.emit_te(twice, builder.emit(conv(x)))))
 
@@ -61,7 +65,9 @@ def upsampled(builder, x):
 def flattened(builder, x):
     y = builder.emit(conv(x))
     n, c, h, w = x.ty.shape.values
-    rows = builder.emit(op.permute_dims(builder.emit(op.reshape(y, relax.ShapeExpr([n, c, h * w]))), [0, 2, 1]))
+    rows = builder.emit(
+        op.permute_dims(builder.emit(op.reshape(y, relax.ShapeExpr([n, c, h * w]))), [0, 2, 1])
+    )
     return builder.emit(op.mean(rows, [1]))
 
 
@@ -85,20 +91,30 @@ def test_transposes_stay_at_the_ends(graph):
 def test_an_elementwise_chain_between_two_convolutions():
     def after(builder, x):
         weight = relax.const(np.ascontiguousarray(W.transpose(0, 2, 3, 1)))
-        layouts = {"padding": (1, 1), "data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+        layouts = {
+            "padding": (1, 1),
+            "data_layout": "NHWC",
+            "kernel_layout": "OHWI",
+            "out_layout": "NHWC",
+        }
         y = op.nn.conv2d(op.permute_dims(x, [0, 2, 3, 1]), weight, **layouts)
         y = op.nn.conv2d(op.nn.relu(op.add(y, relax.const(W[0, 0, 0, 0]))), weight, **layouts)
         return op.permute_dims(y, [0, 3, 1, 2])
 
     inputs = {"x": (("n", 8, "h", "w"), "float32")}
-    tvm.ir.assert_structural_equal(channels_last(build_module(elementwise, inputs)), build_module(after, inputs))
+    tvm.ir.assert_structural_equal(
+        channels_last(build_module(elementwise, inputs)), build_module(after, inputs)
+    )
 
 
 @pytest.mark.parametrize("graph", [*INSIDE, joined], ids=lambda graph: graph.__name__)
 def test_the_numbers_stay_the_same(graph, draw):
     module = build_module(graph, {"x": (("n", 8, "h", "w"), "float32")})
     given = tvm.runtime.tensor(draw.standard_normal((2, 8, 6, 4)).astype("float32"))
-    results = [relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy() for one in (module, channels_last(module))]
+    results = [
+        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
+        for one in (module, channels_last(module))
+    ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)
 
 
@@ -112,7 +128,15 @@ def test_volumes_keep_their_channels_last_too():
 
     after = channels_last(build_module(graph, {"x": (("n", 8, "d", "h", "w"), "float32")}))
     relax.analysis.well_formed(after)
-    assert ops_of(after) == ["permute_dims", "nn.conv3d", "mean", "sigmoid", "multiply", "nn.conv3d", "permute_dims"]
+    assert ops_of(after) == [
+        "permute_dims",
+        "nn.conv3d",
+        "mean",
+        "sigmoid",
+        "multiply",
+        "nn.conv3d",
+        "permute_dims",
+    ]
 
 
 def test_a_match_cast_keeps_the_image_in_place():
@@ -126,10 +150,20 @@ def test_a_match_cast_keeps_the_image_in_place():
         builder.emit_func_output(builder.emit(conv(cast)))
     after = channels_last(builder.get())
     relax.analysis.well_formed(after)
-    casts = [binding for block in after["main"].body.blocks for binding in block.bindings if isinstance(binding, relax.MatchCast)]
+    casts = [
+        binding
+        for block in after["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding, relax.MatchCast)
+    ]
     assert [str(axis) for axis in casts[-1].ty.shape.values] == ["n", "k", "w", "T.int64(8)"]
 
 
 def test_blocks_still_end_where_a_dim_is_defined():
-    module = build(model_of([helper.make_node("NonZero", ["x"], ["z"])], {"x": "float32[n]"})).imported.module
-    assert [isinstance(block, relax.DataflowBlock) for block in channels_last(module)["main"].body.blocks] == [True, False, True]
+    module = build(
+        model_of([helper.make_node("NonZero", ["x"], ["z"])], {"x": "float32[n]"})
+    ).imported.module
+    assert [
+        isinstance(block, relax.DataflowBlock)
+        for block in channels_last(module)["main"].body.blocks
+    ] == [True, False, True]

@@ -1,4 +1,6 @@
-"""Products of one tensor become one where their results are split into heads, and nobody copies a slice of it."""
+"""Products of one tensor become one where their results are split into heads, and nobody copies a
+slice of it.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,15 +10,17 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.combine_projections import combine_projections
-from compiler.passes.fuse_attention import fuse_attention
+from compiler.passes.graph.combine_projections import combine_projections
+from compiler.passes.graph.fuse_attention import fuse_attention
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
 SIZE = 8
 INPUTS = {"x": (("b", "s", 24), "float32")}
 DRAW = np.random.default_rng(0)
-WEIGHTS = {heads: (DRAW.standard_normal((24, heads * SIZE)) / 5).astype("float32") for heads in (1, 2, 4)}
+WEIGHTS = {
+    heads: (DRAW.standard_normal((24, heads * SIZE)) / 5).astype("float32") for heads in (1, 2, 4)
+}
 BIASES = {heads: DRAW.standard_normal(heads * SIZE).astype("float32") for heads in (1, 2, 4)}
 
 
@@ -40,7 +44,9 @@ def product(builder: Any, x: Any, heads: int) -> Any:
 
 def before(builder: Any, x: Any) -> Any:
     """The first with a bias and a factor, the second with a bias, the third with neither."""
-    q = builder.emit(op.multiply(builder.emit(op.add(const(BIASES[2]), product(builder, x, 2))), const(0.5)))
+    q = builder.emit(
+        op.multiply(builder.emit(op.add(const(BIASES[2]), product(builder, x, 2))), const(0.5))
+    )
     k = builder.emit(op.add(product(builder, x, 1), const(BIASES[1])))
     v = product(builder, x, 4)
     return relax.Tuple([turned(builder, split(builder, value)) for value in (q, k, v)])
@@ -52,34 +58,61 @@ def after(builder: Any, x: Any) -> Any:
     factor = np.concatenate([np.full(2 * SIZE, 0.5), np.ones(5 * SIZE)])
     value = builder.emit(op.add(builder.emit(op.matmul(x, const(weight))), const(bias)))
     heads = split(builder, builder.emit(op.multiply(value, const(factor))))
-    return relax.Tuple([turned(builder, builder.emit(op.strided_slice(heads, [2], [at], [to]))) for at, to in ((0, 2), (2, 3), (3, 7))])
+    return relax.Tuple(
+        [
+            turned(builder, builder.emit(op.strided_slice(heads, [2], [at], [to])))
+            for at, to in ((0, 2), (2, 3), (3, 7))
+        ]
+    )
 
 
 def test_one_product_takes_the_place_of_three() -> None:
-    tvm.ir.assert_structural_equal(combine_projections(build_module(before, INPUTS)), build_module(after, INPUTS))
+    tvm.ir.assert_structural_equal(
+        combine_projections(build_module(before, INPUTS)), build_module(after, INPUTS)
+    )
 
 
 def gated(builder: Any, x: Any) -> Any:
     """What follows reads both results whole."""
-    return op.multiply(builder.emit(op.nn.silu(product(builder, x, 2))), builder.emit(op.matmul(x, const(WEIGHTS[2] + 1))))
+    return op.multiply(
+        builder.emit(op.nn.silu(product(builder, x, 2))),
+        builder.emit(op.matmul(x, const(WEIGHTS[2] + 1))),
+    )
 
 
 def returned(builder: Any, x: Any) -> Any:
-    return relax.Tuple([split(builder, product(builder, x, 2)), turned(builder, split(builder, product(builder, x, 1)))])
+    return relax.Tuple(
+        [
+            split(builder, product(builder, x, 2)),
+            turned(builder, split(builder, product(builder, x, 1))),
+        ]
+    )
 
 
 def read_twice(builder: Any, x: Any) -> Any:
     value = product(builder, x, 2)
     other = turned(builder, split(builder, product(builder, x, 1)))
-    return relax.Tuple([turned(builder, split(builder, value)), other, builder.emit(op.nn.relu(value))])
+    return relax.Tuple(
+        [turned(builder, split(builder, value)), other, builder.emit(op.nn.relu(value))]
+    )
 
 
 def of_two_sizes(builder: Any, x: Any) -> Any:
-    return relax.Tuple([turned(builder, split(builder, product(builder, x, heads), size)) for heads, size in ((2, 8), (1, 4))])
+    return relax.Tuple(
+        [
+            turned(builder, split(builder, product(builder, x, heads), size))
+            for heads, size in ((2, 8), (1, 4))
+        ]
+    )
 
 
 def of_two_tensors(builder: Any, x: Any) -> Any:
-    return relax.Tuple([turned(builder, split(builder, product(builder, value, 2))) for value in (x, builder.emit(op.nn.relu(x)))])
+    return relax.Tuple(
+        [
+            turned(builder, split(builder, product(builder, value, 2)))
+            for value in (x, builder.emit(op.nn.relu(x)))
+        ]
+    )
 
 
 def apart(builder: Any, x: Any) -> Any:
@@ -91,11 +124,16 @@ def apart(builder: Any, x: Any) -> Any:
 
 def by_row(builder: Any, x: Any) -> Any:
     """A constant for each row of the result, not for each column."""
-    values = [builder.emit(op.add(product(builder, x, 2), const(np.ones((2 * SIZE, 1))))) for _ in range(2)]
+    values = [
+        builder.emit(op.add(product(builder, x, 2), const(np.ones((2 * SIZE, 1)))))
+        for _ in range(2)
+    ]
     return relax.Tuple([turned(builder, split(builder, value)) for value in values])
 
 
-@pytest.mark.parametrize("function", [gated, returned, read_twice, of_two_sizes, of_two_tensors, apart, by_row])
+@pytest.mark.parametrize(
+    "function", [gated, returned, read_twice, of_two_sizes, of_two_tensors, apart, by_row]
+)
 def test_others_stay(function: Callable[..., Any]) -> None:
     inputs = {"x": (("b", 16, 24), "float32")} if function is by_row else INPUTS
     given = build_module(function, inputs)
@@ -103,7 +141,12 @@ def test_others_stay(function: Callable[..., Any]) -> None:
 
 
 def attend(builder: Any, x: Any) -> Any:
-    q, k, v = (builder.emit(op.add(builder.emit(op.matmul(x, const(WEIGHTS[2] * n))), const(BIASES[2] + n))) for n in (1, 2, 3))
+    q, k, v = (
+        builder.emit(
+            op.add(builder.emit(op.matmul(x, const(WEIGHTS[2] * n))), const(BIASES[2] + n))
+        )
+        for n in (1, 2, 3)
+    )
     k = builder.emit(op.permute_dims(split(builder, k), [0, 2, 3, 1]))
     q, v = (turned(builder, split(builder, value)) for value in (q, v))
     scores = builder.emit(op.matmul(q, k))
@@ -118,32 +161,51 @@ def test_attention_reads_the_heads_where_they_lie() -> None:
     assert "permute_dims" not in text
 
 
-def heads_of(x: np.ndarray, heads: int, factor: float = 1, shift: np.ndarray | float = 0) -> np.ndarray:
+def heads_of(
+    x: np.ndarray, heads: int, factor: float = 1, shift: np.ndarray | float = 0
+) -> np.ndarray:
     value = x.astype("float64") @ (WEIGHTS[heads].astype("float64") * factor) + shift
     return value.reshape(*x.shape[:2], heads, SIZE).swapaxes(1, 2)
 
 
 def extents(draw: np.random.Generator) -> list[tuple[int, int]]:
     """(b, s): one, around the kernels' groups of rows, and some at random."""
-    return [(1, 1), (1, 7), (2, 16), (1, 17), (3, 31), *((int(draw.integers(1, 5)), int(draw.integers(1, 90))) for _ in range(6))]
+    return [
+        (1, 1),
+        (1, 7),
+        (2, 16),
+        (1, 17),
+        (3, 31),
+        *((int(draw.integers(1, 5)), int(draw.integers(1, 90))) for _ in range(6)),
+    ]
 
 
-def test_attention_over_combined_heads_at_any_extents(compile_graph: Callable[..., Any], draw: np.random.Generator) -> None:
+def test_attention_over_combined_heads_at_any_extents(
+    compile_graph: Callable[..., Any], draw: np.random.Generator
+) -> None:
     model = compile_graph(attend, INPUTS)
     for b, s in extents(draw):
         x = draw.standard_normal((b, s, 24)).astype("float32")
         q, k, v = (heads_of(x, 2, n, BIASES[2].astype("float64") + n) for n in (1, 2, 3))
         scores = q @ k.swapaxes(-1, -2)
         powers = np.exp(scores - scores.max(-1, keepdims=True))
-        np.testing.assert_allclose(model(x), powers / powers.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=2e-5)
+        np.testing.assert_allclose(
+            model(x), powers / powers.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=2e-5
+        )
 
 
-def test_slices_that_others_take_in_at_any_extents(compile_graph: Callable[..., Any], draw: np.random.Generator) -> None:
+def test_slices_that_others_take_in_at_any_extents(
+    compile_graph: Callable[..., Any], draw: np.random.Generator
+) -> None:
     def joined(builder: Any, x: Any) -> Any:
         return op.concat(list(before(builder, x).fields), 1)
 
     model = compile_graph(joined, INPUTS)
     for b, s in extents(draw):
         x = draw.standard_normal((b, s, 24)).astype("float32")
-        parts = [heads_of(x, 2, shift=BIASES[2]) * 0.5, heads_of(x, 1, shift=BIASES[1]), heads_of(x, 4)]
+        parts = [
+            heads_of(x, 2, shift=BIASES[2]) * 0.5,
+            heads_of(x, 1, shift=BIASES[1]),
+            heads_of(x, 4),
+        ]
         np.testing.assert_allclose(model(x), np.concatenate(parts, axis=1), rtol=1e-5, atol=1e-5)

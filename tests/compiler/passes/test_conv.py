@@ -31,12 +31,18 @@ def test_convolution_with_its_epilogue_for_every_extent(name, compile_graph, dra
     model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "float32")})
     for n, h, width in [(1, 7, 7), (2, 8, 13), (1, 14, 5), (3, 20, 23)]:
         x = draw.standard_normal((n, channels, h, width)).astype("float32")
-        want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), strides, pads, dilation, groups) + bias, 0)
+        want = np.maximum(
+            convolution(x.astype("float64"), w.astype("float64"), strides, pads, dilation, groups)
+            + bias,
+            0,
+        )
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (1, 2), (1, 3)])
-def test_a_program_after_a_convolution_meets_the_shape_it_was_written_for(strides, compile_graph, draw):
+def test_a_program_after_a_convolution_meets_the_shape_it_was_written_for(
+    strides, compile_graph, draw
+):
     w = draw.standard_normal((8, 1, 1, 4)).astype("float32")
     pads = (0, 3, 0, 3)
 
@@ -51,7 +57,10 @@ def test_a_program_after_a_convolution_meets_the_shape_it_was_written_for(stride
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("batch", "channels", "taps", "stride"), [("n", 48, 9, 1), (1, 13, 31, 1), (1, 16, 3, 2), ("n", 8, 8, 3)])
+@pytest.mark.parametrize(
+    ("batch", "channels", "taps", "stride"),
+    [("n", 48, 9, 1), (1, 13, 31, 1), (1, 16, 3, 2), ("n", 8, 8, 3)],
+)
 def test_depthwise_rows_of_every_length(batch, channels, taps, stride, compile_graph, draw):
     w = draw.standard_normal((channels, 1, 1, taps)).astype("float32")
     pads = (0, taps // 2, 0, taps // 2)
@@ -62,12 +71,22 @@ def test_depthwise_rows_of_every_length(batch, channels, taps, stride, compile_g
     model = compile_graph(graph, {"x": ((batch, channels, 1, "w"), "float32")})
     for width in (1, 2, 7, 8, 9, 31, 41):
         x = draw.standard_normal((2 if batch == "n" else 1, channels, 1, width)).astype("float32")
-        want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), (1, stride), pads, (1, 1), channels), 0)
+        want = np.maximum(
+            convolution(
+                x.astype("float64"), w.astype("float64"), (1, stride), pads, (1, 1), channels
+            ),
+            0,
+        )
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 
 def test_sums_of_integers_are_exact(compile_graph, draw):
     w = draw.integers(-127, 128, (32, 16, 3, 3)).astype("float32")
-    model = compile_graph(lambda builder, x: op.nn.conv2d(x, relax.const(w), padding=(1, 1)), {"x": ((1, 16, "h", "w"), "float32")})
+    model = compile_graph(
+        lambda builder, x: op.nn.conv2d(x, relax.const(w), padding=(1, 1)),
+        {"x": ((1, 16, "h", "w"), "float32")},
+    )
     x = draw.integers(-128, 128, (1, 16, 24, 24)).astype("float32")
-    np.testing.assert_array_equal(model(x), convolution(x.astype("float64"), w, (1, 1), (1, 1, 1, 1), (1, 1), 1))
+    np.testing.assert_array_equal(
+        model(x), convolution(x.astype("float64"), w, (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    )

@@ -6,9 +6,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.codegen import generate
-from compiler.lower import lower
-from compiler.passes.decide_branches import DecideBranches
+from compiler.codegen.generate import generate
+from compiler.passes.cpu.decide_branches import DecideBranches
+from compiler.passes.manager import lower
 from relaxd.contract.dims import Dim
 from tests.compiler.passes.conftest import HOST, build_module
 
@@ -18,7 +18,9 @@ _ASKS = re.compile(r"if .* >= T\.int64\(\d{6,}\):")
 
 
 def _product() -> tvm.IRModule:
-    return build_module(lambda _, x: relax.op.matmul(x, relax.const(_WEIGHTS)), {"x": (("b", "s", 96), "float32")})
+    return build_module(
+        lambda _, x: relax.op.matmul(x, relax.const(_WEIGHTS)), {"x": (("b", "s", 96), "float32")}
+    )
 
 
 def _sums() -> tvm.IRModule:
@@ -57,15 +59,23 @@ def test_the_least_allowed_multiple_decides() -> None:
 
 @pytest.mark.parametrize(
     ("n", "m", "ways"),
-    [((1, 2), (4096, None), (True, True)), ((2048, 4096), (4096, None), (False, True)), ((1, 2), (1, 3), (False, False))],
+    [
+        ((1, 2), (4096, None), (True, True)),
+        ((2048, 4096), (4096, None), (False, True)),
+        ((1, 2), (1, 3), (False, False)),
+    ],
 )
-def test_all_calls_of_a_program_count(n: tuple[int, int], m: tuple[int, int | None], ways: tuple[bool, bool]) -> None:
+def test_all_calls_of_a_program_count(
+    n: tuple[int, int], m: tuple[int, int | None], ways: tuple[bool, bool]
+) -> None:
     assert _ways(_sums(), Dim("n", *n), Dim("m", *m)) == ways
 
 
 def test_a_dim_of_another_function_that_has_a_declared_name_is_not_it() -> None:
     module = _sums()
-    renamed = tvm.IRModule({"helper": module["main"].with_attr("global_symbol", "helper"), "main": _product()["main"]})
+    renamed = tvm.IRModule(
+        {"helper": module["main"].with_attr("global_symbol", "helper"), "main": _product()["main"]}
+    )
     dims = (Dim("n", 1, 2), Dim("m", 1, 3), Dim("b", 1, 2), Dim("s", 1, 16))
     assert _ways(renamed, *dims) == (True, True)
 
@@ -74,11 +84,15 @@ def test_results_are_the_same_either_way(draw: np.random.Generator) -> None:
     x = draw.standard_normal((2, 300, 96)).astype(np.float32)
     for dims in ((), (Dim("b", 1, 64), Dim("s", 300, 512)), (Dim("b", 2, 2), Dim("s", 1, 300))):
         machine = relax.VirtualMachine(generate(lower(_product(), HOST, dims), HOST), tvm.cpu())
-        np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), x @ _WEIGHTS, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            machine["main"](tvm.runtime.tensor(x)).numpy(), x @ _WEIGHTS, rtol=1e-4, atol=1e-4
+        )
 
 
 def _cell(condition: Callable[[tvm.tirx.Var], object], pointed: bool = False) -> tvm.IRModule:
-    """A program of [n] that puts n, by way of a cell, into a variable and branches on it; `pointed`: other code may write the cell."""
+    """A program of [n] that puts n, by way of a cell, into a variable and branches on it;
+    `pointed`: other code may write the cell.
+    """
     n = tvm.tirx.Var("n", "int64")
     x, y = (tvm.tirx.decl_buffer((n,), "float32", name) for name in "xy")
     cell, v = tvm.tirx.decl_buffer((1,), "int64", "cell", scope="local"), tvm.tirx.Var("v", "int64")
@@ -91,7 +105,15 @@ def _cell(condition: Callable[[tvm.tirx.Var], object], pointed: bool = False) ->
         [
             tvm.tirx.AllocBuffer(cell),
             tvm.tirx.BufferStore(cell, n, [zero]),
-            *([tvm.tirx.Evaluate(tvm.tirx.call_extern("int64", "look", tvm.tirx.address_of(cell[0])))] if pointed else []),
+            *(
+                [
+                    tvm.tirx.Evaluate(
+                        tvm.tirx.call_extern("int64", "look", tvm.tirx.address_of(cell[0]))
+                    )
+                ]
+                if pointed
+                else []
+            ),
             tvm.tirx.Bind(v, cell[zero]),
             tvm.tirx.IfThenElse(condition(v), put(1.0), put(2.0)),
         ]
@@ -119,7 +141,9 @@ def _cell(condition: Callable[[tvm.tirx.Var], object], pointed: bool = False) ->
         (lambda v: v // 2 >= 0, (1.0, 2.0)),
     ],
 )
-def test_cells_and_variables_are_seen_through(condition: Callable[[tvm.tirx.Var], object], left: tuple[float, ...]) -> None:
+def test_cells_and_variables_are_seen_through(
+    condition: Callable[[tvm.tirx.Var], object], left: tuple[float, ...]
+) -> None:
     assert _left(_cell(condition)) == left
 
 

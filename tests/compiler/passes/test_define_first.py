@@ -6,11 +6,13 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.define_first import define_first
+from compiler.passes.graph.define_first import define_first
 
 
 def module(order: list[int]) -> tvm.IRModule:
-    """x [n] as a shape that defines m, a constant of m elements, and what adds its last axis; bindings in the order given."""
+    """x [n] as a shape that defines m, a constant of m elements, and what adds its last axis;
+    bindings in the order given.
+    """
     n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
     x = relax.Var("x", relax.TensorType([2], "int64"))
     y = relax.Var("y", relax.TensorType([n], "float32"))
@@ -26,7 +28,9 @@ def module(order: list[int]) -> tvm.IRModule:
     func = made["main"]
     bindings = [func.body.blocks[0].bindings[index] for index in order]
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], func.body.body)
-    return tvm.IRModule({"main": relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)})
+    return tvm.IRModule(
+        {"main": relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)}
+    )
 
 
 def names(made: tvm.IRModule) -> list[Any]:

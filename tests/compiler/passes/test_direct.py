@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler.passes.grouped import blocks_of, merged_groups
-from compiler.passes.machine import Machine
+from compiler.passes.cpu.families.grouped_conv.program import blocks_of, merged_groups
+from compiler.targets.vector_unit import VectorUnit
 
 op = relax.op
-AVX2 = Machine(vector_bits=256, registers=16, fma=True)
+AVX2 = VectorUnit(vector_bits=256, registers=16, fma=True)
 
 
 def reference(x, w, stride, pad, groups):
@@ -45,10 +45,18 @@ def test_volumes_of_every_extent(name, compile_graph, draw):
     model = compile_graph(graph, {"x": (("n", channels, "d", "h", "w"), "float32")})
     for n, *extents in [(1, 3, 3, 3), (2, 3, 4, 5), (1, 5, 3, 13)]:
         x = draw.standard_normal((n, channels, *extents)).astype("float32")
-        np.testing.assert_allclose(model(x), np.maximum(reference(x, w, stride, pad, groups) + bias, 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            model(x),
+            np.maximum(reference(x, w, stride, pad, groups) + bias, 0),
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
 
-@pytest.mark.parametrize(("groups", "columns", "merged"), [(32, 4, 2), (32, 8, 1), (3, 80, 1), (64, 1, 8), (10, 3, 2), (6, 5, 1)])
+@pytest.mark.parametrize(
+    ("groups", "columns", "merged"),
+    [(32, 4, 2), (32, 8, 1), (3, 80, 1), (64, 1, 8), (10, 3, 2), (6, 5, 1)],
+)
 def test_narrow_groups_share_a_vector(groups, columns, merged):
     assert merged_groups(AVX2, groups, columns) == merged
 
@@ -60,5 +68,7 @@ def test_blocks_hold_zeros_between_groups():
     taps = blocks.reshape(9, 4, 2, 4, 2)
     for tap in range(9):
         for group in range(4):
-            np.testing.assert_array_equal(taps[tap, group, :, group], weight.reshape(4, 2, 9, 2)[group, :, tap].T)
+            np.testing.assert_array_equal(
+                taps[tap, group, :, group], weight.reshape(4, 2, 9, 2)[group, :, tap].T
+            )
             assert not taps[tap, group][:, [other for other in range(4) if other != group]].any()

@@ -1,4 +1,6 @@
-"""Division and remainder by sums of dims, through the product's own passes: in extents, in numbers and in how a reshape is read."""
+"""Division and remainder by sums of dims, through the product's own passes: in extents, in numbers
+and in how a reshape is read.
+"""
 
 import numpy as np
 from onnx import helper
@@ -27,7 +29,12 @@ def test_by_sums_of_dims() -> None:
         N("Reshape", ["positive", "shape"], ["back"]),
     ]
     outputs = ["quotient", "rest", "a", "b", "divided", "remainder", "flat", "back"]
-    model = model_of(nodes, {"x": "float32[n,m]", "z": "float32[n,k]", "i": "int64[j]"}, CONSTANTS, outputs=outputs)
+    model = model_of(
+        nodes,
+        {"x": "float32[n,m]", "z": "float32[n,k]", "i": "int64[j]"},
+        CONSTANTS,
+        outputs=outputs,
+    )
     built, session = compiled(model), session_of(model)
     for n, m, k in ((1, 1, 1), (2, 3, 4), (7, 2, 1), (3, 40, 61)):
         inputs = {"x": normal(n, m), "z": normal(n, k), "i": np.arange(0, 9)}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compiler.passes import schedule
-from compiler.passes.machine import Machine
+from compiler.passes.cpu import schedule
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.conftest import Compiled, build_module
 from tests.compiler.passes.families import FAMILIES
 from tests.compiler.passes.processors import nearest
@@ -16,14 +16,18 @@ from tests.compiler.passes.processors import nearest
 pytestmark = pytest.mark.slow
 
 EMITTERS = (
-    "emit_winograd", "emit_direct", "emit_integers", "emit_attention", "emit_contraction", "emit_blocked", "emit_window", "emit_permute",
+    "emit_winograd", "emit_direct", "emit_integers", "emit_attention", "emit_contraction",
+    "emit_blocked", "emit_window", "emit_permute",
     "emit_program",
 )  # fmt: skip
 CASES = [
     *((name, "x86-64-v3") for name in FAMILIES),
     # Products of small integers are instructions of one width.
     *((name, "x86-64-v4") for name in FAMILIES if FAMILIES[name].kernel != "emit_integers"),
-    *((name, "aarch64") for name in ("product", "convolution", "winograd", "attention", "both computed")),
+    *(
+        (name, "aarch64")
+        for name in ("product", "convolution", "winograd", "attention", "both computed")
+    ),
 ]
 
 
@@ -54,6 +58,10 @@ def test_close_to_float64_at_any_extents(name: str, processor: str, emitters: se
         arrays = family.draw(extents)
         family.check(model(*arrays), arrays)
 
-    anywhere = st.fixed_dictionaries({name: st.integers(dim.least, dim.most) for name, dim in family.dims.items()})
-    drawn = settings(max_examples=8, derandomize=True, deadline=None, database=None)(given(anywhere)(close))
-    reduce(lambda test, at: example(at)(test), family.corners(Machine.of(target)), drawn)()
+    anywhere = st.fixed_dictionaries(
+        {name: st.integers(dim.least, dim.most) for name, dim in family.dims.items()}
+    )
+    drawn = settings(max_examples=8, derandomize=True, deadline=None, database=None)(
+        given(anywhere)(close)
+    )
+    reduce(lambda test, at: example(at)(test), family.corners(VectorUnit.of(target)), drawn)()

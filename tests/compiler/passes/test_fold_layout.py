@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.fold_layout import fold_layout
+from compiler.passes.graph.fold_layout import fold_layout
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
@@ -33,7 +33,9 @@ def added(constant: Callable[[], Any]) -> tvm.IRModule:
     ids=["permute_dims", "axes", "reshape", "expand_dims", "squeeze", "chain"],
 )
 def test_constants(before: Callable[[], Any], after: np.ndarray[Any, Any]) -> None:
-    tidy = tvm.transform.Sequential([relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()])
+    tidy = tvm.transform.Sequential(
+        [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+    )
     made = tidy(fold_layout(added(before)))
     tvm.ir.assert_structural_equal(made, added(lambda: relax.const(np.ascontiguousarray(after))))
 

@@ -12,7 +12,11 @@ NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
 
 CASES = {
-    "row sums kept": (lambda b, x: op.mean(x, [-1], keepdims=True), NM, lambda x: x.mean(-1, keepdims=True)),
+    "row sums kept": (
+        lambda b, x: op.mean(x, [-1], keepdims=True),
+        NM,
+        lambda x: x.mean(-1, keepdims=True),
+    ),
     "middle maximum": (lambda b, x: op.max(x, [1]), N3, lambda x: x.max(1)),
     "minimum of two axes": (lambda b, x: op.min(x, [1, 2]), N3, lambda x: x.min((1, 2))),
     "sum after exp": (lambda b, x: op.sum(op.exp(x), [1]), NM, lambda x: np.exp(x).sum(1)),
@@ -42,7 +46,11 @@ def test_same_values_as_numpy_for_every_extent(name, compile_graph, draw):
         arrays = []
         for shape, dtype in inputs.values():
             size = [dims.get(axis, axis) for axis in shape]
-            arrays.append(draw.standard_normal(size).astype(dtype) if dtype == "float32" else draw.integers(0, 11, size).astype(dtype))
+            arrays.append(
+                draw.standard_normal(size).astype(dtype)
+                if dtype == "float32"
+                else draw.integers(0, 11, size).astype(dtype)
+            )
         want = reference(*(array.astype("float64") for array in arrays))
         got = model(*arrays)
         assert got.shape == want.shape

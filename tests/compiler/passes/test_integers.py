@@ -3,22 +3,31 @@ import pytest
 from tvm import relax, te
 
 from compiler import targets
-from compiler.passes.machine import Machine
-from compiler.passes.pack_integer import CENTRED, pack_integers
+from compiler.passes.pack.integer import CENTRED, pack_integers
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.references import convolution
 
 op = relax.op
 
 
 def product(weight, change=lambda y: y):
-    """Of uint8 x [..., K] with a constant matrix, as the importer makes it of quantised operators."""
-    return lambda builder, x: change(op.astype(op.matmul(op.astype(x, "float32"), relax.const(weight.astype("float32"))), "int32"))
+    """Of uint8 x [..., K] with a constant matrix, as the importer makes it of quantised
+    operators.
+    """
+    return lambda builder, x: change(
+        op.astype(
+            op.matmul(op.astype(x, "float32"), relax.const(weight.astype("float32"))), "int32"
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    ("depth", "columns", "low", "high"), [(1, 5, -127, 127), (37, 17, -127, 127), (130, 48, -255, 255), (64, 300, -128, 127)]
+    ("depth", "columns", "low", "high"),
+    [(1, 5, -127, 127), (37, 17, -127, 127), (130, 48, -255, 255), (64, 300, -128, 127)],
 )
-def test_products_are_exact_for_every_number_of_rows(depth, columns, low, high, compile_graph, draw):
+def test_products_are_exact_for_every_number_of_rows(
+    depth, columns, low, high, compile_graph, draw
+):
     weight = draw.integers(low, high, (depth, columns), endpoint=True)
     weight[0] = low
     model = compile_graph(product(weight), {"x": (("n", "m", depth), "uint8")})
@@ -32,25 +41,36 @@ def test_products_are_exact_for_every_number_of_rows(depth, columns, low, high, 
     ("channels", "columns", "kernel", "stride", "pads"),
     [(9, 20, 3, 1, (1, 1, 1, 1)), (16, 48, 1, 2, (0,) * 4), (24, 8, 2, 2, (1, 0, 0, 2))],
 )
-def test_convolutions_are_exact_for_every_extent(channels, columns, kernel, stride, pads, compile_graph, draw):
+def test_convolutions_are_exact_for_every_extent(
+    channels, columns, kernel, stride, pads, compile_graph, draw
+):
     weight = draw.integers(-128, 128, (columns, channels, kernel, kernel))
 
     def graph(builder, x):
-        return op.nn.conv2d(op.astype(x, "float32"), relax.const(weight.astype("float32")), (stride, stride), pads)
+        return op.nn.conv2d(
+            op.astype(x, "float32"), relax.const(weight.astype("float32")), (stride, stride), pads
+        )
 
     model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "uint8")})
     for n, height, width in [(1, 3, 3), (2, 4, 7), (1, 13, 5)]:
         x = draw.integers(0, 256, (n, channels, height, width)).astype("uint8")
-        np.testing.assert_array_equal(model(x), convolution(x.astype("float64"), weight, (stride, stride), pads))
+        np.testing.assert_array_equal(
+            model(x), convolution(x.astype("float64"), weight, (stride, stride), pads)
+        )
 
 
 def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
     weight, scale = draw.integers(-127, 128, (24, 40)), draw.random(40).astype("float32")
     model = compile_graph(
-        product(weight, lambda y: op.nn.relu(op.multiply(op.astype(y, "float32"), relax.const(scale)))), {"x": (("m", 24), "uint8")}
+        product(
+            weight, lambda y: op.nn.relu(op.multiply(op.astype(y, "float32"), relax.const(scale)))
+        ),
+        {"x": (("m", 24), "uint8")},
     )
     x = draw.integers(0, 256, (9, 24)).astype("uint8")
-    np.testing.assert_allclose(model(x), np.maximum((x.astype("int64") @ weight).astype("float32") * scale, 0), rtol=1e-6)
+    np.testing.assert_allclose(
+        model(x), np.maximum((x.astype("int64") @ weight).astype("float32") * scale, 0), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,15 +85,21 @@ def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
     ],
 )
 def test_groups_are_multiplied_by_one_instruction(name, most, instruction, assembly_for, draw):
-    text = assembly_for(product(draw.integers(-most, most + 1, (32, 32))), {"x": (("m", 32), "uint8")}, targets.resolve(name))
+    text = assembly_for(
+        product(draw.integers(-most, most + 1, (32, 32))),
+        {"x": (("m", 32), "uint8")},
+        targets.resolve(name),
+    )
     assert instruction in text
 
 
 def test_other_processors_multiply_floats(assembly_for, draw):
-    machines = [Machine.of(targets.resolve(name)) for name in ("aarch64", "armv7", "riscv64")]
-    assert all(machine.integer_products == () for machine in machines)
+    machines = [VectorUnit.of(targets.resolve(name)) for name in ("aarch64", "armv7", "riscv64")]
+    assert all(unit.integer_products == () for unit in machines)
     wide = product(draw.integers(-255, 256, (32, 32)))
-    assert "sdot" not in assembly_for(wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2"))
+    assert "sdot" not in assembly_for(
+        wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2")
+    )
 
 
 @pytest.mark.parametrize(("zeros", "instruction"), [((1,), True), ((32,), False)])
@@ -82,7 +108,12 @@ def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_fo
 
     def graph(builder, x, zero):
         def less(x, zero):
-            return te.compute(x.shape, lambda i, j: x[i, j].astype("float32") - zero[j if zeros[0] > 1 else 0].astype("float32"))
+            return te.compute(
+                x.shape,
+                lambda i, j: (
+                    x[i, j].astype("float32") - zero[j if zeros[0] > 1 else 0].astype("float32")
+                ),
+            )
 
         return op.matmul(builder.emit_te(less, x, zero, primfunc_name_hint=CENTRED), weight)
 
@@ -91,7 +122,7 @@ def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_fo
 
 
 def products(name):
-    return Machine.of(targets.resolve(name)).integer_products
+    return VectorUnit.of(targets.resolve(name)).integer_products
 
 
 def test_groups_are_parts_of_the_depth_apart():
@@ -111,4 +142,6 @@ def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
     packed = pack_integers(taps, 4, four)
     assert packed.shape == (1, 2 * 2 + 1, 4, 4)
     np.testing.assert_array_equal(packed[0, :2, 0], [[-7, -1, 5, 0], [-4, 2, 0, 0]])
-    np.testing.assert_array_equal(packed[0, -1].reshape(-1).view("<i4"), [*(taps[0] + taps[1]).sum(0), 0])
+    np.testing.assert_array_equal(
+        packed[0, -1].reshape(-1).view("<i4"), [*(taps[0] + taps[1]).sum(0), 0]
+    )

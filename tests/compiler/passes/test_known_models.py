@@ -1,4 +1,6 @@
-"""Every tensor program of the known models gets loops of ours, or is listed with the reason why not."""
+"""Every tensor program of the known models gets loops of ours, or is listed with the reason why
+not.
+"""
 
 from typing import Any
 
@@ -7,15 +9,24 @@ from tvm import tirx
 
 from compiler import targets
 from compiler.ir import import_model
-from compiler.load import read_model
-from compiler.passes.pipeline import optimise
-from compiler.passes.schedule import ScheduleKernels
+from compiler.ir.model_file import read_model
+from compiler.passes.cpu.schedule import ScheduleKernels
+from compiler.passes.pipelines import optimise
 from relaxd.contract.request import CompileRequest
 from tests.models import MODELS, path_of
 
 pytestmark = pytest.mark.slow
 
-KNOWN = ("minilm", "resnet50", "ppocr_det", "ppocr_rec", "ppocr_cls", "magika", "silero_vad", "silero_vad_16k_op15")
+KNOWN = (
+    "minilm",
+    "resnet50",
+    "ppocr_det",
+    "ppocr_rec",
+    "ppocr_cls",
+    "magika",
+    "silero_vad",
+    "silero_vad_16k_op15",
+)
 OTHERS = {"check_indices": "comes with its loop, over the indices alone"}
 """Programs without a schedule, and why."""
 
@@ -27,9 +38,15 @@ def test_no_program_is_left_without_a_schedule(name: str, monkeypatch: pytest.Mo
         return tirx.Evaluate(tirx.IntImm("int64", 0))
 
     monkeypatch.setattr(ScheduleKernels, "_emit", emit)
-    imported = import_model(read_model(path_of(name)).proto, CompileRequest.from_json(MODELS[name].request()))
+    imported = import_model(
+        read_model(path_of(name)).proto, CompileRequest.from_json(MODELS[name].request())
+    )
     made = optimise(imported.module, targets.resolve("x86-64-v3"), imported.dims)
-    programs = {gvar.name_hint: func for gvar, func in made.functions.items() if isinstance(func, tirx.PrimFunc)}
+    programs = {
+        gvar.name_hint: func
+        for gvar, func in made.functions.items()
+        if isinstance(func, tirx.PrimFunc)
+    }
     left = {kernel for kernel, func in programs.items() if "tirx.is_scheduled" not in func.attrs}
     assert programs
     assert {kernel.rstrip("0123456789") for kernel in left} <= OTHERS.keys()

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.lift_views import LiftViews
+from compiler.passes.graph.lift_views import LiftViews
 
 op = relax.op
 N = tirx.Var("n", "int64")
@@ -45,8 +45,14 @@ def expand(x: Any) -> Any:
     [
         ([squeeze, op.nn.relu, expand, op.tanh], [op.nn.relu, op.tanh]),
         ([squeeze, op.nn.relu], [op.nn.relu, squeeze]),
-        ([lambda x: op.reshape(x, [6, N]), lambda x: op.clip(x, 0, 6)], [lambda x: op.clip(x, 0, 6), lambda x: op.reshape(x, [6, N])]),
-        ([squeeze, lambda x: op.reshape(x, [6, N]), lambda x: op.reshape(x, [6 * N])], [lambda x: op.reshape(x, [6 * N])]),
+        (
+            [lambda x: op.reshape(x, [6, N]), lambda x: op.clip(x, 0, 6)],
+            [lambda x: op.clip(x, 0, 6), lambda x: op.reshape(x, [6, N])],
+        ),
+        (
+            [squeeze, lambda x: op.reshape(x, [6, N]), lambda x: op.reshape(x, [6 * N])],
+            [lambda x: op.reshape(x, [6 * N])],
+        ),
         ([lambda x: op.reshape(x, [6, N]), lambda x: op.nn.softmax(x, 1)], None),
         ([squeeze, lambda x: op.permute_dims(x, [0, 2, 1])], None),
     ],
@@ -65,16 +71,25 @@ def test_permutations_of_axes_of_one_element_are_views_on_request() -> None:
     tvm.ir.assert_structural_equal(LiftViews()(given), given)
 
 
-def test_convolutions_along_one_axis_take_their_activation_along(compile_graph: Any, draw: Any) -> None:
+def test_convolutions_along_one_axis_take_their_activation_along(
+    compile_graph: Any, draw: Any
+) -> None:
     weight = draw.standard_normal((8, 5, 1, 3)).astype("float32")
 
     def graph(builder: Any, x: Any) -> Any:
-        row = builder.emit(op.nn.conv2d(builder.emit(op.expand_dims(x, 2)), relax.const(weight), padding=[0, 1, 0, 1]))
+        row = builder.emit(
+            op.nn.conv2d(
+                builder.emit(op.expand_dims(x, 2)), relax.const(weight), padding=[0, 1, 0, 1]
+            )
+        )
         return op.nn.relu(builder.emit(op.squeeze(row, 2)))
 
     model = compile_graph(graph, {"x": (("b", 5, "w"), "float32")})
     for b, w in [(1, 3), (2, 7), (3, 31)]:
         x = draw.standard_normal((b, 5, w)).astype("float32")
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
-        want = sum(np.einsum("bcw,oc->bow", padded[..., tap : tap + w], weight[:, :, 0, tap]) for tap in range(3))
+        want = sum(
+            np.einsum("bcw,oc->bow", padded[..., tap : tap + w], weight[:, :, 0, tap])
+            for tap in range(3)
+        )
         np.testing.assert_allclose(model(x), np.maximum(want, 0), rtol=1e-4, atol=1e-4)

@@ -8,9 +8,9 @@ from onnx import helper
 from tvm import relax
 
 from compiler import targets
-from compiler.codegen import generate
+from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.lower import lower
+from compiler.passes.manager import lower
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import Built, model_of, normal
 
@@ -18,30 +18,47 @@ from tests.compiler.ir.onnx.running import Built, model_of, normal
 def compiled(model: onnx.ModelProto) -> Built:
     """By the product's own passes for this machine."""
     imported, target = import_model(model, CompileRequest.of()), targets.resolve("native")
-    return Built(imported, relax.VirtualMachine(generate(lower(imported.module, target, imported.dims), target), tvm.cpu()))
+    return Built(
+        imported,
+        relax.VirtualMachine(
+            generate(lower(imported.module, target, imported.dims), target), tvm.cpu()
+        ),
+    )
 
 
 def test_extents_that_differ_and_indices_out_of_range() -> None:
-    nodes = [helper.make_node("MatMul", ["x", "y"], ["product"]), helper.make_node("Gather", ["x", "i"], ["rows"])]
+    nodes = [
+        helper.make_node("MatMul", ["x", "y"], ["product"]),
+        helper.make_node("Gather", ["x", "i"], ["rows"]),
+    ]
     built = compiled(model_of(nodes, {"x": "float32[n,k]", "y": "float32[j,3]", "i": "int64[m]"}))
     fitting = {"x": normal(2, 4), "y": normal(4, 3), "i": np.array([1])}
     assert [output.shape for output in built.run(fitting)] == [(2, 3), (1, 4)]
     with pytest.raises(RuntimeError, match=r"\{\{matmul of .*: inner extents differ\}\}"):
         built.run({**fitting, "y": normal(5, 3)})
-    with pytest.raises(RuntimeError, match=r"\{\{Gather: an index is out of range for an axis of n\}\}"):
+    with pytest.raises(
+        RuntimeError, match=r"\{\{Gather: an index is out of range for an axis of n\}\}"
+    ):
         built.run({**fitting, "i": np.array([2])})
 
 
 def test_a_branch_that_the_rest_of_the_model_needs() -> None:
     def branch(op: str, *inputs: str) -> onnx.GraphProto:
         node = helper.make_node(op, list(inputs), [f"{op}_out"])
-        return helper.make_graph([node], "branch", [], [helper.make_empty_tensor_value_info(f"{op}_out")])
+        return helper.make_graph(
+            [node], "branch", [], [helper.make_empty_tensor_value_info(f"{op}_out")]
+        )
 
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"], start=-1),
         helper.make_node("Equal", ["shape", "one"], ["is_one"]),
         helper.make_node(
-            "If", ["is_one"], ["flat"], "choice", then_branch=branch("Squeeze", "x", "last"), else_branch=branch("Identity", "x")
+            "If",
+            ["is_one"],
+            ["flat"],
+            "choice",
+            then_branch=branch("Squeeze", "x", "last"),
+            else_branch=branch("Identity", "x"),
         ),
         helper.make_node("Gemm", ["flat", "w"], ["y"]),
     ]

@@ -4,7 +4,7 @@ import tvm
 from tvm import relax
 from tvm.script import tirx as T
 
-from compiler.passes.noalias import no_alias
+from compiler.codegen.noalias import no_alias
 from tests.compiler.passes.conftest import build_module
 
 

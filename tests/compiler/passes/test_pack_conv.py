@@ -8,13 +8,13 @@ import tvm
 from tvm import relax
 from tvm.script import tirx as T
 
-from compiler.passes.machine import Machine
-from compiler.passes.pack_conv import PackConv
-from compiler.passes.pack_matmul import pack_panels
+from compiler.passes.pack.conv import PackConv
+from compiler.passes.pack.matmul import pack_panels
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
-FOUR_LANES = Machine(vector_bits=128)
+FOUR_LANES = VectorUnit(vector_bits=128)
 DENSE = np.arange(96, dtype="float32").reshape(6, 2, 1, 8)
 """[O, kh, kw, C]."""
 TAPS = np.arange(20, dtype="float32").reshape(5, 1, 4, 1)
@@ -27,14 +27,17 @@ def panel_conv(
     conv: T.Buffer((T.int64(2), T.int64(5), T.int64(7), T.int64(6)), "float32"),
 ):
     T.func_attr({"op_pattern": 4, "tirx.noalias": True})
-    for a, b, c, d, e, f, g in T.grid(T.int64(2), T.int64(5), T.int64(7), T.int64(6), T.int64(2), T.int64(1), T.int64(8)):
+    for a, b, c, d, e, f, g in T.grid(
+        T.int64(2), T.int64(5), T.int64(7), T.int64(6), T.int64(2), T.int64(1), T.int64(8)
+    ):
         with T.sblock("conv"):
             image, row, column, o, kh, kw, k = T.axis.remap("SSSSRRR", [a, b, c, d, e, f, g])
             with T.init():
                 conv[image, row, column, o] = T.float32(0)
             conv[image, row, column, o] = (
                 conv[image, row, column, o]
-                + x[image, row + kh, column + kw, k] * panels[o // T.int64(8), kh * T.int64(8) + kw * T.int64(8) + k, o % T.int64(8)]
+                + x[image, row + kh, column + kw, k]
+                * panels[o // T.int64(8), kh * T.int64(8) + kw * T.int64(8) + k, o % T.int64(8)]
             )
 
 
@@ -45,17 +48,29 @@ def depthwise_conv(
     depthwise: T.Buffer((T.int64(2), T.int64(6), T.int64(4), T.int64(5)), "float32"),
 ):
     T.func_attr({"op_pattern": 4, "tirx.noalias": True})
-    for a, b, c, d, e, f in T.grid(T.int64(2), T.int64(6), T.int64(4), T.int64(5), T.int64(1), T.int64(4)):
+    for a, b, c, d, e, f in T.grid(
+        T.int64(2), T.int64(6), T.int64(4), T.int64(5), T.int64(1), T.int64(4)
+    ):
         with T.sblock("depthwise"):
             image, row, column, k, kh, kw = T.axis.remap("SSSSRR", [a, b, c, d, e, f])
             with T.init():
                 depthwise[image, row, column, k] = T.float32(0)
-            depthwise[image, row, column, k] = depthwise[image, row, column, k] + x[image, row + kh, column + kw, k] * taps[kh, kw, k]
+            depthwise[image, row, column, k] = (
+                depthwise[image, row, column, k]
+                + x[image, row + kh, column + kw, k] * taps[kh, kw, k]
+            )
 
 
-def convolution(weight: np.ndarray[Any, Any], groups: int = 1, layout: str = "NHWC", kernel: str = "OHWI") -> Any:
+def convolution(
+    weight: np.ndarray[Any, Any], groups: int = 1, layout: str = "NHWC", kernel: str = "OHWI"
+) -> Any:
     return lambda builder, x: op.nn.conv2d(
-        x, relax.const(weight), groups=groups, data_layout=layout, kernel_layout=kernel, out_layout=layout
+        x,
+        relax.const(weight),
+        groups=groups,
+        data_layout=layout,
+        kernel_layout=kernel,
+        out_layout=layout,
     )
 
 
@@ -105,24 +120,47 @@ def test_what_runs(channels: tuple[int, int], weight: int, pads: int, programs: 
         (320, {"h": 28}, "panel_conv"),
         (16, {"h": 7, "w": 7}, "panel_conv"),
     ],
-    ids=["much weight, extents open", "many tiles", "few tiles", "few tiles of two images", "one extent open", "little weight, few tiles"],
+    ids=[
+        "much weight, extents open",
+        "many tiles",
+        "few tiles",
+        "few tiles of two images",
+        "one extent open",
+        "little weight, few tiles",
+    ],
 )
-def test_the_favoured_extents_choose_the_algorithm(channels: int, favoured: dict[str, int], program: str) -> None:
+def test_the_favoured_extents_choose_the_algorithm(
+    channels: int, favoured: dict[str, int], program: str
+) -> None:
     assert programs_of((channels, channels), 3, 1, favoured) == [program]
 
 
-def programs_of(channels: tuple[int, int], weight: int, pads: int, favoured: dict[str, int]) -> list[str]:
+def programs_of(
+    channels: tuple[int, int], weight: int, pads: int, favoured: dict[str, int]
+) -> list[str]:
     """What a convolution of images [n, h, w, channels] becomes."""
     constant = relax.const(np.full((channels[1], weight, weight, channels[0]), 0.5, "float32"))
     layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
     given = build_module(
-        lambda builder, x: op.nn.conv2d(x, constant, padding=[pads] * 4, **layouts), {"x": (("n", "h", "w", channels[0]), "float32")}
+        lambda builder, x: op.nn.conv2d(x, constant, padding=[pads] * 4, **layouts),
+        {"x": (("n", "h", "w", channels[0]), "float32")},
     )
-    calls = [binding.value for block in PackConv(FOUR_LANES, favoured)(given)["main"].body.blocks for binding in block.bindings]
-    return [call.args[0].name_hint if call.op.name == "relax.call_tir" else call.op.name.removeprefix("relax.") for call in calls]
+    calls = [
+        binding.value
+        for block in PackConv(FOUR_LANES, favoured)(given)["main"].body.blocks
+        for binding in block.bindings
+    ]
+    return [
+        call.args[0].name_hint
+        if call.op.name == "relax.call_tir"
+        else call.op.name.removeprefix("relax.")
+        for call in calls
+    ]
 
 
 def test_images_with_channels_first_stay() -> None:
     weight = np.ones((6, 8, 3, 3), "float32")
-    given = build_module(convolution(weight, layout="NCHW", kernel="OIHW"), {"x": (("n", 8, "h", "w"), "float32")})
+    given = build_module(
+        convolution(weight, layout="NCHW", kernel="OIHW"), {"x": (("n", 8, "h", "w"), "float32")}
+    )
     tvm.ir.assert_structural_equal(PackConv(FOUR_LANES)(given), given)

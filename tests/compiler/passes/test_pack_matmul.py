@@ -8,12 +8,12 @@ import tvm
 from tvm import relax
 from tvm.script import tirx as T
 
-from compiler.passes.machine import Machine
-from compiler.passes.pack_matmul import PackMatmul, pack_panels
+from compiler.passes.pack.matmul import PackMatmul, pack_panels
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
-FOUR_LANES = Machine(vector_bits=128)
+FOUR_LANES = VectorUnit(vector_bits=128)
 WEIGHT = np.arange(15, dtype="float32").reshape(3, 5)
 PANELS = np.zeros((1, 3, 8), "float32")
 PANELS[0, :, :5] = WEIGHT
@@ -31,7 +31,10 @@ def panel_matmul(
             row, column, depth = T.axis.remap("SSR", [i, j, k])
             with T.init():
                 matmul[row, column] = T.float32(0)
-            matmul[row, column] = matmul[row, column] + x[row, depth] * panels[column // T.int64(8), depth, column % T.int64(8)]
+            matmul[row, column] = (
+                matmul[row, column]
+                + x[row, depth] * panels[column // T.int64(8), depth, column % T.int64(8)]
+            )
 
 
 def before(builder: Any, x: Any) -> Any:
@@ -40,21 +43,32 @@ def before(builder: Any, x: Any) -> Any:
 
 def after(builder: Any, x: Any) -> Any:
     ty = relax.TensorType([4, 5], "float32")
-    return op.nn.relu(relax.call_tir(builder.add_func(panel_matmul, "panel_matmul"), [x, relax.const(PANELS)], ty))
+    return op.nn.relu(
+        relax.call_tir(builder.add_func(panel_matmul, "panel_matmul"), [x, relax.const(PANELS)], ty)
+    )
 
 
 def test_weights_lie_in_panels() -> None:
     inputs = {"x": ((4, 3), "float32")}
-    tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES)(build_module(before, inputs)), build_module(after, inputs))
+    tvm.ir.assert_structural_equal(
+        PackMatmul(FOUR_LANES)(build_module(before, inputs)), build_module(after, inputs)
+    )
 
 
 @pytest.mark.parametrize(
     ("x", "weight"),
-    [(("n", 3), WEIGHT.astype("float16")), (("n", 3), WEIGHT[None]), ((3,), WEIGHT), (("n", 3), WEIGHT[:, :0])],
+    [
+        (("n", 3), WEIGHT.astype("float16")),
+        (("n", 3), WEIGHT[None]),
+        ((3,), WEIGHT),
+        (("n", 3), WEIGHT[:, :0]),
+    ],
     ids=["half", "batch", "vector", "empty"],
 )
 def test_others_stay(x: tuple[Any, ...], weight: np.ndarray[Any, Any]) -> None:
-    given = build_module(lambda builder, x: op.matmul(x, relax.const(weight)), {"x": (x, str(weight.dtype))})
+    given = build_module(
+        lambda builder, x: op.matmul(x, relax.const(weight)), {"x": (x, str(weight.dtype))}
+    )
     tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES)(given), given)
 
 

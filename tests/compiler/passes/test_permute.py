@@ -29,7 +29,14 @@ def test_what_is_fused_with_it(compile_graph, draw):
         moved = op.permute_dims(op.nn.relu(x), [0, 2, 1])
         return op.add(op.multiply(moved, y), relax.const(bias))
 
-    model = compile_graph(graph, {"x": (("n", "m", 20), "float32"), "y": (("n", 20, "m"), "float32")})
+    model = compile_graph(
+        graph, {"x": (("n", "m", 20), "float32"), "y": (("n", 20, "m"), "float32")}
+    )
     for n, m in [(1, 3), (2, 16), (1, 37)]:
-        x, y = draw.standard_normal((n, m, 20)).astype("float32"), draw.standard_normal((n, 20, m)).astype("float32")
-        np.testing.assert_allclose(model(x, y), np.maximum(x, 0).transpose(0, 2, 1) * y + bias, rtol=1e-5, atol=1e-6)
+        x, y = (
+            draw.standard_normal((n, m, 20)).astype("float32"),
+            draw.standard_normal((n, 20, m)).astype("float32"),
+        )
+        np.testing.assert_allclose(
+            model(x, y), np.maximum(x, 0).transpose(0, 2, 1) * y + bias, rtol=1e-5, atol=1e-6
+        )

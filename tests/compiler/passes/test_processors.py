@@ -1,4 +1,6 @@
-"""Every kernel family in one program for processors that this machine need not be: their registers, and NEON under qemu."""
+"""Every kernel family in one program for processors that this machine need not be: their registers,
+and NEON under qemu.
+"""
 
 import shutil
 import subprocess
@@ -9,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from compiler import link, runtimes, targets
-from compiler.codegen import generate
-from compiler.emulation import emulator, program, tensors
-from compiler.lower import lower
-from compiler.passes.kernels.micro import register_tile
-from compiler.passes.machine import Machine
+from compiler import runtimes, targets
+from compiler.codegen.generate import generate
+from compiler.link import library
+from compiler.passes.cpu.shared.register_tile import register_tile
+from compiler.passes.manager import lower
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
+from compiler.verify.emulation import emulator, program, tensors
 from tests.compiler.passes.assembly import kernels, of_kind
 from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combined
@@ -23,22 +26,48 @@ from tests.compiler.passes.families import FAMILIES, Array, combined
 pytestmark = pytest.mark.slow
 
 NEON, DOT = targets.resolve("aarch64"), targets.resolve("aarch64-v8.2")
-WITH_SUMS = ("product", "convolution", "winograd", "attention", "both computed", "depthwise convolution", "convolution in groups")
+WITH_SUMS = (
+    "product",
+    "convolution",
+    "winograd",
+    "attention",
+    "both computed",
+    "depthwise convolution",
+    "convolution in groups",
+)
 NAMES = {
     "x86-64-v4": WITH_SUMS,
     "aarch64": (
-        *WITH_SUMS, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax", "layer norm", "row sums",
+        *WITH_SUMS, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax",
+    "layer norm", "row sums",
         "column maxima", "transpose", "take", "concat", "resize",
     ),
-    "aarch64-v8.2": ("quantised product", "quantised product less a zero point", "quantised convolution"),
+    "aarch64-v8.2": ("quantised product", "quantised product less a zero point", "quantised "
+                                                                                 "convolution"),
 }  # fmt: skip
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
 VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
 SUMS = {
-    "x86-64-v4": {"panel_matmul": 4 * 24, "panel_conv": 4 * 26, "winograd_conv": 4 * 12, "attention": 4 * 12, "fused_matmul": 4 * 8},
-    "aarch64": {"panel_matmul": 24, "panel_conv": 24, "winograd_conv": 12, "attention": 12, "fused_matmul": 8, "lstm": 24, "gru": 16},
+    "x86-64-v4": {
+        "panel_matmul": 4 * 24,
+        "panel_conv": 4 * 26,
+        "winograd_conv": 4 * 12,
+        "attention": 4 * 12,
+        "fused_matmul": 4 * 8,
+    },
+    "aarch64": {
+        "panel_matmul": 24,
+        "panel_conv": 24,
+        "winograd_conv": 12,
+        "attention": 12,
+        "fused_matmul": 8,
+        "lstm": 24,
+        "gru": 16,
+    },
 }
-"""Products of vectors in the innermost loop of a kind of kernel: as many as it has sums, for each of its steps in a row."""
+"""Products of vectors in the innermost loop of a kind of kernel: as many as it has sums, for each
+of its steps in a row.
+"""
 ELSEWHERE = ("grouped_conv", "depthwise_conv")
 """Kernels whose innermost loops have branches or are unrolled."""
 
@@ -52,10 +81,15 @@ def executable(name: str) -> Any:
 
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_stay_in_whole_registers(name: str) -> None:
-    assert register_tile(Machine.of(targets.resolve(name))) == TILES[name]
+    assert register_tile(VectorUnit.of(targets.resolve(name))) == TILES[name]
     code = kernels(str(executable(name).mod.imports[0].inspect_source("asm")))
     for kind, sums in SUMS[name].items():
-        hearts = [loop for kernel in of_kind(code, kind) for loop in kernel.loops() if loop.products(*VECTORS[name]) == sums]
+        hearts = [
+            loop
+            for kernel in of_kind(code, kind)
+            for loop in kernel.loops()
+            if loop.products(*VECTORS[name]) == sums
+        ]
         assert hearts, kind
         assert sum(loop.spills() for loop in hearts) == 0, kind
     for kind in ELSEWHERE:
@@ -72,12 +106,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
         if isinstance(found, str):
             pytest.skip(found)
         folder = tmp_path_factory.mktemp(target.name)
-        library = link.link_library(executable(target.name), folder, target)
+        linked = library.link_library(executable(target.name), folder, target)
         for path in runtimes.find(target.platform).glob("libtvm_runtime*.so"):
             shutil.copy(path, folder)
         program.build(folder, target, folder / "program")
         tensors.write(folder / "weights", [])
-        return [*found.command, *(str(folder / name) for name in ("program", library.name, "weights", "inputs", "outputs"))], folder
+        return [
+            *found.command,
+            *(
+                str(folder / name)
+                for name in ("program", linked.name, "weights", "inputs", "outputs")
+            ),
+        ], folder
 
     def call(target: Target, arrays: list[Array]) -> list[Array]:
         command, folder = built(target)
@@ -90,10 +130,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
 
 @pytest.mark.parametrize("turn", range(10))
 @pytest.mark.parametrize("target", [NEON, DOT], ids=lambda target: target.name)
-def test_neon_code_is_close_to_float64(target: Target, turn: int, run: Callable[[Target, list[Array]], list[Array]]) -> None:
+def test_neon_code_is_close_to_float64(
+    target: Target, turn: int, run: Callable[[Target, list[Array]], list[Array]]
+) -> None:
     given = {}
     for name in NAMES[target.name]:
-        corners = FAMILIES[name].corners(Machine.of(target))
+        corners = FAMILIES[name].corners(VectorUnit.of(target))
         given[name] = FAMILIES[name].draw(corners[turn % len(corners)])
     results = run(target, [array for arrays in given.values() for array in arrays])
     for (name, arrays), got in zip(given.items(), results, strict=True):

@@ -11,12 +11,19 @@ def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
     def graph(builder, token, patches):
         b, h, w, depth = patches.ty.shape.values
         rows = op.concat([token, op.reshape(patches, relax.ShapeExpr([b, h * w, depth]))], axis=1)
-        normal = op.nn.layer_norm(rows, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), axes=[-1])
+        normal = op.nn.layer_norm(
+            rows, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), axes=[-1]
+        )
         return op.add(op.matmul(normal, relax.const(weight)), relax.const(np.ones(16, "float32")))
 
-    model = compile_graph(graph, {"token": (("b", 1, 8), "float32"), "patches": (("b", "h", "w", 8), "float32")})
+    model = compile_graph(
+        graph, {"token": (("b", 1, 8), "float32"), "patches": (("b", "h", "w", 8), "float32")}
+    )
     for b, h, w in [(1, 1, 1), (2, 3, 5), (3, 7, 1)]:
-        token, patches = draw.standard_normal((b, 1, 8)).astype("float32"), draw.standard_normal((b, h, w, 8)).astype("float32")
+        token, patches = (
+            draw.standard_normal((b, 1, 8)).astype("float32"),
+            draw.standard_normal((b, h, w, 8)).astype("float32"),
+        )
         rows = np.concatenate([token, patches.reshape(b, h * w, 8)], 1).astype("float64")
         normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
         np.testing.assert_allclose(model(token, patches), normal @ weight + 1, rtol=1e-4, atol=1e-4)

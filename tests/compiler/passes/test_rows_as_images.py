@@ -3,8 +3,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.channels_last import channels_last
-from compiler.passes.rows_as_images import rows_as_images
+from compiler.passes.graph.channels_last import channels_last
+from compiler.passes.graph.rows_as_images import rows_as_images
 from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.test_channels_last import ops_of
 
@@ -16,7 +16,9 @@ SCALE = np.random.default_rng(6).standard_normal((1, 8, 1)).astype("float32")
 def conv(builder, x):
     """A one-dimensional convolution as the importer makes it."""
     image = builder.emit(op.expand_dims(x, 2))
-    return builder.emit(op.squeeze(builder.emit(op.nn.conv2d(image, relax.const(W), padding=(0, 1))), [2]))
+    return builder.emit(
+        op.squeeze(builder.emit(op.nn.conv2d(image, relax.const(W), padding=(0, 1))), [2])
+    )
 
 
 def chain(builder, x):
@@ -73,5 +75,8 @@ def test_the_numbers_stay_the_same(graph, draw):
     after = passed(module)
     relax.analysis.well_formed(after)
     given = tvm.runtime.tensor(draw.standard_normal((2, 8, 7)).astype("float32"))
-    results = [relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy() for one in (module, after)]
+    results = [
+        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
+        for one in (module, after)
+    ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)

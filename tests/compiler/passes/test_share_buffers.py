@@ -2,8 +2,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.lower import lower
-from compiler.passes.share_buffers import share_buffers
+from compiler.passes.graph.share_buffers import share_buffers
+from compiler.passes.manager import lower
 from tests.compiler.passes.conftest import HOST, build_module
 
 
@@ -11,10 +11,15 @@ def _planned() -> tvm.IRModule:
     """Four allocations in one storage: of [n, 4] twice, of [m, 4], and of [n, 4] in int32."""
     builder = relax.BlockBuilder()
     n, m = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("m", "int64")
-    x, y = relax.Var("x", relax.TensorType([n, 4], "float32")), relax.Var("y", relax.TensorType([m, 4], "float32"))
+    x, y = (
+        relax.Var("x", relax.TensorType([n, 4], "float32")),
+        relax.Var("y", relax.TensorType([m, 4], "float32")),
+    )
     memory = relax.op.memory
     with builder.function("main", [x, y]):
-        storage = builder.emit(memory.alloc_storage(relax.ShapeExpr([4096]), 0, "global", "float32"))
+        storage = builder.emit(
+            memory.alloc_storage(relax.ShapeExpr([4096]), 0, "global", "float32")
+        )
         made = [
             builder.emit(memory.alloc_tensor(storage, 0, relax.ShapeExpr([rows, 4]), dtype))
             for rows, dtype in ((n, "float32"), (n, "float32"), (m, "float32"), (n, "int32"))
@@ -34,7 +39,12 @@ def test_only_equal_places_extents_and_dtypes_become_one() -> None:
     after = share_buffers(before)
     assert len(_calls(before, "relax.memory.alloc_tensor")) == 4
     assert len(_calls(after, "relax.memory.alloc_tensor")) == 3
-    held = [binding.value for block in after["main"].body.blocks for binding in block.bindings if isinstance(binding.value, relax.Var)]
+    held = [
+        binding.value
+        for block in after["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Var)
+    ]
     assert [value.same_as(held[0]) for value in held] == [True, True, False, False]
 
 

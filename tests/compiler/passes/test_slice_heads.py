@@ -1,4 +1,6 @@
-"""Slices that are split into heads become slices of heads, and what transposes them takes them in."""
+"""Slices that are split into heads become slices of heads, and what transposes them takes
+them in.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +11,8 @@ import tvm
 from tvm import relax, te
 
 from compiler.ir.programs import call_program
-from compiler.passes.parts import Part, read_part
-from compiler.passes.slice_heads import slice_heads
+from compiler.passes.graph.axis_parts import Part, read_part
+from compiler.passes.graph.slice_heads import slice_heads
 from tests.compiler.passes.conftest import build_module
 
 op = relax.op
@@ -21,7 +23,10 @@ def cut(builder: Any, x: Any, first: int, last: int) -> Any:
     """x[:, :, first:last] as the importer writes it, by a program that copies."""
 
     def program(data: te.Tensor) -> te.Tensor:
-        return te.compute((*data.shape[:-1], tvm.tirx.IntImm("int64", last - first)), lambda i, j, k: data(i, j, k + first))
+        return te.compute(
+            (*data.shape[:-1], tvm.tirx.IntImm("int64", last - first)),
+            lambda i, j, k: data(i, j, k + first),
+        )
 
     return builder.emit_te(program, x, primfunc_name_hint="slice")
 
@@ -67,7 +72,8 @@ def read_twice(builder: Any, x: Any) -> Any:
 
 def flat(builder: Any, x: Any) -> Any:
     return op.reshape(
-        builder.emit(op.strided_slice(x, [2], [0], [32])), relax.ShapeExpr([x.ty.shape.values[0] * x.ty.shape.values[1] * 32])
+        builder.emit(op.strided_slice(x, [2], [0], [32])),
+        relax.ShapeExpr([x.ty.shape.values[0] * x.ty.shape.values[1] * 32]),
     )
 
 
@@ -84,7 +90,9 @@ def call_of(function: Callable[..., Any]) -> tuple[tvm.IRModule, Any]:
 
 @pytest.mark.parametrize("take", [cut, sliced])
 @pytest.mark.parametrize(("first", "last"), [(0, 32), (32, 96), (95, 96)])
-def test_parts_are_read_from_operators_and_programs(take: Callable[..., Any], first: int, last: int) -> None:
+def test_parts_are_read_from_operators_and_programs(
+    take: Callable[..., Any], first: int, last: int
+) -> None:
     module, call = call_of(lambda builder, x: take(builder, x, first, last))
     found = read_part(module, call)
     assert found is not None
@@ -100,13 +108,24 @@ def of_a_dim(builder: Any, x: Any) -> Any:
 
 
 def backwards(builder: Any, x: Any) -> Any:
-    return builder.emit_te(lambda data: te.compute((*data.shape[:-1], tvm.tirx.IntImm("int64", 48)), lambda i, j, k: data(i, j, 95 - k)), x)
+    return builder.emit_te(
+        lambda data: te.compute(
+            (*data.shape[:-1], tvm.tirx.IntImm("int64", 48)), lambda i, j, k: data(i, j, 95 - k)
+        ),
+        x,
+    )
 
 
 def of_a_number(builder: Any, x: Any) -> Any:
     """A program that is given a dim and no tensor."""
     dim, one = x.ty.shape.values[1], tvm.tirx.IntImm("int64", 1)
-    call, _ = call_program(builder, lambda: te.compute((one, one, one), lambda i, j, k: dim.astype("float32")), [], "number", [dim])
+    call, _ = call_program(
+        builder,
+        lambda: te.compute((one, one, one), lambda i, j, k: dim.astype("float32")),
+        [],
+        "number",
+        [dim],
+    )
     return builder.emit(call)
 
 
@@ -115,13 +134,18 @@ def test_other_slices_are_no_parts(function: Callable[..., Any]) -> None:
     assert read_part(*call_of(function)) is None
 
 
-def test_a_growing_cache_takes_in_the_slice_and_its_transpose(compile_graph: Callable[..., Any], draw: np.random.Generator) -> None:
+def test_a_growing_cache_takes_in_the_slice_and_its_transpose(
+    compile_graph: Callable[..., Any], draw: np.random.Generator
+) -> None:
     def grown(builder: Any, x: Any, past: Any) -> Any:
         heads = builder.emit(turned(split(builder, cut(builder, x, 32, 64), 4, 8)))
         return op.concat([past, heads], 2)
 
     model = compile_graph(grown, {**INPUTS, "past": (("b", 4, "p", 8), "float32")})
     for b, s, p in [(1, 1, 0), (1, 1, 7), (2, 3, 16), (1, 17, 31), (2, 40, 1)]:
-        x, past = draw.standard_normal((b, s, 96)).astype("float32"), draw.standard_normal((b, 4, p, 8)).astype("float32")
+        x, past = (
+            draw.standard_normal((b, s, 96)).astype("float32"),
+            draw.standard_normal((b, 4, p, 8)).astype("float32"),
+        )
         want = np.concatenate([past, x[..., 32:64].reshape(b, s, 4, 8).swapaxes(1, 2)], axis=2)
         np.testing.assert_array_equal(model(x, past), want)

@@ -7,7 +7,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.script import tirx as T
 
-from compiler.passes.unaligned import unaligned
+from compiler.codegen.unaligned import unaligned
 
 op = relax.op
 
@@ -21,8 +21,12 @@ def before(x: T.Buffer((T.int64(8),), "float32"), y: T.Buffer((T.int64(8),), "fl
 
 
 @T.prim_func(private=True, s_tir=True)
-def after(x: T.Buffer((T.int64(8),), "float32", align=4), y: T.Buffer((T.int64(8),), "float32", align=4)):
-    cell = T.alloc_local((T.int64(1),), "int64", annotations={"disable_lower_builtin": T.bool(True)})
+def after(
+    x: T.Buffer((T.int64(8),), "float32", align=4), y: T.Buffer((T.int64(8),), "float32", align=4)
+):
+    cell = T.alloc_local(
+        (T.int64(1),), "int64", annotations={"disable_lower_builtin": T.bool(True)}
+    )
     cell[T.int64(0)] = T.int64(0)
     origin: T.let[T.int64] = cell[T.int64(0)]
     flat_x = T.decl_buffer((T.int64(8),), data=x.data, align=4)
@@ -46,10 +50,14 @@ def placed(array, offset):
 
 @pytest.mark.parametrize("offset", [0, 4, 16, 36])
 def test_rows_are_copied_from_anywhere(offset, compile_graph, draw):
-    """LLVM makes calls of memcpy of such loops, for as much alignment as the arguments are declared to have."""
+    """LLVM makes calls of memcpy of such loops, for as much alignment as the arguments are declared
+    to have.
+    """
     shapes = {"past": (("b", 2, "past", 16), "float32"), "new": (("b", 2, "seq", 16), "float32")}
     model = compile_graph(lambda builder, past, new: op.concat([past, new], axis=2), shapes)
     for b, past, seq in ((2, 1, 1), (2, 5, 3), (3, 200, 100)):
-        parts = [draw.standard_normal((b, 2, length, 16)).astype("float32") for length in (past, seq)]
+        parts = [
+            draw.standard_normal((b, 2, length, 16)).astype("float32") for length in (past, seq)
+        ]
         made = model.machine["main"](*(placed(part, offset) for part in parts)).numpy()
         np.testing.assert_array_equal(made, np.concatenate(parts, axis=2))

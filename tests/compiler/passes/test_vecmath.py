@@ -6,7 +6,11 @@ from tvm import relax
 
 op = relax.op
 VALUES = np.concatenate(
-    [np.linspace(-100, 100, 4001), np.linspace(-1, 1, 2001), [1e-20, -1e-20, 0.0, 88.7, 88.72, 88.72281, 88.72283]]
+    [
+        np.linspace(-100, 100, 4001),
+        np.linspace(-1, 1, 2001),
+        [1e-20, -1e-20, 0.0, 88.7, 88.72, 88.72281, 88.72283],
+    ]
 ).astype("float32")
 SPECIAL = np.array([np.nan, np.inf, -np.inf] * 5, "float32")
 CASES = {
@@ -34,8 +38,12 @@ def test_close_to_the_exact_value(name, compile_graph):
 
 @pytest.mark.parametrize("divisor", [math.sqrt(2), -0.3, 1e-30, 3e38, 1e-42])
 def test_erf_of_a_quotient(divisor, compile_graph):
-    model = compile_graph(lambda b, x: op.erf(op.divide(x, relax.const(np.float32(divisor)))), {"x": (("n",), "float32")})
+    model = compile_graph(
+        lambda b, x: op.erf(op.divide(x, relax.const(np.float32(divisor)))),
+        {"x": (("n",), "float32")},
+    )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         want = np.array([math.erf(v) for v in VALUES / np.float32(divisor)])
-    # Where the quotient or the reciprocal is too small for a normal number, processors may take it for 0.
+    # Where the quotient or the reciprocal is too small for a normal number, processors may take it
+    # for 0.
     np.testing.assert_allclose(model(VALUES), want, rtol=1e-6, atol=2e-37)

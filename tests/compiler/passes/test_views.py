@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.views import legalize_reshape, views
+from compiler.passes.graph.views import legalize_reshape, views
 
 
 def blocks(builder: relax.BlockBuilder, x: Any) -> Any:
@@ -26,7 +26,11 @@ SIGNATURE = {"x": (("n", "c", "h", "w"), "float32")}
 def test_numbers(compile_graph: Callable[..., Any], shape: tuple[int, ...]) -> None:
     n, c, h, w = shape
     x = np.arange(n * c * h * w, dtype=np.float32).reshape(shape)
-    wanted = x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * 4, h // 2, w // 2)
+    wanted = (
+        x.reshape(n, c, h // 2, 2, w // 2, 2)
+        .transpose(0, 3, 5, 1, 2, 4)
+        .reshape(n, c * 4, h // 2, w // 2)
+    )
     np.testing.assert_array_equal(compile_graph(blocks, SIGNATURE)(x), wanted)
 
 
@@ -45,4 +49,8 @@ def test_only_what_is_returned_is_copied() -> None:
 
 def _calls(module: tvm.IRModule) -> list[str]:
     bindings = module["main"].body.blocks[0].bindings
-    return [binding.value.op.name.removeprefix("relax.") for binding in bindings if isinstance(binding.value, tvm.ir.Call)]
+    return [
+        binding.value.op.name.removeprefix("relax.")
+        for binding in bindings
+        if isinstance(binding.value, tvm.ir.Call)
+    ]

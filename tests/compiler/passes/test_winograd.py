@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler.passes.kernels.winograd import ROWS, tiles_of
-from compiler.passes.machine import Machine
-from compiler.passes.winograd import INPUT, OUTPUT, WEIGHT, transformed_weights
+from compiler.passes.cpu.families.winograd.emit import ROWS, tiles_of
+from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, WEIGHT, transformed_weights
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -12,7 +12,9 @@ op = relax.op
 
 def test_the_three_matrices_compute_a_correlation(draw):
     x, w = draw.standard_normal(6), draw.standard_normal(3)
-    np.testing.assert_allclose(OUTPUT @ ((WEIGHT @ w) * (INPUT @ x)), np.correlate(x, w, "valid"), atol=1e-12)
+    np.testing.assert_allclose(
+        OUTPUT @ ((WEIGHT @ w) * (INPUT @ x)), np.correlate(x, w, "valid"), atol=1e-12
+    )
 
 
 def test_weights_come_in_panels_the_last_one_filled_with_zeros(draw):
@@ -33,20 +35,35 @@ def test_uneven_padding_at_extents_around_tiles_and_blocks(compile_graph, draw):
         return op.nn.relu(op.add(op.nn.conv2d(x, relax.const(w), padding=pads), relax.const(bias)))
 
     model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "float32")})
-    drawn = [tuple(int(extent) for extent in draw.integers((1, 3, 3), (4, 40, 40))) for _ in range(4)]
-    for n, h, width in [(1, 3, 3), (1, 4, 5), (2, 6, 7), (1, 16, 17), (1, 23, 31), (3, 13, 8), *drawn]:
+    drawn = [
+        tuple(int(extent) for extent in draw.integers((1, 3, 3), (4, 40, 40))) for _ in range(4)
+    ]
+    for n, h, width in [
+        (1, 3, 3),
+        (1, 4, 5),
+        (2, 6, 7),
+        (1, 16, 17),
+        (1, 23, 31),
+        (3, 13, 8),
+        *drawn,
+    ]:
         x = draw.standard_normal((n, channels, h, width)).astype("float32")
-        exact = convolution(x.astype("float64"), w.astype("float64"), (1, 1), pads, (1, 1), 1) + bias
+        exact = (
+            convolution(x.astype("float64"), w.astype("float64"), (1, 1), pads, (1, 1), 1) + bias
+        )
         np.testing.assert_allclose(model(x), np.maximum(exact, 0), rtol=1e-4, atol=2e-4)
 
 
 def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
-    from compiler.lower import lower
+    from compiler.passes.manager import lower
     from tests.compiler.passes.conftest import HOST, build_module
 
     def names(channels, extent, strides):
         w = relax.const(draw.standard_normal((16, channels, 3, 3)).astype("float32"))
-        module = build_module(lambda builder, x: op.nn.conv2d(x, w, strides, (1, 1)), {"x": (("n", channels, extent, extent), "float32")})
+        module = build_module(
+            lambda builder, x: op.nn.conv2d(x, w, strides, (1, 1)),
+            {"x": (("n", channels, extent, extent), "float32")},
+        )
         return [gvar.name_hint for gvar in lower(module, HOST, ()).functions]
 
     assert "winograd_conv" in names(16, 32, (1, 1))
@@ -57,6 +74,8 @@ def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
 
 @pytest.mark.parametrize("l2", [128 << 10, 512 << 10, 2 << 20])
 def test_blocks_hold_whole_groups_of_rows(l2):
-    sizes = [tiles_of(Machine(256, 16, True, l2=l2), depth, depth) for depth in (16, 64, 256, 512)]
+    sizes = [
+        tiles_of(VectorUnit(256, 16, True, l2=l2), depth, depth) for depth in (16, 64, 256, 512)
+    ]
     assert all(size % ROWS == 0 and size >= ROWS for size in sizes)
     assert sizes == sorted(sizes, reverse=True)

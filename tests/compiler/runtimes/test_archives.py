@@ -1,4 +1,6 @@
-"""The sources that the static runtime is built from: complete, and with every header that they name."""
+"""The sources that the static runtime is built from: complete, and with every header that they
+name.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +17,9 @@ def test_every_header_is_there(tmp_path: Path) -> None:
     places = (*archives.include_folders(), *archives._own_headers(tmp_path / "support"))
     for source in (path for unit in archives.UNITS for path in archives.sources(unit)):
         for name in _INCLUDE.findall(source.read_text()):
-            assert any((place / name).is_file() for place in (source.parent, *places)), f"{source.name} includes {name}"
+            assert any((place / name).is_file() for place in (source.parent, *places)), (
+                f"{source.name} includes {name}"
+            )
 
 
 def test_the_virtual_machine_and_sorting_are_among_them() -> None:

@@ -11,14 +11,18 @@ from compiler import targets
 from compiler.runtimes.threads import threads
 from relaxd.loader.helpers import Helpers
 
-TASKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p)
+TASKS = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p
+)
 FFI = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
 HELPERS = 3
 
 
 @pytest.fixture(scope="module")
 def launch():
-    """What stands in compiled code for TVMBackendParallelLaunch, led from this thread by a team of four."""
+    """What stands in compiled code for TVMBackendParallelLaunch, led from this thread by a team of
+    four.
+    """
     path = str(threads(targets.resolve("native")))
     helpers = Helpers(ctypes.CDLL(path))
     team, ids = helpers.start(HELPERS, patience=50_000)
@@ -34,7 +38,12 @@ def launch():
 def test_every_task_runs_once(launch, count):
     for _ in range(300):
         seen = []
-        assert launch(lambda task, group, data: seen.append((task, group[1] & 0xFFFFFFFF)) or 0, count) == 0  # noqa: B023
+
+        def task(number, group, data, seen=seen):
+            seen.append((number, group[1] & 0xFFFFFFFF))
+            return 0
+
+        assert launch(task, count) == 0
         total = count or HELPERS + 1
         assert sorted(seen) == [(task, total) for task in range(total)]
 
@@ -44,7 +53,12 @@ def test_loops_within_tasks_run_where_they_are(launch):
 
     def outer(task, group, data):
         here = threading.get_native_id()
-        return launch(lambda inner, inner_group, inner_data: seen.update([(task, here - threading.get_native_id())]) or 0, 8)
+        return launch(
+            lambda inner, inner_group, inner_data: (
+                seen.update([(task, here - threading.get_native_id())]) or 0
+            ),
+            8,
+        )
 
     assert launch(outer) == 0
     assert seen == {(task, 0): 8 for task in range(HELPERS + 1)}

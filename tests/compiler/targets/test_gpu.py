@@ -1,12 +1,15 @@
 import pytest
 
-from compiler import cuda, targets
+from compiler import targets
 from compiler.targets import TargetStatus, gpu
+from compiler.toolchain import cuda
 
 
 @pytest.mark.parametrize("target", gpu.ENTRIES, ids=lambda target: target.name)
 def test_none_is_said_to_have_run_on_a_gpu(target):
-    assert target.status is (TargetStatus.EMULATED if target.name == "opencl" else TargetStatus.COMPILED_ONLY)
+    assert target.status is (
+        TargetStatus.EMULATED if target.name == "opencl" else TargetStatus.COMPILED_ONLY
+    )
     assert target.device.name == target.load.device == target.kind
 
 
@@ -17,7 +20,9 @@ def test_cuda_states_architecture_and_driver(sm):
 
 
 def test_the_compiler_that_is_found_is_named(monkeypatch):
-    monkeypatch.setattr(cuda, "find_compiler", lambda: cuda.CudaCompiler("nvcc 13.0.88", lambda source, arch: b""))
+    monkeypatch.setattr(
+        cuda, "find_compiler", lambda: cuda.CudaCompiler("nvcc 13.0.88", lambda source, arch: b"")
+    )
     assert targets.resolve("cuda-sm80").device.toolkit == "nvcc 13.0.88"
     assert targets.resolve("cuda-sm80").device.lacking is None
 

@@ -34,7 +34,9 @@ def relaxd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Relaxd:
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> Ended:
-        ended = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, list(arguments), prog_name="relaxd")
+        ended = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(
+            app, list(arguments), prog_name="relaxd"
+        )
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
         return Ended(ended.exit_code, ended.stdout, ended.stderr)
 

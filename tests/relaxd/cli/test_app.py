@@ -55,7 +55,9 @@ def test_help_names_the_commands_and_the_exit_codes(relaxd: Any) -> None:
         (["net.onnx", "--detach"], "server", "needs a server"),
     ],
 )
-def test_bad_declarations_are_usage_errors(relaxd: Any, model: str, arguments: list[str], field: str, says: str) -> None:
+def test_bad_declarations_are_usage_errors(
+    relaxd: Any, model: str, arguments: list[str], field: str, says: str
+) -> None:
     ended = relaxd("compile", *arguments)
     assert ended.code == 2
     assert says in ended.err
@@ -64,14 +66,26 @@ def test_bad_declarations_are_usage_errors(relaxd: Any, model: str, arguments: l
     assert error["field"] == field
 
 
-@pytest.mark.parametrize("arguments", [["nonesuch"], ["compile"], ["compile", "a", "--nope"], ["jobs", "list", "--limit", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonesuch"], ["compile"], ["compile", "a", "--nope"], ["jobs", "list", "--limit", "0"]],
+)
 def test_a_command_line_that_cannot_be_read(relaxd: Any, arguments: list[str]) -> None:
     ended = relaxd(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "Usage: relaxd" in ended.err
 
 
-@pytest.mark.parametrize("arguments", [["jobs", "list"], ["compile", "net.onnx"], ["inspect", "net.onnx"], ["pull", "job"], ["targets"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["jobs", "list"],
+        ["compile", "net.onnx"],
+        ["inspect", "net.onnx"],
+        ["pull", "job"],
+        ["targets"],
+    ],
+)
 def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
     ended = relaxd(*arguments, *NOWHERE)
     assert ended.code == 3
@@ -88,10 +102,19 @@ def test_targets_of_this_machine(relaxd: Any) -> None:
 
 def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
     """A light installation: the packages of the server and the compiler cannot be imported."""
-    code = "import sys; sys.modules.update({name: None for name in ('service', 'compiler')}); from relaxd.cli import main; main()"
+    code = (
+        "import sys; sys.modules.update({name: None for name in ('service', 'compiler')}); "
+        "from relaxd.cli import main; main()"
+    )
     for arguments, extra in ((["serve"], "server"), (["targets"], "compiler")):
         command = [sys.executable, "-c", code, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "COLUMNS": "200"},
+        )
         assert ended.returncode == 1
         assert f"pip install 'relaxd[{extra}]'" in ended.stderr
         assert "Traceback" not in ended.stderr

@@ -12,11 +12,15 @@ def bench(*arguments: object) -> tuple[int, str]:
 
 
 def test_every_combination_is_timed(bundles):
-    code, out = bench(bundles / "dims", "--dim", "n=1,8", "--dim", "m=2,64", "--runs", 5, "--threads", 1, "--json")
+    code, out = bench(
+        bundles / "dims", "--dim", "n=1,8", "--dim", "m=2,64", "--runs", 5, "--threads", 1, "--json"
+    )
     report = json.loads(out)
     assert code == 0
     assert report["threads"] == 1
-    assert [point["dims"] for point in report["points"]] == [{"n": n, "m": m} for n in (1, 8) for m in (2, 64)]
+    assert [point["dims"] for point in report["points"]] == [
+        {"n": n, "m": m} for n in (1, 8) for m in (2, 64)
+    ]
     for point in report["points"]:
         assert point["runs"] == 5
         assert 0 < point["min_ms"] <= point["median_ms"] <= point["p95_ms"]
@@ -31,7 +35,17 @@ def test_dims_left_out_take_one_value(bundles):
 def test_a_table_for_people(bundles):
     code, out = bench(bundles / "dims", "--dim", "n=1,8", "--runs", 2)
     assert code == 0
-    assert out.splitlines()[0].split() == ["N", "M", "MEDIAN", "ms", "P95", "ms", "MIN", "ms", "CALLS/s"]
+    assert out.splitlines()[0].split() == [
+        "N",
+        "M",
+        "MEDIAN",
+        "ms",
+        "P95",
+        "ms",
+        "MIN",
+        "ms",
+        "CALLS/s",
+    ]
     assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["1", "2"], ["8", "2"]]
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from compiler import process
 from compiler.errors import ImportFailed
-from compiler.messages import CompileJob, Event, InspectJob, Log, StageStarted
+from compiler.isolation import child as process
+from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
@@ -16,17 +16,24 @@ Child = Callable[..., Any]
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
-    """The jobs that a stand-in for the compile process was given; a model that says `bad` does not compile."""
+    """The jobs that a stand-in for the compile process was given; a model that says `bad` does not
+    compile.
+    """
     jobs: list[CompileJob | InspectJob] = []
 
-    def run(job: CompileJob | InspectJob, *, on_event: Callable[[Event], None] = lambda event: None) -> Manifest | dict[str, Any]:
+    def run(
+        job: CompileJob | InspectJob, *, on_event: Callable[[Event], None] = lambda event: None
+    ) -> Manifest | dict[str, Any]:
         jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))
         on_event(Log("a line of the compiler"))
         if Path(job.model).read_bytes() == b"bad":
             raise ImportFailed("it is bad", reason="bad", node="/n", hint="make it good")
         if isinstance(job, InspectJob):
-            return {"supported": True, "nodes": [{"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"}]}
+            return {
+                "supported": True,
+                "nodes": [{"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"}],
+            }
         Path(job.output).rmdir()
         return write_bundle(job)
 
@@ -45,13 +52,20 @@ def test_one_target_fills_the_folder(relaxd: Any, model: str, child: list[Compil
     assert relaxd("compile", model).code == 0, "an older bundle is replaced"
 
 
-def test_several_targets_fill_folders_of_their_own(relaxd: Any, model: str, child: list[CompileJob]) -> None:
+def test_several_targets_fill_folders_of_their_own(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
     ended = relaxd("compile", model, "--target", "x86-64-v2", "--target", "x86-64-v3", "--json")
-    assert [result["output"] for result in ended.json["results"]] == ["out/x86-64-v2", "out/x86-64-v3"]
+    assert [result["output"] for result in ended.json["results"]] == [
+        "out/x86-64-v2",
+        "out/x86-64-v3",
+    ]
     assert Path("out/x86-64-v3/manifest.json").exists()
 
 
-def test_a_failure_leaves_the_older_bundle(relaxd: Any, model: str, child: list[CompileJob]) -> None:
+def test_a_failure_leaves_the_older_bundle(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
     assert relaxd("compile", model).code == 0
     Path(model).write_bytes(b"bad")
     ended = relaxd("compile", model)
@@ -60,7 +74,9 @@ def test_a_failure_leaves_the_older_bundle(relaxd: Any, model: str, child: list[
     assert Path("out/manifest.json").exists()
 
 
-def test_inspect_marks_what_is_not_supported(relaxd: Any, model: str, child: list[InspectJob]) -> None:
+def test_inspect_marks_what_is_not_supported(
+    relaxd: Any, model: str, child: list[InspectJob]
+) -> None:
     out = relaxd("inspect", model).out
     assert "supported: yes" in out
     assert out.splitlines()[-1].split() == ["/n", "Odd", "no", "[unknown]"]

@@ -8,7 +8,18 @@ from tests.service.live import Live
 
 
 def test_compile_pulls_every_target_into_its_folder(served: Any, model: str) -> None:
-    command = ["compile", model, "--dim", "n=1:8", "--target", "x86-64-v2", "--target", "x86-64-v3", "-o", "out"]
+    command = [
+        "compile",
+        model,
+        "--dim",
+        "n=1:8",
+        "--target",
+        "x86-64-v2",
+        "--target",
+        "x86-64-v3",
+        "-o",
+        "out",
+    ]
     ended = served(*command)
     assert ended.code == 0
     assert Path("out/x86-64-v3/model.so").read_bytes() == b"a modelx86-64-v3"
@@ -24,7 +35,12 @@ def test_compile_pulls_every_target_into_its_folder(served: Any, model: str) -> 
 def unsupported(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(cancelled: object) -> None:
         nodes = [{"node": "/a", "op": "Odd"}, {"node": "/b", "op": "Odder"}]
-        raise ImportFailed("two operators are not supported", reason="unsupported_op", hint="replace them", nodes=nodes)
+        raise ImportFailed(
+            "two operators are not supported",
+            reason="unsupported_op",
+            hint="replace them",
+            nodes=nodes,
+        )
 
     monkeypatch.setattr(api.compiler, "behaviour", fail)
 
@@ -40,7 +56,9 @@ def test_a_failed_compile_names_every_node(served: Any, model: str, unsupported:
     assert (error["code"], error["nodes"][1]["node"]) == ("import.unsupported_op", "/b")
 
 
-def test_inspect_shows_a_failure_of_the_model_as_one(served: Any, model: str, unsupported: None) -> None:
+def test_inspect_shows_a_failure_of_the_model_as_one(
+    served: Any, model: str, unsupported: None
+) -> None:
     ended = served("inspect", model, "--dim", "n=79")
     assert ended.code == 1
     assert "stage import" in ended.err
@@ -55,9 +73,19 @@ def test_detach_then_look_around(served: Any, model: str) -> None:
     job = served("compile", model, "--detach", "--dim", "n=2").out.strip()
     shown = served("compile", model, "--dim", "n=2", "-o", "now")
     assert shown.code == 0
-    assert served("jobs", "list").out.splitlines()[0].split() == ["ID", "STATE", "MODEL", "TARGETS", "CREATED", "TOOK"]
+    assert served("jobs", "list").out.splitlines()[0].split() == [
+        "ID",
+        "STATE",
+        "MODEL",
+        "TARGETS",
+        "CREATED",
+        "TOOK",
+    ]
     assert job in served("jobs", "list", "--limit", "5").out
-    assert job in [found["id"] for found in served("jobs", "list", "--state", "succeeded", "--json").json["jobs"]]
+    assert job in [
+        found["id"]
+        for found in served("jobs", "list", "--state", "succeeded", "--json").json["jobs"]
+    ]
     assert "sha256:" in served("jobs", "show", job).out
     assert served("jobs", "cancel", job, "--json").json["state"] == "succeeded"
     assert "succeeded" in served("jobs", "logs", job).out
@@ -68,7 +96,10 @@ def test_detach_then_look_around(served: Any, model: str) -> None:
 
 def test_targets_count_the_workers(served: Any) -> None:
     assert "WORKERS" in served("targets").out
-    assert {target["name"] for target in served("targets", "--json").json["targets"]} >= {"native", "x86-64-v3"}
+    assert {target["name"] for target in served("targets", "--json").json["targets"]} >= {
+        "native",
+        "x86-64-v3",
+    }
 
 
 @pytest.mark.parametrize(

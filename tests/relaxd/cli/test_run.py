@@ -8,7 +8,9 @@ from relaxd.cli.app import app
 
 
 def relaxd(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(
+        app, [str(argument) for argument in arguments], env={"COLUMNS": "200"}
+    )
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -35,15 +37,34 @@ def test_given_and_drawn_inputs_agree_on_their_dims(bundles, tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "more.npz", scale=scale, x=np.zeros((1, 1), "float32"))
     saved = tmp_path / "out.npz"
-    report = run(bundles / "dims", "--input", f"x={tmp_path}/x.npy", "--inputs", tmp_path / "more.npz", "-o", saved)
-    assert report["outputs"]["y"] == {"dtype": "float32", "shape": [3, 6], "min": 0, "max": 0, "mean": 0, "finite": True}
+    report = run(
+        bundles / "dims",
+        "--input",
+        f"x={tmp_path}/x.npy",
+        "--inputs",
+        tmp_path / "more.npz",
+        "-o",
+        saved,
+    )
+    assert report["outputs"]["y"] == {
+        "dtype": "float32",
+        "shape": [3, 6],
+        "min": 0,
+        "max": 0,
+        "mean": 0,
+        "finite": True,
+    }
     with np.load(saved) as outputs:
         np.testing.assert_array_equal(outputs["y"], np.zeros((3, 6), "float32"))
 
 
 def test_every_dtype_is_described_and_saved(bundles, tmp_path):
     report = run(bundles / "dtypes", "--dim", "n=5", "-o", tmp_path / "out.npz")
-    assert {facts["dtype"] for facts in report["outputs"].values()} >= {"bool", "bfloat16", "uint64"}
+    assert {facts["dtype"] for facts in report["outputs"].values()} >= {
+        "bool",
+        "bfloat16",
+        "uint64",
+    }
     with np.load(tmp_path / "out.npz") as outputs:
         assert outputs["y_bfloat16"].dtype == np.float32
         assert outputs["y_uint64"].shape == (5,)
@@ -100,7 +121,13 @@ def test_a_wrong_input_names_its_axis(bundles, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((9, 2), "float32"))
     code, out, _ = relaxd("run", bundles / "dims", "--input", f"x={tmp_path}/x.npy", "--json")
     error = json.loads(out)["error"]
-    assert (code, error["code"], error["input"], error["axis"], error["value"]) == (2, "run.input", "x", 0, 9)
+    assert (code, error["code"], error["input"], error["axis"], error["value"]) == (
+        2,
+        "run.input",
+        "x",
+        0,
+        9,
+    )
 
 
 def test_no_bundle(tmp_path):

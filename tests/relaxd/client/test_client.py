@@ -21,7 +21,12 @@ def test_compile_wait_and_pull(client: Client, tmp_path: Path) -> None:
     assert job.document["name"] == "net.onnx"
     place = job.pull("x86-64-v3", tmp_path / "out")
     assert (place / "model.so").read_bytes() == b"a model from a file" + b"x86-64-v3"
-    assert {path.name for path in place.iterdir()} == {"manifest.json", "model.so", "profile.json", "numerics.json"}
+    assert {path.name for path in place.iterdir()} == {
+        "manifest.json",
+        "model.so",
+        "profile.json",
+        "numerics.json",
+    }
     assert client.pull(job.id, tmp_path / "again", "x86-64-v2") == tmp_path / "again"
     assert [found.id for found in client.jobs(limit=1)] == [job.id]
     assert client.job(job.id).state is State.SUCCEEDED
@@ -54,7 +59,9 @@ def test_a_job_that_is_over_has_nothing_more_to_tell(client: Client) -> None:
     assert "compiling" in job.logs("native")
 
 
-def test_waiting_cancelling_and_failing(client: Client, api: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_waiting_cancelling_and_failing(
+    client: Client, api: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def wait(cancelled: object) -> None:
         while not cancelled():  # type: ignore[operator]
             threading.Event().wait(0.02)
@@ -69,9 +76,13 @@ def test_waiting_cancelling_and_failing(client: Client, api: Live, monkeypatch: 
         job.pull(directory=tmp_path / "out")
 
 
-def test_a_failure_says_what_and_where(client: Client, api: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failure_says_what_and_where(
+    client: Client, api: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def fail(cancelled: object) -> None:
-        raise ImportFailed("no such operator", reason="unsupported_op", node="/a", op="Odd", hint="replace it")
+        raise ImportFailed(
+            "no such operator", reason="unsupported_op", node="/a", op="Odd", hint="replace it"
+        )
 
     monkeypatch.setattr(api.compiler, "behaviour", fail)
     job = client.compile(b"failing").wait(20)
@@ -104,7 +115,10 @@ def test_problems_keep_their_document(client: Client) -> None:
     assert (caught.value.status, caught.value.problem["code"]) == (404, "job.unknown")
     with pytest.raises(ServerError) as caught:
         client.compile(b"m", targets=["pdp-11"])
-    assert (caught.value.problem["field"], caught.value.hint) == ("targets", caught.value.problem["hint"])
+    assert (caught.value.problem["field"], caught.value.hint) == (
+        "targets",
+        caught.value.problem["hint"],
+    )
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8484", "ftp://somewhere", ""])
@@ -115,5 +129,7 @@ def test_a_url_that_is_none(url: str) -> None:
 
 def test_the_client_needs_no_server_code() -> None:
     code = "import relaxd.client, sys; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {"service", "artifacts", "compiler", "tvm", "torch", "onnx"} & set(loaded)

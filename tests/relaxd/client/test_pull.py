@@ -24,11 +24,21 @@ def transport(api: Live) -> Iterator[Transport]:
 
 
 def layer(api: Live, title: str, data: bytes, **more: Any) -> dict[str, Any]:
-    return {"mediaType": "application/octet-stream", "digest": api.upload(data), "size": len(data), "annotations": {TITLE: title}, **more}
+    return {
+        "mediaType": "application/octet-stream",
+        "digest": api.upload(data),
+        "size": len(data),
+        "annotations": {TITLE: title},
+        **more,
+    }
 
 
 def manifest(api: Live, layers: list[dict[str, Any]]) -> str:
-    config = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": api.upload(b"{}"), "size": 2}
+    config = {
+        "mediaType": "application/vnd.oci.empty.v1+json",
+        "digest": api.upload(b"{}"),
+        "size": 2,
+    }
     document = {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": layers}
     return api.upload(json.dumps(document).encode())
 
@@ -39,19 +49,36 @@ def bundle(api: Live, files: dict[str, bytes] = FILES) -> str:
 
 def index(api: Live, targets: dict[str, str]) -> str:
     entries = [
-        {"mediaType": MANIFEST_TYPE, "digest": digest, "size": api.services.store.blobs.size(digest), "annotations": {TARGET: target}}
+        {
+            "mediaType": MANIFEST_TYPE,
+            "digest": digest,
+            "size": api.services.store.blobs.size(digest),
+            "annotations": {TARGET: target},
+        }
         for target, digest in targets.items()
     ]
-    return api.upload(json.dumps({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries}).encode())
+    return api.upload(
+        json.dumps({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries}).encode()
+    )
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_every_file_arrives(api: Live, transport: Transport, tmp_path: Path) -> None:
     heard: list[tuple[int, int]] = []
-    pull(transport, NAME, bundle(api), tmp_path / "a" / "out", report=lambda done, total: heard.append((done, total)))
+    pull(
+        transport,
+        NAME,
+        bundle(api),
+        tmp_path / "a" / "out",
+        report=lambda done, total: heard.append((done, total)),
+    )
     assert content(tmp_path / "a" / "out") == FILES
     assert heard[-1] == (10, 10)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["out"]
@@ -64,7 +91,9 @@ def test_a_full_reference_goes_to_its_own_host(api: Live, tmp_path: Path) -> Non
     assert content(tmp_path / "out") == FILES
 
 
-def test_an_older_bundle_is_replaced_and_anything_else_is_not(api: Live, transport: Transport, tmp_path: Path) -> None:
+def test_an_older_bundle_is_replaced_and_anything_else_is_not(
+    api: Live, transport: Transport, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     pull(transport, NAME, bundle(api, {"manifest.json": b"old", "old.so": b""}), out)
     pull(transport, NAME, bundle(api), out)
@@ -78,7 +107,9 @@ def test_an_older_bundle_is_replaced_and_anything_else_is_not(api: Live, transpo
 
 
 def test_an_index_offers_targets(api: Live, transport: Transport, tmp_path: Path) -> None:
-    both = index(api, {"a": bundle(api, {"manifest.json": b"a"}), "b": bundle(api, {"manifest.json": b"b"})})
+    both = index(
+        api, {"a": bundle(api, {"manifest.json": b"a"}), "b": bundle(api, {"manifest.json": b"b"})}
+    )
     pull(transport, NAME, both, tmp_path / "b", target="b")
     assert content(tmp_path / "b") == {"manifest.json": b"b"}
     for target in (None, "c"):
@@ -90,7 +121,9 @@ def test_an_index_offers_targets(api: Live, transport: Transport, tmp_path: Path
 
 
 @pytest.mark.parametrize("title", ["../evil", "/etc/evil", "a/../../evil", "a\\b", "", ".", "a\0b"])
-def test_no_file_leaves_the_folder(api: Live, transport: Transport, tmp_path: Path, title: str) -> None:
+def test_no_file_leaves_the_folder(
+    api: Live, transport: Transport, tmp_path: Path, title: str
+) -> None:
     with pytest.raises((PullError, ServerError)):
         pull(transport, NAME, manifest(api, [layer(api, title, b"x")]), tmp_path / "in" / "out")
     assert list(tmp_path.rglob("*evil*")) == []
@@ -100,18 +133,32 @@ def test_no_file_leaves_the_folder(api: Live, transport: Transport, tmp_path: Pa
 def test_two_layers_cannot_be_one_file(api: Live, transport: Transport, tmp_path: Path) -> None:
     for titles in (("a", "a"), ("a", "a/b")):
         with pytest.raises((PullError, ServerError)):
-            pull(transport, NAME, manifest(api, [layer(api, title, b"x") for title in titles]), tmp_path / "out")
+            pull(
+                transport,
+                NAME,
+                manifest(api, [layer(api, title, b"x") for title in titles]),
+                tmp_path / "out",
+            )
         assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("lie", [{"size": 3}, {"size": 5}, {"size": -1}, {"digest": "sha256:12"}])
-def test_a_layer_that_is_not_as_announced(api: Live, transport: Transport, tmp_path: Path, lie: dict[str, Any]) -> None:
+def test_a_layer_that_is_not_as_announced(
+    api: Live, transport: Transport, tmp_path: Path, lie: dict[str, Any]
+) -> None:
     with pytest.raises((PullError, ServerError)):
-        pull(transport, NAME, manifest(api, [layer(api, "model.so", b"code", **lie)]), tmp_path / "out")
+        pull(
+            transport,
+            NAME,
+            manifest(api, [layer(api, "model.so", b"code", **lie)]),
+            tmp_path / "out",
+        )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damage_on_the_way_is_noticed(api: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_on_the_way_is_noticed(
+    api: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digest = bundle(api)
 
     class Damaged(Transport):

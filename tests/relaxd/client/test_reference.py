@@ -27,7 +27,18 @@ def test_references(text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a b", "../etc", "sha256:12", "ghcr.io/UPPER@" + D, f"ghcr.io/a/../b@{D}", "a/b", "job?x=1", f"ftp://h.x/a@{D}"]
+    "text",
+    [
+        "",
+        "a b",
+        "../etc",
+        "sha256:12",
+        "ghcr.io/UPPER@" + D,
+        f"ghcr.io/a/../b@{D}",
+        "a/b",
+        "job?x=1",
+        f"ftp://h.x/a@{D}",
+    ],
 )
 def test_what_is_no_reference(text: str) -> None:
     with pytest.raises(PullError, match="names no artifact"):

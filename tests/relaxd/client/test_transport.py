@@ -17,7 +17,9 @@ def transport_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[Handler], Transpo
 
     def build(handler: Handler) -> Transport:
         transport = Transport("http://relaxd.test", token="t")
-        transport._http = httpx.Client(base_url=transport.url, transport=httpx.MockTransport(handler))
+        transport._http = httpx.Client(
+            base_url=transport.url, transport=httpx.MockTransport(handler)
+        )
         return transport
 
     return build
@@ -38,13 +40,22 @@ class Flaky:
         return self.error
 
 
-LOST, REFUSED, BUSY = httpx.ReadError("lost"), httpx.ConnectError("refused"), httpx.Response(503, json={"detail": "busy"})
+LOST, REFUSED, BUSY = (
+    httpx.ReadError("lost"),
+    httpx.ConnectError("refused"),
+    httpx.Response(503, json={"detail": "busy"}),
+)
 
 
 @pytest.mark.parametrize("error", [LOST, REFUSED, BUSY])
-@pytest.mark.parametrize(("method", "headers"), [("GET", {}), ("PUT", {}), ("POST", {"Idempotency-Key": "k"})])
+@pytest.mark.parametrize(
+    ("method", "headers"), [("GET", {}), ("PUT", {}), ("POST", {"Idempotency-Key": "k"})]
+)
 def test_what_may_be_repeated_is(
-    transport_to: Callable[[Handler], Transport], method: str, headers: dict[str, str], error: Exception
+    transport_to: Callable[[Handler], Transport],
+    method: str,
+    headers: dict[str, str],
+    error: Exception,
 ) -> None:
     handler = Flaky(ATTEMPTS - 1, error)
     assert transport_to(handler).json(method, "/", headers=headers) == {"ok": True}
@@ -52,14 +63,18 @@ def test_what_may_be_repeated_is(
 
 
 @pytest.mark.parametrize(("error", "raised"), [(LOST, ServerUnreachable), (BUSY, ServerError)])
-def test_a_post_without_a_key_is_sent_once(transport_to: Callable[[Handler], Transport], error: Exception, raised: type[Exception]) -> None:
+def test_a_post_without_a_key_is_sent_once(
+    transport_to: Callable[[Handler], Transport], error: Exception, raised: type[Exception]
+) -> None:
     handler = Flaky(1, error)
     with pytest.raises(raised):
         transport_to(handler).request("POST", "/")
     assert handler.requests == 1
 
 
-def test_a_refused_connection_has_sent_nothing(transport_to: Callable[[Handler], Transport]) -> None:
+def test_a_refused_connection_has_sent_nothing(
+    transport_to: Callable[[Handler], Transport],
+) -> None:
     handler = Flaky(1, REFUSED)
     assert transport_to(handler).request("POST", "/").is_success
 
@@ -72,13 +87,21 @@ def test_giving_up(transport_to: Callable[[Handler], Transport]) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (httpx.Response(422, json={"type": "urn:x", "detail": "no such dim", "hint": "h"}), "no such dim"),
-        (httpx.Response(404, json={"errors": [{"code": "BLOB_UNKNOWN", "message": "gone"}]}), "gone"),
+        (
+            httpx.Response(422, json={"type": "urn:x", "detail": "no such dim", "hint": "h"}),
+            "no such dim",
+        ),
+        (
+            httpx.Response(404, json={"errors": [{"code": "BLOB_UNKNOWN", "message": "gone"}]}),
+            "gone",
+        ),
         (httpx.Response(418, text="<html>"), "418"),
         (httpx.Response(400, json=[1]), "400"),
     ],
 )
-def test_every_refusal_is_a_server_error(transport_to: Callable[[Handler], Transport], answer: httpx.Response, message: str) -> None:
+def test_every_refusal_is_a_server_error(
+    transport_to: Callable[[Handler], Transport], answer: httpx.Response, message: str
+) -> None:
     with pytest.raises(ServerError, match=message) as caught:
         transport_to(lambda request: answer).request("GET", "/")
     assert caught.value.status == answer.status_code
@@ -96,21 +119,30 @@ def test_the_token_goes_along() -> None:
 
 def _sse(*numbers: int) -> bytes:
     return b"".join(
-        b': ping\n\nid: %d\nevent: build.log\ndata: {"seq": %d, "type": "build.log", "time": "", "target": null, "data": {}}\n\n' % (n, n)
+        b': ping\n\nid: %d\nevent: build.log\ndata: {"seq": %d, "type": "build.log", "time": "", '
+        b'"target": null, "data": {}}\n\n' % (n, n)
         for n in numbers
     )
 
 
-def test_events_are_taken_up_where_they_broke_off(transport_to: Callable[[Handler], Transport]) -> None:
+def test_events_are_taken_up_where_they_broke_off(
+    transport_to: Callable[[Handler], Transport],
+) -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.headers["Last-Event-ID"])
-        parts = {"0": _sse(1, 2) + b"data: {", "2": httpx.ReadError("lost"), "5": None}.get(asked[-1], _sse(3, 4, 5))
+        parts = {"0": _sse(1, 2) + b"data: {", "2": httpx.ReadError("lost"), "5": None}.get(
+            asked[-1], _sse(3, 4, 5)
+        )
         if isinstance(parts, Exception) and asked.count("2") == 1:
             raise parts
         return (
-            httpx.Response(204) if parts is None else httpx.Response(200, content=_sse(3, 4, 5) if isinstance(parts, Exception) else parts)
+            httpx.Response(204)
+            if parts is None
+            else httpx.Response(
+                200, content=_sse(3, 4, 5) if isinstance(parts, Exception) else parts
+            )
         )
 
     job = JobHandle(transport_to(answer), {"id": "j", "state": "running", "builds": []})

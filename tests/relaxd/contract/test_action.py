@@ -14,7 +14,11 @@ SCALARS = (
 )
 DOCUMENTS = st.dictionaries(
     st.sampled_from("abc"),
-    st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner), max_leaves=4),
+    st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner),
+        max_leaves=4,
+    ),
 )
 
 
@@ -40,7 +44,11 @@ def test_digests_differ_exactly_where_some_part_does(one, other):
     ("one", "other", "names"),
     [
         ({"model": "a"}, {"model": "b"}, ["model"]),
-        ({"toolchain": {"tvm": "1", "llvm": "2"}}, {"toolchain": {"tvm": "1", "llvm": "3"}}, ["toolchain.llvm"]),
+        (
+            {"toolchain": {"tvm": "1", "llvm": "2"}},
+            {"toolchain": {"tvm": "1", "llvm": "3"}},
+            ["toolchain.llvm"],
+        ),
         ({"a": None}, {}, ["a"]),
         ({"a": 1}, {"a": True}, ["a"]),
         ({"a": {"b": 1}}, {"a": 1, "c": 2}, ["a", "c"]),
@@ -52,13 +60,28 @@ def test_the_part_that_differs_is_named(one, other, names):
 
 
 def test_canonical_bytes():
-    assert canonical_bytes({"b": [1, 1.5, None, True], "a": "é"}) == '{"a":"é","b":[1,1.5,null,true]}'.encode()
+    assert (
+        canonical_bytes({"b": [1, 1.5, None, True], "a": "é"})
+        == '{"a":"é","b":[1,1.5,null,true]}'.encode()
+    )
     with pytest.raises(ValueError, match="JSON"):
         canonical_bytes(float("nan"))
 
 
 def test_digests():
-    assert digest_of(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert (
+        digest_of(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    )
     assert not any(
-        map(is_digest, ["", "sha256:", "sha256:" + "g" * 64, "sha256:" + "0" * 63, "sha512:" + "0" * 64, "sha256:" + "0" * 64 + "\n"])
+        map(
+            is_digest,
+            [
+                "",
+                "sha256:",
+                "sha256:" + "g" * 64,
+                "sha256:" + "0" * 63,
+                "sha512:" + "0" * 64,
+                "sha256:" + "0" * 64 + "\n",
+            ],
+        )
     )

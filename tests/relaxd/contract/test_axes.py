@@ -13,13 +13,19 @@ LEAVES = st.integers(0, 50).map(str) | NAMES
 
 def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     infix = st.tuples(parts, st.sampled_from("+-*"), parts).map(lambda t: f"({t[0]}{t[1]}{t[2]})")
-    divided = st.tuples(parts, st.sampled_from(["//", "%"]), st.integers(1, 9)).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
-    called = st.tuples(st.sampled_from(["min", "max"]), parts, parts).map(lambda t: f"{t[0]}({t[1]}, {t[2]})")
+    divided = st.tuples(parts, st.sampled_from(["//", "%"]), st.integers(1, 9)).map(
+        lambda t: f"({t[0]} {t[1]} {t[2]})"
+    )
+    called = st.tuples(st.sampled_from(["min", "max"]), parts, parts).map(
+        lambda t: f"{t[0]}({t[1]}, {t[2]})"
+    )
     return infix | divided | called
 
 
 EXPRESSIONS = st.recursive(LEAVES, combined, max_leaves=6)
-VALUES = st.fixed_dictionaries({name: st.integers(0, 100) for name in ("n", "m", "batch", "min", "max")})
+VALUES = st.fixed_dictionaries(
+    {name: st.integers(0, 100) for name in ("n", "m", "batch", "min", "max")}
+)
 
 
 def meaning(text: str, values: dict[str, int]) -> int:
@@ -67,7 +73,11 @@ def test_a_solution_is_exact_and_the_only_one(text, values, unknown):
         assert solved is None
     elif solved is not None:
         assert solved == (unknown, values[unknown])
-        assert all(axis.evaluate({**values, unknown: other}) != size for other in range(120) if other != values[unknown])
+        assert all(
+            axis.evaluate({**values, unknown: other}) != size
+            for other in range(120)
+            if other != values[unknown]
+        )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +152,12 @@ def test_what_is_no_axis(text):
 
 
 def test_symbol_and_size():
-    assert [Axis(text).symbol for text in ("seq", "2*seq", "4", "max")] == ["seq", None, None, "max"]
+    assert [Axis(text).symbol for text in ("seq", "2*seq", "4", "max")] == [
+        "seq",
+        None,
+        None,
+        "max",
+    ]
     assert [Axis(text).size for text in ("seq", "2*3", "0")] == [None, 6, 0]
 
 

@@ -22,10 +22,15 @@ def test_round_trips(dim):
     assert Dim.of("n", dim.to_json()) == dim
     assert Dim.of("n", dim) == dim
     assert Dim.of("other", dim).name == "other"
-    text = f"{dim.min}:{'' if dim.max is None else dim.max}%{dim.multiple}" + ("" if dim.opt is None else f"@{dim.opt}")
+    text = f"{dim.min}:{'' if dim.max is None else dim.max}%{dim.multiple}" + (
+        "" if dim.opt is None else f"@{dim.opt}"
+    )
     assert Dim.of("n", text) == dim
     assert Dim.parse(f"n={text}") == dim
-    assert Dim.parse(f" n = {text.replace(':', ' : ').replace('%', ' % ').replace('@', ' @ ')} ") == dim
+    assert (
+        Dim.parse(f" n = {text.replace(':', ' : ').replace('%', ' % ').replace('@', ' @ ')} ")
+        == dim
+    )
 
 
 @given(dims(), st.integers(0, 1000))

@@ -11,7 +11,10 @@ from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import BundleError
 
 SPECS = st.lists(
-    st.sampled_from([TensorSpec.parse(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]), max_size=2
+    st.sampled_from(
+        [TensorSpec.parse(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]
+    ),
+    max_size=2,
 ).map(tuple)
 MANIFESTS = st.builds(
     Manifest,
@@ -30,9 +33,14 @@ MANIFESTS = st.builds(
     action_key=st.just({"digest": "sha256:0", "parts": {}}),
     toolchain=st.dictionaries(st.text(), st.text()),
     files=st.dictionaries(st.text(), st.builds(FileEntry, st.text(), st.integers(0))),
-    weights=st.lists(st.builds(Weight, st.sampled_from(["float32", "int8"]), st.lists(st.integers(0)).map(tuple), st.integers(0))).map(
-        tuple
-    ),
+    weights=st.lists(
+        st.builds(
+            Weight,
+            st.sampled_from(["float32", "int8"]),
+            st.lists(st.integers(0)).map(tuple),
+            st.integers(0),
+        )
+    ).map(tuple),
 )
 
 
@@ -42,7 +50,16 @@ def test_round_trips_through_json(manifest):
 
 
 def document() -> dict:
-    return Manifest("m", (TensorSpec.parse("x=float32[n]"),), (), (Dim("n"),), {}, LoadContract("x86_64"), {}, {}).to_json()
+    return Manifest(
+        "m",
+        (TensorSpec.parse("x=float32[n]"),),
+        (),
+        (Dim("n"),),
+        {},
+        LoadContract("x86_64"),
+        {},
+        {},
+    ).to_json()
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,27 @@ from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
 NAMES = st.text(min_size=1, max_size=8)
-DIMS = st.dictionaries(st.sampled_from(["n", "m", "seq", "batch"]), st.sampled_from([4, (1, 8), "8:512%8@128", "2:", {"max": 3}]))
+DIMS = st.dictionaries(
+    st.sampled_from(["n", "m", "seq", "batch"]),
+    st.sampled_from([4, (1, 8), "8:512%8@128", "2:", {"max": 3}]),
+)
 REQUESTS = st.builds(
     CompileRequest.of,
     dims=DIMS,
     inputs=st.dictionaries(NAMES, st.sampled_from(["int64[batch,seq]", "float32[]", "bool[2*n]"])),
-    consts=st.dictionaries(NAMES, st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()),
+    consts=st.dictionaries(
+        NAMES,
+        st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+    ),
     shapes=st.dictionaries(NAMES, st.sampled_from(["[n,4]", "n,4", ["n", 4], ["2*n"], ""])),
     samples=st.none() | st.just("sha256:" + "0" * 64),
     targets=st.lists(st.sampled_from(["native", "x86-64-v3", "aarch64"]), min_size=1, unique=True),
-    options=st.sampled_from([None, {"verify": False}, {"rtol": 1e-3, "seed": 7}, CompileOptions(atol=0)]),
+    options=st.sampled_from(
+        [None, {"verify": False}, {"rtol": 1e-3, "seed": 7}, CompileOptions(atol=0)]
+    ),
 )
 
 
@@ -34,7 +45,10 @@ def test_round_trips_over_the_wire(request):
 @given(REQUESTS)
 def test_order_of_declaration_is_no_part_of_a_request(request):
     document = request.to_json()
-    backwards = {key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in reversed(document.items())}
+    backwards = {
+        key: dict(reversed(value.items())) if isinstance(value, dict) else value
+        for key, value in reversed(document.items())
+    }
     assert CompileRequest.from_json(backwards) == request
 
 
@@ -42,7 +56,13 @@ def test_defaults():
     request = CompileRequest.from_json({"model": "sha256:ignored"})
     assert request == CompileRequest()
     assert request.targets == ("native",)
-    assert request.to_json()["options"] == {"verify": True, "profile": True, "rtol": None, "atol": None, "seed": 0}
+    assert request.to_json()["options"] == {
+        "verify": True,
+        "profile": True,
+        "rtol": None,
+        "atol": None,
+        "seed": 0,
+    }
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ def test_every_state_is_in_the_table():
 
 
 def test_terminal_states():
-    assert {state for state in State if state.terminal} == {State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT}
+    assert {state for state in State if state.terminal} == {
+        State.SUCCEEDED,
+        State.FAILED,
+        State.CANCELLED,
+        State.TIMED_OUT,
+    }
 
 
 @given(st.lists(st.sampled_from(State), max_size=12))
@@ -28,4 +33,6 @@ def test_every_state_can_be_reached_and_can_end():
         reached |= frontier
         frontier = {after for state in frontier for after in TRANSITIONS[state]} - reached
     assert reached == set(State)
-    assert all(state.terminal or any(after.terminal for after in TRANSITIONS[state]) for state in State)
+    assert all(
+        state.terminal or any(after.terminal for after in TRANSITIONS[state]) for state in State
+    )

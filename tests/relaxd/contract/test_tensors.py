@@ -6,7 +6,9 @@ from relaxd.contract.axes import Axis
 from relaxd.contract.tensors import DTYPES, TensorSpec, split_axes
 from relaxd.errors import DeclarationError
 
-AXES = st.sampled_from(["n", "seq", "3", "0", "2*seq", "past+seq", "min(n, 4)", "max(n, max(m, 2))", "(h+1)//2"])
+AXES = st.sampled_from(
+    ["n", "seq", "3", "0", "2*seq", "past+seq", "min(n, 4)", "max(n, max(m, 2))", "(h+1)//2"]
+)
 SPECS = st.builds(
     lambda name, dtype, axes: TensorSpec(name, dtype, tuple(map(Axis, axes))),
     st.text(min_size=1),
@@ -19,7 +21,12 @@ SPECS = st.builds(
 def test_round_trips(spec):
     assert TensorSpec.from_json(spec.to_json()) == spec
     assert TensorSpec.of(spec.name, spec.text) == spec
-    assert TensorSpec.of(spec.name, f" {spec.dtype} [ {' , '.join(axis.text for axis in spec.shape)} ] ") == spec
+    assert (
+        TensorSpec.of(
+            spec.name, f" {spec.dtype} [ {' , '.join(axis.text for axis in spec.shape)} ] "
+        )
+        == spec
+    )
 
 
 def test_the_command_lines_form():

@@ -10,11 +10,16 @@ from relaxd.loader.binding import Binding
 
 
 def binding(*specs: str, dims: tuple[str, ...] = ()) -> Binding:
-    return Binding(tuple(TensorSpec.parse(spec) for spec in specs), tuple(Dim.parse(dim) for dim in dims))
+    return Binding(
+        tuple(TensorSpec.parse(spec) for spec in specs), tuple(Dim.parse(dim) for dim in dims)
+    )
 
 
 TEXT = binding(
-    "ids=int64[batch,seq]", "mask=int64[batch,seq]", "past=float32[batch,4,2*past]", dims=("batch=1:8", "seq=8:512%8", "past=0:64")
+    "ids=int64[batch,seq]",
+    "mask=int64[batch,seq]",
+    "past=float32[batch,4,2*past]",
+    dims=("batch=1:8", "seq=8:512%8", "past=0:64"),
 )
 
 
@@ -36,7 +41,11 @@ def test_dims_that_fit():
             {"dim": "batch", "value": 9, "axis": 0, "input": "ids"},
         ),
         (text(batch=0), "batch must be 1 to 8", {"value": 0, "allowed": "1 to 8"}),
-        (text(seq=12), "axis 1 (seq) has size 12; seq must be 8 to 512, a multiple of 8", {"dim": "seq", "value": 12}),
+        (
+            text(seq=12),
+            "axis 1 (seq) has size 12; seq must be 8 to 512, a multiple of 8",
+            {"dim": "seq", "value": 12},
+        ),
         (
             text(mask=(2, 8)),
             "input 'mask': axis 1 (seq) has size 8, it must be 16: seq with seq = 16",
@@ -47,9 +56,21 @@ def test_dims_that_fit():
             "input 'past': axis 2 (2 * past) has size 7, which 2 * past is for no whole past",
             {"input": "past", "dim": "past", "axis": 2},
         ),
-        (text(past=130), "has size 130, so past = 65; past must be 0 to 64", {"dim": "past", "value": 65}),
-        (((2, 16), (2, 16), (2, 5, 6)), "input 'past': axis 1 (4) has size 5, it must be 4", {"value": 5, "allowed": "4"}),
-        (((2,), (2, 16), (2, 4, 6)), "input 'ids' has rank 1, it must have rank 2: int64[batch,seq]", {"input": "ids", "shape": [2]}),
+        (
+            text(past=130),
+            "has size 130, so past = 65; past must be 0 to 64",
+            {"dim": "past", "value": 65},
+        ),
+        (
+            ((2, 16), (2, 16), (2, 5, 6)),
+            "input 'past': axis 1 (4) has size 5, it must be 4",
+            {"value": 5, "allowed": "4"},
+        ),
+        (
+            ((2,), (2, 16), (2, 4, 6)),
+            "input 'ids' has rank 1, it must have rank 2: int64[batch,seq]",
+            {"input": "ids", "shape": [2]},
+        ),
     ],
 )
 def test_the_error_names_input_axis_dim_value_and_range(shapes, message, details):
@@ -62,7 +83,10 @@ def test_the_error_names_input_axis_dim_value_and_range(shapes, message, details
 def test_an_expression_may_come_before_the_dims_it_needs():
     both = binding("a=float32[past+seq]", "b=float32[seq]", "c=float32[2*past]")
     assert both.solve(((7,), (3,), (8,))) == {"seq": 3, "past": 4}
-    with pytest.raises(InputError, match=r"input 'c': axis 0 \(2 \* past\) has size 6, it must be 8: 2 \* past with past = 4"):
+    with pytest.raises(
+        InputError,
+        match=r"input 'c': axis 0 \(2 \* past\) has size 6, it must be 8: 2 \* past with past = 4",
+    ):
         both.solve(((7,), (3,), (6,)))
 
 
@@ -111,7 +135,9 @@ def test_names():
     assert [a is array for a in one.arrays({"b": array, "a": array})] == [True, True]
 
 
-@pytest.mark.parametrize("value", [np.zeros(2), [0.0, 1.0], np.zeros(2, "float16"), np.array(["a"]), 3])
+@pytest.mark.parametrize(
+    "value", [np.zeros(2), [0.0, 1.0], np.zeros(2, "float16"), np.array(["a"]), 3]
+)
 def test_no_dtype_is_cast(value):
     with pytest.raises(InputError, match="it must be float32") as caught:
         binding("a=float32[n]").arrays({"a": value})

@@ -15,9 +15,14 @@ from relaxd.loader.bundle import opened, read_manifest
     ("damage", "message"),
     [
         (lambda d: (d / "model.so").unlink(), "model.so is missing"),
-        (lambda d: (d / "model.so").write_bytes((d / "model.so").read_bytes()[:-1]), "bytes, the manifest says"),
         (
-            lambda d: (d / "libtvm_runtime.so").write_bytes(_flipped((d / "libtvm_runtime.so").read_bytes())),
+            lambda d: (d / "model.so").write_bytes((d / "model.so").read_bytes()[:-1]),
+            "bytes, the manifest says",
+        ),
+        (
+            lambda d: (d / "libtvm_runtime.so").write_bytes(
+                _flipped((d / "libtvm_runtime.so").read_bytes())
+            ),
             "libtvm_runtime.so does not have",
         ),
         (lambda d: (d / "manifest.json").unlink(), "holds no manifest.json"),
@@ -45,8 +50,14 @@ def _flipped(data: bytes) -> bytes:
         (lambda m: m["inputs"][0].update(dtype="float33"), "malformed"),
         (lambda m: m["load"].update(surprise=1), "malformed"),
         (lambda m: m.update(files={}), "libtvm_runtime.so"),
-        (lambda m: m["files"].update({"../evil.so": {"sha256": "0", "size": 0}}), "outside the bundle"),
-        (lambda m: m["files"].update({"/etc/passwd": {"sha256": "0", "size": 0}}), "outside the bundle"),
+        (
+            lambda m: m["files"].update({"../evil.so": {"sha256": "0", "size": 0}}),
+            "outside the bundle",
+        ),
+        (
+            lambda m: m["files"].update({"/etc/passwd": {"sha256": "0", "size": 0}}),
+            "outside the bundle",
+        ),
         (lambda m: m.update(entry="nothing"), "cannot be opened"),
     ],
 )
@@ -76,7 +87,13 @@ def test_a_tar_loads_like_its_directory(bundles: Path, tmp_path, mode, prefix):
             file.add(path, prefix + path.name)
     assert read_manifest(tar) == read_manifest(bundles / "dims")
     model = relaxd.load(tar)
-    ones = model.run({"x": np.ones((1, 2), "float32"), "wide": np.ones((1, 4), "float32"), "scale": np.float32(3)})
+    ones = model.run(
+        {
+            "x": np.ones((1, 2), "float32"),
+            "wide": np.ones((1, 4), "float32"),
+            "scale": np.float32(3),
+        }
+    )
     assert ones["y"].tolist() == [[6, 6]]
 
 

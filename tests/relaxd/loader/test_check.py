@@ -12,11 +12,20 @@ from relaxd.loader.devices import Driver, probe
 from relaxd.loader.host import Host
 
 HOST = Host("x86_64", "linux", frozenset({"avx2", "fma"}), "2.36")
-NEED = LoadContract("x86_64", "linux", ("avx2",), "2.28", runtime={"apache-tvm-ffi": "0.1.15.post2"})
+NEED = LoadContract(
+    "x86_64", "linux", ("avx2",), "2.28", runtime={"apache-tvm-ffi": "0.1.15.post2"}
+)
 
 
 def check(
-    need: LoadContract, host: Host = HOST, *, ffi="0.1.15.post2", driver=None, inputs=(), library="model.so", cuda_runtime=None
+    need: LoadContract,
+    host: Host = HOST,
+    *,
+    ffi="0.1.15.post2",
+    driver=None,
+    inputs=(),
+    library="model.so",
+    cuda_runtime=None,
 ) -> None:
     manifest = Manifest("m", inputs, (), (), {}, need, {}, {}, library=library)
 
@@ -25,7 +34,13 @@ def check(
             raise metadata.PackageNotFoundError(package)
         return ffi
 
-    check_contract(manifest, host, installed=installed, probe=lambda device: driver, cuda_runtime=lambda version: cuda_runtime)
+    check_contract(
+        manifest,
+        host,
+        installed=installed,
+        probe=lambda device: driver,
+        cuda_runtime=lambda version: cuda_runtime,
+    )
 
 
 @pytest.mark.parametrize("ffi", ["0.1.15.post2", "0.1.15", "0.1.16"])
@@ -40,13 +55,31 @@ def test_what_meets_the_contract_passes(ffi):
     [
         (replace(NEED, arch="aarch64"), HOST, "architecture", "aarch64", "x86_64"),
         (replace(NEED, os="darwin"), HOST, "operating system", "darwin", "linux"),
-        (replace(NEED, isa=("avx2", "avx512f")), HOST, "instruction set", "avx2, avx512f", "a CPU without avx512f"),
+        (
+            replace(NEED, isa=("avx2", "avx512f")),
+            HOST,
+            "instruction set",
+            "avx2, avx512f",
+            "a CPU without avx512f",
+        ),
         (replace(NEED, libc="2.100"), HOST, "C library", "glibc 2.100 or later", "glibc 2.36"),
         (NEED, replace(HOST, libc="2.4"), "C library", "glibc 2.28 or later", "glibc 2.4"),
         (NEED, replace(HOST, libc=None), "C library", "glibc 2.28 or later", "no glibc"),
         (replace(NEED, device="vulkan"), HOST, "driver", "a driver for vulkan", "no vulkan driver"),
-        (replace(NEED, device="cuda", sm="sm_90"), HOST, "driver", "an NVIDIA driver and a GPU", "no cuda driver"),
-        (replace(NEED, device="webgpu"), HOST, "driver", "a browser with WebGPU", "no webgpu driver"),
+        (
+            replace(NEED, device="cuda", sm="sm_90"),
+            HOST,
+            "driver",
+            "an NVIDIA driver and a GPU",
+            "no cuda driver",
+        ),
+        (
+            replace(NEED, device="webgpu"),
+            HOST,
+            "driver",
+            "a browser with WebGPU",
+            "no webgpu driver",
+        ),
     ],
 )
 def test_the_error_names_need_and_have(need, host, what, needs, has):
@@ -58,7 +91,10 @@ def test_the_error_names_need_and_have(need, host, what, needs, has):
     assert has in str(caught.value)
 
 
-@pytest.mark.parametrize(("ffi", "has"), [("0.1.14", "0.1.14"), ("0.2.0", "0.2.0"), ("1.1.15", "1.1.15"), ("", "no apache-tvm-ffi")])
+@pytest.mark.parametrize(
+    ("ffi", "has"),
+    [("0.1.14", "0.1.14"), ("0.2.0", "0.2.0"), ("1.1.15", "1.1.15"), ("", "no apache-tvm-ffi")],
+)
 def test_ffi_of_another_abi(ffi, has):
     with pytest.raises(LoadContractError) as caught:
         check(NEED, ffi=ffi)
@@ -71,7 +107,13 @@ def test_bfloat16_needs_ml_dtypes():
 
 
 @pytest.mark.parametrize(
-    ("sm", "device", "fits"), [("sm_80", (8, 6), True), ("sm_86", (8, 0), False), ("sm_80", (9, 0), False), ("sm_90a", (9, 0), True)]
+    ("sm", "device", "fits"),
+    [
+        ("sm_80", (8, 6), True),
+        ("sm_86", (8, 0), False),
+        ("sm_80", (9, 0), False),
+        ("sm_90a", (9, 0), True),
+    ],
 )
 def test_compute_capability(sm, device, fits):
     need = replace(NEED, device="cuda", sm=sm)
@@ -87,7 +129,9 @@ def test_a_driver_without_a_device():
         check(replace(NEED, device="cuda"), driver=Driver("12.4", ()))
 
 
-@pytest.mark.parametrize(("version", "fits"), [("12.4", True), ("12.0", True), ("11.8", False), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "fits"), [("12.4", True), ("12.0", True), ("11.8", False), ("", False)]
+)
 def test_a_driver_of_another_version(version, fits):
     need, driver = replace(NEED, device="cuda", driver="12.0"), Driver(version, ((9, 0),))
     if fits:
@@ -111,7 +155,11 @@ def test_cuda_needs_its_runtime_library():
     check(need, driver=driver, cuda_runtime="libcudart.so.13")
     with pytest.raises(LoadContractError) as caught:
         check(need, driver=driver)
-    assert (caught.value.what, caught.value.need, caught.value.have) == ("CUDA runtime", "libcudart.so.13", "no libcudart.so.13")
+    assert (caught.value.what, caught.value.need, caught.value.have) == (
+        "CUDA runtime",
+        "libcudart.so.13",
+        "no libcudart.so.13",
+    )
     assert "nvidia-cuda-runtime==13" in str(caught.value.hint)
 
 
@@ -154,7 +202,11 @@ except relaxd.errors.LoadContractError:
         ({"isa": ["avx1024"]}, "instruction set", "avx1024"),
         ({"libc": "99.0"}, "C library", "glibc 99.0 or later"),
         ({"device": "webgpu"}, "driver", "a browser with WebGPU"),
-        ({"runtime": {"apache-tvm-ffi": "99.1"}}, "apache-tvm-ffi version", "99.1 or a later patch"),
+        (
+            {"runtime": {"apache-tvm-ffi": "99.1"}},
+            "apache-tvm-ffi version",
+            "99.1 or a later patch",
+        ),
     ],
 )
 def test_a_doctored_bundle_is_refused_for_what_it_claims(doctored, change, what, need):

@@ -41,7 +41,11 @@ def expected(x, wide, scale):
 @pytest.mark.parametrize(("n", "m"), [(1, 2), (3, 10), (8, 64)])
 def test_any_shape_in_range(dims, n, m):
     random = np.random.default_rng(0)
-    inputs = {"x": random.random((n, m), "float32"), "wide": random.random((n, 2 * m), "float32"), "scale": np.float32(3)}
+    inputs = {
+        "x": random.random((n, m), "float32"),
+        "wide": random.random((n, 2 * m), "float32"),
+        "scale": np.float32(3),
+    }
     outputs = dims.run(inputs)
     assert list(outputs) == ["y"]
     np.testing.assert_array_equal(outputs["y"], expected(**inputs))
@@ -49,24 +53,41 @@ def test_any_shape_in_range(dims, n, m):
 
 
 def test_what_a_model_says_of_itself(dims):
-    assert [str(spec) for spec in dims.inputs] == ["x=float32[n,m]", "wide=float32[n,2 * m]", "scale=float32[]"]
+    assert [str(spec) for spec in dims.inputs] == [
+        "x=float32[n,m]",
+        "wide=float32[n,2 * m]",
+        "scale=float32[]",
+    ]
     assert [spec.name for spec in dims.outputs] == ["y"]
-    assert [(dim.name, dim.describe()) for dim in dims.dims] == [("n", "1 to 8"), ("m", "2 to 64, a multiple of 2")]
+    assert [(dim.name, dim.describe()) for dim in dims.dims] == [
+        ("n", "1 to 8"),
+        ("m", "2 to 64, a multiple of 2"),
+    ]
     assert dims.manifest.name == "dims"
     assert "x=float32[n,m]" in repr(dims)
 
 
 def test_a_wrong_input_never_reaches_the_library(dims):
     with pytest.raises(InputError, match=r"axis 0 \(n\) has size 9; n must be 1 to 8"):
-        dims.run({"x": np.ones((9, 2), "float32"), "wide": np.ones((9, 4), "float32"), "scale": np.float32(1)})
+        dims.run(
+            {
+                "x": np.ones((9, 2), "float32"),
+                "wide": np.ones((9, 4), "float32"),
+                "scale": np.float32(1),
+            }
+        )
 
 
 @pytest.mark.parametrize("offset", [0, 4, 16, 32])
 def test_any_alignment(vector, offset):
-    """The kernel moves aligned vectors: without a copy, offsets 4 and 16 are a segmentation fault."""
+    """The kernel moves aligned vectors: without a copy, offsets 4 and 16 are a
+    segmentation fault.
+    """
     x = aligned((16, 64), offset=offset)
     assert x.ctypes.data % 64 == offset
-    np.testing.assert_array_equal(vector.run({"x": x, "work": np.array(2)})["y"], np.full((16, 64), 4096 * 2.5, "float32"))
+    np.testing.assert_array_equal(
+        vector.run({"x": x, "work": np.array(2)})["y"], np.full((16, 64), 4096 * 2.5, "float32")
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +99,13 @@ def test_any_alignment(vector, offset):
         lambda x: x.astype(">f4"),
         lambda x: np.asfortranarray(x).astype(">f4"),
         lambda x: np.frombuffer(x.tobytes(), "float32").reshape(x.shape),
-        lambda x: np.lib.stride_tricks.as_strided(aligned((x.size + 1,), offset=4)[:-1], x.shape, (x.shape[1] * 4, 4)) * 0 + x,
+        lambda x: (
+            np.lib.stride_tricks.as_strided(
+                aligned((x.size + 1,), offset=4)[:-1], x.shape, (x.shape[1] * 4, 4)
+            )
+            * 0
+            + x
+        ),
         lambda x: np.concatenate([x, x])[: len(x)],
         lambda x: x.view(np.matrix),
     ],
@@ -95,7 +122,9 @@ def test_broadcast_and_read_only_inputs(dims):
     assert not x.flags.writeable
     frozen = aligned((4, 12))
     frozen.flags.writeable = False
-    np.testing.assert_array_equal(dims(x=x, wide=frozen, scale=np.float32(1))["y"], np.full((4, 6), 3, "float32"))
+    np.testing.assert_array_equal(
+        dims(x=x, wide=frozen, scale=np.float32(1))["y"], np.full((4, 6), 3, "float32")
+    )
 
 
 def test_a_row_of_odd_strides(dims):
@@ -113,7 +142,10 @@ def test_empty_arrays(ownership):
 def test_every_dtype(bundles):
     model = relaxd.load(bundles / "dtypes")
     values = np.array([0, 1, 3])
-    dtypes = {spec.name: ml_dtypes.bfloat16 if spec.dtype == "bfloat16" else np.dtype(spec.dtype) for spec in model.inputs}
+    dtypes = {
+        spec.name: ml_dtypes.bfloat16 if spec.dtype == "bfloat16" else np.dtype(spec.dtype)
+        for spec in model.inputs
+    }
     for layout in (lambda a: a, lambda a: np.repeat(a, 2)[::2], lambda a: a[:0], lambda a: a[1:]):
         inputs = {name: layout(values.astype(dtype)) for name, dtype in dtypes.items()}
         outputs = model.run(inputs)
@@ -125,7 +157,10 @@ def test_every_dtype(bundles):
 
 def test_a_bfloat16_input_is_told_by_its_name(bundles):
     model = relaxd.load(bundles / "dtypes")
-    inputs = {spec.name: np.zeros(1, "uint16" if spec.dtype == "bfloat16" else spec.dtype) for spec in model.inputs}
+    inputs = {
+        spec.name: np.zeros(1, "uint16" if spec.dtype == "bfloat16" else spec.dtype)
+        for spec in model.inputs
+    }
     with pytest.raises(InputError, match="'x_bfloat16' has dtype uint16, it must be bfloat16"):
         model.run(inputs)
 
@@ -162,13 +197,17 @@ def test_outputs_outlive_later_calls_and_the_model(bundles):
     del model
     gc.collect()
     for n, outputs in enumerate(kept, 1):
-        np.testing.assert_array_equal(outputs["o0"], np.arange(4, dtype="float32") + np.full((n, 4), n, "float32"))
+        np.testing.assert_array_equal(
+            outputs["o0"], np.arange(4, dtype="float32") + np.full((n, 4), n, "float32")
+        )
         np.testing.assert_array_equal(outputs["o2"], np.full((n, 4), n, "float32"))
 
 
 def test_fresh_outputs_are_not_copied(dims):
     """A fresh result's memory belongs to the runtime's tensor, not to numpy."""
-    y = dims(x=np.ones((1, 2), "float32"), wide=np.ones((1, 4), "float32"), scale=np.float32(1))["y"]
+    y = dims(x=np.ones((1, 2), "float32"), wide=np.ones((1, 4), "float32"), scale=np.float32(1))[
+        "y"
+    ]
     assert not y.flags.owndata
     assert y.flags.writeable
     assert y.ctypes.data % 64 == 0
@@ -195,7 +234,11 @@ def test_calls_from_many_threads(bundles, threads):
 
 
 def test_several_bundles_and_the_same_one_twice(bundles, dims):
-    inputs = {"x": np.ones((1, 2), "float32"), "wide": np.ones((1, 4), "float32"), "scale": np.float32(2)}
+    inputs = {
+        "x": np.ones((1, 2), "float32"),
+        "wide": np.ones((1, 4), "float32"),
+        "scale": np.float32(2),
+    }
     again = relaxd.load(bundles / "dims")
     other = relaxd.load(bundles / "ownership")
     assert again.run(inputs)["y"].tolist() == [[4, 4]]

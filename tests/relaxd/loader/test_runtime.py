@@ -10,26 +10,46 @@ from relaxd.loader.runtime import runtime_libraries
 INFER = """
 def infer(path, **options):
     model = relaxd.load(path, **options)
-    inputs = {"x": np.ones((1, 2), "float32"), "wide": np.ones((1, 4), "float32"), "scale": np.float32(2)}
+    x, wide = np.ones((1, 2), "float32"), np.ones((1, 4), "float32")
+    inputs = {"x": x, "wide": wide, "scale": np.float32(2)}
     return model.run(inputs)["y"].tolist()
 
 def mapped():
-    return sorted({os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps") if "libtvm_runtime.so" in line})
+    mapped = [line.split()[-1] for line in open("/proc/self/maps") if "libtvm_runtime.so" in line]
+    return sorted({os.path.realpath(path) for path in mapped})
 """
 
 
 def manifest(*names: str) -> Manifest:
-    return Manifest("m", (), (), (), {}, LoadContract("x86_64"), {}, {}, {name: FileEntry("0", 0) for name in names})
+    return Manifest(
+        "m",
+        (),
+        (),
+        (),
+        {},
+        LoadContract("x86_64"),
+        {},
+        {},
+        {name: FileEntry("0", 0) for name in names},
+    )
 
 
 def test_the_core_comes_first():
-    names = ("model.so", "libtvm_runtime_extra.so", "libtvm_runtime.so", "librelaxd_threads.so", "LICENSES")
+    names = (
+        "model.so",
+        "libtvm_runtime_extra.so",
+        "libtvm_runtime.so",
+        "librelaxd_threads.so",
+        "LICENSES",
+    )
     assert runtime_libraries(manifest(*names)) == ["libtvm_runtime.so", "libtvm_runtime_extra.so"]
 
 
 @pytest.mark.parametrize("missing", ["libtvm_runtime.so", "librelaxd_threads.so"])
 def test_a_bundle_without_a_runtime(missing):
-    names = {"model.so", "libtvm_runtime_extra.so", "libtvm_runtime.so", "librelaxd_threads.so"} - {missing}
+    names = {"model.so", "libtvm_runtime_extra.so", "libtvm_runtime.so", "librelaxd_threads.so"} - {
+        missing
+    }
     with pytest.raises(BundleError, match=re.escape(missing)):
         runtime_libraries(manifest(*names))
 
@@ -54,7 +74,9 @@ print(json.dumps(result))
     assert report["mapped"] == 1
 
 
-@pytest.mark.parametrize("order", ["import tvm; result = infer(sys.argv[1])", "result = infer(sys.argv[1]); import tvm"])
+@pytest.mark.parametrize(
+    "order", ["import tvm; result = infer(sys.argv[1])", "result = infer(sys.argv[1]); import tvm"]
+)
 def test_tvm_in_the_same_process(python, bundles, order):
     """Either order: one runtime is mapped, and both work."""
     code = f"""

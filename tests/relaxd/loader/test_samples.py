@@ -16,7 +16,10 @@ def test_dims_default_to_the_favoured_or_the_least_value():
     assert dim_values((Dim("empty", 0, 0),), {}) == {"empty": 0}
 
 
-@pytest.mark.parametrize(("chosen", "field"), [({"batch": 9}, "dims.batch"), ({"seq": 12}, "dims.seq"), ({"height": 1}, "dims.height")])
+@pytest.mark.parametrize(
+    ("chosen", "field"),
+    [({"batch": 9}, "dims.batch"), ({"seq": 12}, "dims.seq"), ({"height": 1}, "dims.height")],
+)
 def test_a_value_out_of_range(chosen, field):
     with pytest.raises(DeclarationError) as caught:
         dim_values(DIMS, chosen)
@@ -25,7 +28,10 @@ def test_a_value_out_of_range(chosen, field):
 
 
 def test_drawn_inputs_fit_their_specs():
-    specs = tuple(TensorSpec.parse(text) for text in ("a=float32[n,2*n]", "b=int64[n]", "c=bool[]", "d=bfloat16[3]", "e=uint8[100]"))
+    specs = tuple(
+        TensorSpec.parse(text)
+        for text in ("a=float32[n,2*n]", "b=int64[n]", "c=bool[]", "d=bfloat16[3]", "e=uint8[100]")
+    )
     arrays = draw(specs, {"n": 5}, seed=1)
     assert {name: (str(array.dtype), array.shape) for name, array in arrays.items()} == {
         "a": ("float32", (5, 10)),

@@ -15,7 +15,8 @@ import numpy as np
 import relaxd
 
 model = relaxd.load(sys.argv[1])
-y = model.run({"x": np.ones((3, 4), "float32"), "wide": np.ones((3, 8), "float32"), "scale": np.float32(2)})["y"]
+x, wide = np.ones((3, 4), "float32"), np.ones((3, 8), "float32")
+y = model.run({"x": x, "wide": wide, "scale": np.float32(2)})["y"]
 heavy = sorted(name for name in sys.modules if name in %r)
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
 print(json.dumps({"y": y.tolist(), "heavy": heavy, "megabytes": int(peak[1]) >> 10}))
@@ -24,7 +25,9 @@ print(json.dumps({"y": y.tolist(), "heavy": heavy, "megabytes": int(peak[1]) >> 
 
 @pytest.fixture(scope="module")
 def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that holds numpy, apache-tvm-ffi (with its one requirement) and relaxd, and no more."""
+    """The Python of an environment that holds numpy, apache-tvm-ffi (with its one requirement) and
+    relaxd, and no more.
+    """
     root = tmp_path_factory.mktemp("slim")
     venv.create(root, symlinks=True)
     (packages,) = root.glob("lib/python*/site-packages")
@@ -38,7 +41,12 @@ def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_bundle_runs_on_numpy_and_tvm_ffi_alone(slim, bundles, tmp_path):
-    done = subprocess.run([slim, "-I", "-c", CODE % (HEAVY,), bundles / "dims"], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [slim, "-I", "-c", CODE % (HEAVY,), bundles / "dims"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["y"] == [[4] * 4] * 3
@@ -47,6 +55,9 @@ def test_a_bundle_runs_on_numpy_and_tvm_ffi_alone(slim, bundles, tmp_path):
 
 
 def test_the_environment_has_nothing_heavier(slim):
-    code = f"import importlib.util, json; print(json.dumps([n for n in {HEAVY!r} if importlib.util.find_spec(n)]))"
+    code = (
+        f"import importlib.util, json; print(json.dumps([n for n in {HEAVY!r} if "
+        "importlib.util.find_spec(n)]))"
+    )
     done = subprocess.run([slim, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

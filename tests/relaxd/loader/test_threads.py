@@ -9,12 +9,14 @@ RUN = """
 def tasks():
     found = {}
     for task in os.listdir("/proc/self/task"):
-        status = dict(line.split(":\\t", 1) for line in open(f"/proc/self/task/{task}/status").read().splitlines() if ":\\t" in line)
+        lines = open(f"/proc/self/task/{task}/status").read().splitlines()
+        status = dict(line.split(":\\t", 1) for line in lines if ":\\t" in line)
         found[status["Name"]] = found.get(status["Name"], []) + [status["Cpus_allowed_list"]]
     return found
 
 def workers():
-    return sorted(cpus for name, all_cpus in tasks().items() if name == "relaxd helper" for cpus in all_cpus)
+    helpers = [found for name, found in tasks().items() if name == "relaxd helper"]
+    return sorted(cpus for found in helpers for cpus in found)
 
 def load(threads=None):
     return relaxd.load(sys.argv[1], threads=threads)
@@ -54,7 +56,8 @@ def test_thread_count(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("requested", "variable", "field"), [(0, "", "threads"), (None, "0", "RELAXD_NUM_THREADS"), (None, "many", "RELAXD_NUM_THREADS")]
+    ("requested", "variable", "field"),
+    [(0, "", "threads"), (None, "0", "RELAXD_NUM_THREADS"), (None, "many", "RELAXD_NUM_THREADS")],
 )
 def test_a_bad_count(monkeypatch, requested, variable, field):
     monkeypatch.setenv("RELAXD_NUM_THREADS", variable)
@@ -74,24 +77,39 @@ started = workers()
 infer(model)
 seen = []
 function = model._function
-model._function = lambda *tensors: (seen.append(sorted(os.sched_getaffinity(0))), function(*tensors))[1]
+def affinity():
+    return sorted(os.sched_getaffinity(0))
+model._function = lambda *tensors: (seen.append(affinity()), function(*tensors))[1]
 infer(model)
-print(json.dumps({"cpus": cpus, "started": started, "workers": workers(), "during": seen, "after": sorted(os.sched_getaffinity(0))}))
+print(json.dumps({"cpus": cpus, "started": started, "workers": workers(), "during": seen,
+                  "after": sorted(os.sched_getaffinity(0))}))
 """
     report = python(RUN + code, bundles / "vector")
     cpus = report["cpus"]
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
-    assert report == {"cpus": cpus, "started": [], "workers": [str(cpus[1])], "during": [[cpus[0]]], "after": cpus}
+    assert report == {
+        "cpus": cpus,
+        "started": [],
+        "workers": [str(cpus[1])],
+        "during": [[cpus[0]]],
+        "after": cpus,
+    }
 
 
 def test_the_default_stays_within_the_affinity_of_the_process(python, bundles):
     code = """
 os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
 model = load()
-print(json.dumps({"ran": infer(model), "threads": model.threads, "workers": workers(), "after": len(os.sched_getaffinity(0))}))
+print(json.dumps({"ran": infer(model), "threads": model.threads, "workers": workers(),
+                  "after": len(os.sched_getaffinity(0))}))
 """
-    assert python(RUN + code, bundles / "vector") == {"ran": True, "threads": 1, "workers": [], "after": 1}
+    assert python(RUN + code, bundles / "vector") == {
+        "ran": True,
+        "threads": 1,
+        "workers": [],
+        "after": 1,
+    }
 
 
 def test_the_environment_and_the_argument_set_the_count(python, bundles):
@@ -128,7 +146,9 @@ print(json.dumps([alone, sum(map(len, tasks().values())) - before, len(workers()
 
 
 def test_a_helper_that_never_runs_holds_nobody_up(python, bundles):
-    """Its core taken from it for good, by a policy that runs only where nobody else wants to, the caller does its tasks."""
+    """Its core taken from it for good, by a policy that runs only where nobody else wants to, the
+    caller does its tasks.
+    """
     code = """
 cpu = max(os.sched_getaffinity(0))
 model = load(threads=4)
@@ -195,4 +215,7 @@ other.start(); other.join()
 model._function = function
 print(json.dumps({"caught": caught, "next": infer(model)}))
 """
-    assert python(RUN + code, bundles / "vector") == {"caught": ["vector failed: boom"] * 2, "next": True}
+    assert python(RUN + code, bundles / "vector") == {
+        "caught": ["vector failed: boom"] * 2,
+        "next": True,
+    }

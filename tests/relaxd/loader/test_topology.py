@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from relaxd.loader.topology import cpu_quota, default_threads, group_by_core, parse_cpu_list, usable_cores
+from relaxd.loader.topology import (
+    cpu_quota,
+    default_threads,
+    group_by_core,
+    parse_cpu_list,
+    usable_cores,
+)
 
 
 def write(root: Path, **files: str) -> Path:
@@ -17,11 +23,16 @@ def write(root: Path, **files: str) -> Path:
 def siblings(root: Path, *cores: str) -> Path:
     for core in cores:
         for cpu in parse_cpu_list(core):
-            write(root, **{f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": core + "\n"})
+            write(
+                root,
+                **{f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": core + "\n"},
+            )
     return root
 
 
-@pytest.mark.parametrize(("text", "cpus"), [("0", {0}), ("0-2,8\n", {0, 1, 2, 8}), ("0,4", {0, 4}), ("", set())])
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0", {0}), ("0-2,8\n", {0, 1, 2, 8}), ("0,4", {0, 4}), ("", set())]
+)
 def test_cpu_lists(text, cpus):
     assert parse_cpu_list(text) == cpus
 
@@ -45,10 +56,18 @@ def test_here():
 
 @pytest.mark.parametrize(
     ("leaf", "parent", "quota"),
-    [("max 100000", "max 100000", None), ("150000 100000", "max 100000", 1.5), ("400000 100000", "50000 100000", 0.5)],
+    [
+        ("max 100000", "max 100000", None),
+        ("150000 100000", "max 100000", 1.5),
+        ("400000 100000", "50000 100000", 0.5),
+    ],
 )
 def test_cgroup_v2_takes_the_tightest(tmp_path, leaf, parent, quota):
-    files = {"proc/self/cgroup": "0::/pod/box\n", "sys/fs/cgroup/pod/box/cpu.max": leaf + "\n", "sys/fs/cgroup/pod/cpu.max": parent + "\n"}
+    files = {
+        "proc/self/cgroup": "0::/pod/box\n",
+        "sys/fs/cgroup/pod/box/cpu.max": leaf + "\n",
+        "sys/fs/cgroup/pod/cpu.max": parent + "\n",
+    }
     assert cpu_quota(write(tmp_path, **files)) == quota
 
 

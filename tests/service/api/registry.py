@@ -37,28 +37,51 @@ def serving(folder: Path, max_bytes: int = 1 << 30) -> Iterator[TestClient]:
 
 
 def push_blob(client: TestClient, data: bytes, name: str = "relaxd/test") -> str:
-    answer = client.post(f"/v2/{name}/blobs/uploads/", params={"digest": sha256(data)}, content=data)
+    answer = client.post(
+        f"/v2/{name}/blobs/uploads/", params={"digest": sha256(data)}, content=data
+    )
     assert answer.status_code == 201, answer.text
     return sha256(data)
 
 
 def manifest_of(layers: dict[str, bytes], **more) -> bytes:
     entries = [
-        {"mediaType": "application/octet-stream", "digest": sha256(data), "size": len(data), "annotations": {TITLE: name}}
+        {
+            "mediaType": "application/octet-stream",
+            "digest": sha256(data),
+            "size": len(data),
+            "annotations": {TITLE: name},
+        }
         for name, data in layers.items()
     ]
     config = {"mediaType": EMPTY, "digest": sha256(b"{}"), "size": 2}
-    document = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE, "config": config, "layers": entries}
+    document = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": BUNDLE,
+        "config": config,
+        "layers": entries,
+    }
     return json.dumps(document | more).encode()
 
 
-def push_manifest(client: TestClient, data: bytes, reference: str | None = None, name: str = "relaxd/test"):
+def push_manifest(
+    client: TestClient, data: bytes, reference: str | None = None, name: str = "relaxd/test"
+):
     return client.put(
-        f"/v2/{name}/manifests/{reference or sha256(data)}", content=data, headers={"Content-Type": json.loads(data)["mediaType"]}
+        f"/v2/{name}/manifests/{reference or sha256(data)}",
+        content=data,
+        headers={"Content-Type": json.loads(data)["mediaType"]},
     )
 
 
-def push_bundle(client: TestClient, layers: dict[str, bytes], reference: str | None = None, name: str = "relaxd/test", **more) -> str:
+def push_bundle(
+    client: TestClient,
+    layers: dict[str, bytes],
+    reference: str | None = None,
+    name: str = "relaxd/test",
+    **more,
+) -> str:
     for data in (b"{}", *layers.values()):
         push_blob(client, data, name)
     manifest = manifest_of(layers, **more)

@@ -10,17 +10,32 @@ from tests.service.live import Live
 
 def test_what_is_not_there(api: Live) -> None:
     answer = api.http.get("/nope")
-    assert (answer.status_code, answer.json()["code"], answer.json()["detail"]) == (404, "http.not_found", "there is nothing at /nope")
+    assert (answer.status_code, answer.json()["code"], answer.json()["detail"]) == (
+        404,
+        "http.not_found",
+        "there is nothing at /nope",
+    )
     answer = api.http.delete("/v1/targets")
-    assert (answer.status_code, answer.json()["code"], answer.headers["Allow"]) == (405, "http.method_not_allowed", "GET")
+    assert (answer.status_code, answer.json()["code"], answer.headers["Allow"]) == (
+        405,
+        "http.method_not_allowed",
+        "GET",
+    )
 
 
 def test_a_request_keeps_the_id_it_came_with(api: Live) -> None:
-    assert api.http.get("/healthz", headers={"X-Request-ID": "abc-1"}).headers["X-Request-ID"] == "abc-1"
-    assert api.http.get("/healthz", headers={"X-Request-ID": "a b"}).headers["X-Request-ID"] != "a b"
+    assert (
+        api.http.get("/healthz", headers={"X-Request-ID": "abc-1"}).headers["X-Request-ID"]
+        == "abc-1"
+    )
+    assert (
+        api.http.get("/healthz", headers={"X-Request-ID": "a b"}).headers["X-Request-ID"] != "a b"
+    )
 
 
-def test_a_database_that_is_away_is_no_readiness(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_is_no_readiness(
+    api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert api.http.get("/readyz").json() == {"status": "ok"}
 
     def away() -> None:
@@ -32,7 +47,9 @@ def test_a_database_that_is_away_is_no_readiness(api: Live, monkeypatch: pytest.
     assert api.http.get("/healthz").status_code == 200
 
 
-def test_a_bug_is_a_problem_without_its_text(api: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_a_problem_without_its_text(
+    api: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(type(api.services.jobs), "targets", lambda self: 1 / 0)
     with caplog.at_level(logging.CRITICAL):
         answer = api.http.get("/v1/targets")
@@ -49,6 +66,14 @@ def test_metrics_count_requests_by_route(api: Live) -> None:
 
 def test_requests_are_logged_with_their_job(api: Live) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert httpx.get(f"{api.url}/v1/jobs/a-job", headers={"X-Request-ID": "logged-1"}).status_code == 404
+        assert (
+            httpx.get(f"{api.url}/v1/jobs/a-job", headers={"X-Request-ID": "logged-1"}).status_code
+            == 404
+        )
     (entry,) = [entry for entry in logs if entry["event"] == "request"]
-    assert (entry["request_id"], entry["job_id"], entry["status"], entry["path"]) == ("logged-1", "a-job", 404, "/v1/jobs/a-job")
+    assert (entry["request_id"], entry["job_id"], entry["status"], entry["path"]) == (
+        "logged-1",
+        "a-job",
+        404,
+        "/v1/jobs/a-job",
+    )

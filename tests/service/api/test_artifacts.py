@@ -9,7 +9,12 @@ from artifacts.documents import BUNDLE, MANIFEST
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from tests.service.api.registry import push_blob, serving, sha256
 
-FILES = {"lib/libtvm_runtime.so": b"runtime" * 200, "manifest.json": b"{}", "model.so": b"library" + bytes(505), "x" * 150: b""}
+FILES = {
+    "lib/libtvm_runtime.so": b"runtime" * 200,
+    "manifest.json": b"{}",
+    "model.so": b"library" + bytes(505),
+    "x" * 150: b"",
+}
 
 
 @pytest.fixture
@@ -23,27 +28,49 @@ def bundle(client, tmp_path):
     for name, data in FILES.items():
         (tmp_path / "bundle" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "bundle" / name).write_bytes(data)
-    return publish_bundle(client.app.state.store.blobs, tmp_path / "bundle", {"org.relaxd.model": "m"})
+    return publish_bundle(
+        client.app.state.store.blobs, tmp_path / "bundle", {"org.relaxd.model": "m"}
+    )
 
 
 def test_a_bundle_is_described_with_links_that_work(client, bundle):
     answer = client.get(f"/v1/artifacts/{bundle.digest}")
     document = answer.json()
-    assert (document["digest"], document["ref"], document["size"]) == (bundle.digest, bundle.ref, bundle.size)
-    assert (document["media_type"], document["artifact_type"], document["annotations"]) == (MANIFEST, BUNDLE, {"org.relaxd.model": "m"})
+    assert (document["digest"], document["ref"], document["size"]) == (
+        bundle.digest,
+        bundle.ref,
+        bundle.size,
+    )
+    assert (document["media_type"], document["artifact_type"], document["annotations"]) == (
+        MANIFEST,
+        BUNDLE,
+        {"org.relaxd.model": "m"},
+    )
     assert {file["name"]: client.get(file["url"]).content for file in document["files"]} == FILES
     assert all(file["size"] == len(FILES[file["name"]]) for file in document["files"])
     name, _, digest = document["ref"].partition("@")
     assert client.get(f"/v2/{name}/manifests/{digest}").status_code == 200
-    assert client.get(f"/v1/artifacts/{bundle.digest}", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    assert (
+        client.get(
+            f"/v1/artifacts/{bundle.digest}", headers={"If-None-Match": answer.headers["etag"]}
+        ).status_code
+        == 304
+    )
 
 
 def test_an_index_is_described_by_target(client, bundle):
-    index = publish_index(client.app.state.store.blobs, [IndexEntry(bundle.digest, "x86-64-v3", "x86_64", features=("avx2", "fma"))])
+    index = publish_index(
+        client.app.state.store.blobs,
+        [IndexEntry(bundle.digest, "x86-64-v3", "x86_64", features=("avx2", "fma"))],
+    )
     document = client.get(f"/v1/artifacts/{index}").json()
     assert document["files"] == []
     (target,) = document["targets"]
-    assert (target["target"], target["digest"], target["features"]) == ("x86-64-v3", bundle.digest, ["avx2", "fma"])
+    assert (target["target"], target["digest"], target["features"]) == (
+        "x86-64-v3",
+        bundle.digest,
+        ["avx2", "fma"],
+    )
     assert client.get(target["url"]).json()["digest"] == bundle.digest
 
 
@@ -52,11 +79,18 @@ def test_a_bundle_comes_as_a_tar(client, bundle):
     assert answer.headers["Content-Type"] == "application/x-tar"
     with tarfile.open(fileobj=io.BytesIO(answer.content), mode="r:") as tar:
         assert {member.name: tar.extractfile(member).read() for member in tar} == FILES
-    assert client.get(f"/v1/artifacts/{bundle.digest}", headers={"Accept": "application/x-tar"}).content == answer.content
+    assert (
+        client.get(
+            f"/v1/artifacts/{bundle.digest}", headers={"Accept": "application/x-tar"}
+        ).content
+        == answer.content
+    )
 
 
 def test_an_index_is_no_tar(client, bundle):
-    index = publish_index(client.app.state.store.blobs, [IndexEntry(bundle.digest, "x86-64-v3", "x86_64")])
+    index = publish_index(
+        client.app.state.store.blobs, [IndexEntry(bundle.digest, "x86-64-v3", "x86_64")]
+    )
     answer = client.get(f"/v1/artifacts/{index}", headers={"Accept": "application/x-tar"})
     assert answer.status_code == 400
     assert "x86-64-v3" in answer.json()["detail"]

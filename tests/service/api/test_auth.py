@@ -17,8 +17,21 @@ def basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"anyone:{password}".encode()).decode()
 
 
-@pytest.mark.parametrize("path", ["/v1/jobs", "/metrics", "/openapi.json", "/nonesuch", "/v1/artifacts/sha256:0"])
-@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic !!!", basic("wrong"), "Digest s3cret", "Bearer s3cret2"])
+@pytest.mark.parametrize(
+    "path", ["/v1/jobs", "/metrics", "/openapi.json", "/nonesuch", "/v1/artifacts/sha256:0"]
+)
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "Bearer wrong",
+        "Bearer",
+        "Basic !!!",
+        basic("wrong"),
+        "Digest s3cret",
+        "Bearer s3cret2",
+    ],
+)
 def test_no_token_no_answer(guarded: Live, path: str, header: str | None) -> None:
     answer = httpx.get(guarded.url + path, headers={"Authorization": header} if header else {})
     assert answer.status_code == 401
@@ -33,7 +46,10 @@ def test_the_token_opens(guarded: Live, header: str) -> None:
 
 
 def test_health_needs_none(guarded: Live) -> None:
-    assert [httpx.get(guarded.url + path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+    assert [httpx.get(guarded.url + path).status_code for path in ("/healthz", "/readyz")] == [
+        200,
+        200,
+    ]
 
 
 def test_container_tooling_is_asked_for_a_password(guarded: Live) -> None:

@@ -9,7 +9,9 @@ from tests.service.live import MODEL, Live
 
 
 def test_a_posted_model_is_compiled_within_the_wait(api: Live) -> None:
-    answer = api.compile(request='{"dims": {"n": "1:8%2", "m": {"min": 2, "max": 4}, "k": 3}}', wait=20)
+    answer = api.compile(
+        request='{"dims": {"n": "1:8%2", "m": {"min": 2, "max": 4}, "k": 3}}', wait=20
+    )
     assert answer.status_code == 200
     job = answer.json()
     assert (job["state"], job["name"]) == ("succeeded", "m.onnx")
@@ -21,14 +23,19 @@ def test_a_posted_model_is_compiled_within_the_wait(api: Live) -> None:
     (build,) = job["builds"]
     assert build["target"] == "native"
     assert build["profile"] == {"library_bytes": 7}
-    assert api.http.get(f"/v2/relaxd/bundles/manifests/{build['artifact']['digest']}").status_code == 200
+    assert (
+        api.http.get(f"/v2/relaxd/bundles/manifests/{build['artifact']['digest']}").status_code
+        == 200
+    )
     assert api.http.get(answer.headers["Location"]).json() == job
 
 
 def test_without_a_wait_the_answer_is_the_job_as_it_stands(api: Live) -> None:
     answer = api.compile(b"not waited for")
     assert answer.status_code == 202
-    assert api.http.get(answer.headers["Location"], params={"wait": 20}).json()["state"] == "succeeded"
+    assert (
+        api.http.get(answer.headers["Location"], params={"wait": 20}).json()["state"] == "succeeded"
+    )
 
 
 def test_a_second_equal_post_is_answered_from_the_cache(api: Live) -> None:
@@ -41,7 +48,9 @@ def test_a_second_equal_post_is_answered_from_the_cache(api: Live) -> None:
 def test_the_request_part_may_be_left_out_or_be_a_file(api: Live) -> None:
     assert api.http.post("/v1/compile", files={"model": ("m.onnx", MODEL)}).status_code == 202
     files = {"model": ("m.onnx", MODEL), "request": ("request.json", b'{"targets": ["x86-64-v2"]}')}
-    assert [build["target"] for build in api.http.post("/v1/compile", files=files).json()["builds"]] == ["x86-64-v2"]
+    assert [
+        build["target"] for build in api.http.post("/v1/compile", files=files).json()["builds"]
+    ] == ["x86-64-v2"]
 
 
 def test_samples_may_come_along(api: Live) -> None:
@@ -73,7 +82,9 @@ def test_samples_may_come_along(api: Live) -> None:
         ('{"samples": "sha256:' + "0" * 64 + '"}', "samples", "no blob"),
     ],
 )
-def test_a_bad_request_is_a_problem_with_its_field(api: Live, request_text: str, field: str | None, says: str) -> None:
+def test_a_bad_request_is_a_problem_with_its_field(
+    api: Live, request_text: str, field: str | None, says: str
+) -> None:
     answer = api.compile(request=request_text)
     problem = answer.json()
     assert answer.status_code == problem["status"] == 422
@@ -94,15 +105,37 @@ def _post(api: Live, **options: object) -> httpx.Response:
         ({"files": {"request": (None, "{}")}}, 422, "request.invalid", "no model"),
         ({"files": {"model": (None, "text")}}, 422, "request.invalid", "not a file"),
         ({"files": {"model": ("m.onnx", b"")}}, 422, "request.invalid", "empty"),
-        ({"files": {"model": ("m.onnx", b"m"), "extra": (None, "1")}}, 422, "request.invalid", "extra"),
+        (
+            {"files": {"model": ("m.onnx", b"m"), "extra": (None, "1")}},
+            422,
+            "request.invalid",
+            "extra",
+        ),
         ({"json": {"model": "m"}}, 415, "http.unsupported_media_type", "form"),
-        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, 400, "http.malformed_form", "boundary"),
-        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, 400, "http.malformed_form", ""),
+        (
+            {"content": b"x", "headers": {"Content-Type": "multipart/form-data"}},
+            400,
+            "http.malformed_form",
+            "boundary",
+        ),
+        (
+            {"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}},
+            400,
+            "http.malformed_form",
+            "",
+        ),
         ({"files": {"model": ("m.onnx", bytes(2 << 20))}}, 413, "http.body_too_large", "1048576"),
-        ({"files": {"model": ("m.onnx", b"m")}, "params": {"wait": "soon"}}, 422, "request.invalid", "wait"),
+        (
+            {"files": {"model": ("m.onnx", b"m")}, "params": {"wait": "soon"}},
+            422,
+            "request.invalid",
+            "wait",
+        ),
     ],
 )
-def test_a_bad_form_is_a_problem(api: Live, options: dict[str, object], status: int, code: str, says: str) -> None:
+def test_a_bad_form_is_a_problem(
+    api: Live, options: dict[str, object], status: int, code: str, says: str
+) -> None:
     answer = _post(api, **options)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert says in answer.json()["detail"]
@@ -117,7 +150,11 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(api: Live) -> None:
 
 def test_one_key_makes_one_job(api: Live) -> None:
     def post(model: bytes) -> httpx.Response:
-        return api.http.post("/v1/compile", files={"model": ("m.onnx", model)}, headers={"Idempotency-Key": "form-key"})
+        return api.http.post(
+            "/v1/compile",
+            files={"model": ("m.onnx", model)},
+            headers={"Idempotency-Key": "form-key"},
+        )
 
     assert post(b"keyed").json()["id"] == post(b"keyed").json()["id"]
     answer = post(b"another")
@@ -129,7 +166,9 @@ def test_inspect_takes_a_form_or_a_digest(api: Live) -> None:
     assert report == {"inputs": [], "model_bytes": len(MODEL)}
     assert api.http.post("/v1/inspect", json={"model": api.upload()}).json() == report
     assert api.http.post("/v1/inspect", content=b"x").status_code == 415
-    problem = api.http.post("/v1/inspect", content=b'{"model": 1}', headers={"Content-Type": "application/json"}).json()
+    problem = api.http.post(
+        "/v1/inspect", content=b'{"model": 1}', headers={"Content-Type": "application/json"}
+    ).json()
     assert (problem["code"], problem["field"]) == ("request.invalid", "model")
 
 

@@ -10,7 +10,9 @@ from tests.service.live import Live
 
 def parsed(text: str) -> list[dict[str, str]]:
     """The events of a stream, comments left out."""
-    blocks = [block.splitlines() for block in text.split("\n\n") if block and not block.startswith(":")]
+    blocks = [
+        block.splitlines() for block in text.split("\n\n") if block and not block.startswith(":")
+    ]
     return [dict(line.split(": ", 1) for line in block) for block in blocks]
 
 
@@ -45,11 +47,15 @@ def test_nothing_is_left_to_tell(api: Live, job_id: str) -> None:
 
 
 def test_a_last_event_id_that_is_none_of_ours(api: Live, job_id: str) -> None:
-    problem = api.http.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "yesterday"}).json()
+    problem = api.http.get(
+        f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "yesterday"}
+    ).json()
     assert (problem["status"], problem["field"]) == (422, "last-event-id")
 
 
-def test_a_running_job_sends_heartbeats_and_its_end(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_job_sends_heartbeats_and_its_end(
+    api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release = threading.Event()
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(api.compiler, "behaviour", lambda cancelled: release.wait(20))
@@ -70,4 +76,9 @@ def test_the_log_reads_like_one(api: Live, job_id: str) -> None:
     lines = answer.text.splitlines()
     assert lines[-1].endswith("succeeded")
     assert any(line.endswith("  compiling") for line in lines)
-    assert api.http.get(f"/v1/jobs/{job_id}/logs", params={"target": "x86-64-v2"}).text.count("compiling") == 0
+    assert (
+        api.http.get(f"/v1/jobs/{job_id}/logs", params={"target": "x86-64-v2"}).text.count(
+            "compiling"
+        )
+        == 0
+    )

@@ -27,7 +27,11 @@ def blocked(api: Live) -> Iterator[threading.Event]:
 
 
 def test_submitting_by_digest(api: Live) -> None:
-    answer = api.http.post("/v1/jobs", json={"model": api.upload(b"by digest"), "targets": ["native", "x86-64-v2"]}, params={"name": "m"})
+    answer = api.http.post(
+        "/v1/jobs",
+        json={"model": api.upload(b"by digest"), "targets": ["native", "x86-64-v2"]},
+        params={"name": "m"},
+    )
     assert answer.status_code == 202
     job = api.http.get(answer.headers["Location"], params={"wait": 20}).json()
     assert (job["state"], job["name"]) == ("succeeded", "m")
@@ -35,12 +39,18 @@ def test_submitting_by_digest(api: Live) -> None:
 
 
 def test_a_registry_client_finds_the_bundles_of_a_job_that_nobody_looked_at(api: Live) -> None:
-    job = api.http.post("/v1/jobs", json={"model": api.upload(b"indexed"), "targets": ["x86-64-v2", "aarch64"]}).json()
+    job = api.http.post(
+        "/v1/jobs", json={"model": api.upload(b"indexed"), "targets": ["x86-64-v2", "aarch64"]}
+    ).json()
     tag = f"/v2/relaxd/bundles/manifests/job-{job['id']}"
 
     def listed() -> set[str]:
         answer = api.http.get(tag)
-        return {entry["annotations"]["org.relaxd.target"] for entry in answer.json()["manifests"]} if answer.status_code == 200 else set()
+        return (
+            {entry["annotations"]["org.relaxd.target"] for entry in answer.json()["manifests"]}
+            if answer.status_code == 200
+            else set()
+        )
 
     until = time.monotonic() + 20
     while listed() != {"x86-64-v2", "aarch64"} and time.monotonic() < until:
@@ -59,16 +69,27 @@ def test_one_key_makes_one_job(api: Live) -> None:
     first, second = (api.http.post("/v1/jobs", json=body, headers=headers) for _ in range(2))
     assert first.json()["id"] == second.json()["id"]
     other = api.http.post("/v1/jobs", json=body | {"targets": ["x86-64-v2"]}, headers=headers)
-    assert (other.status_code, other.json()["type"]) == (409, "urn:relaxd:problem:idempotency.conflict")
+    assert (other.status_code, other.json()["type"]) == (
+        409,
+        "urn:relaxd:problem:idempotency.conflict",
+    )
 
 
-def test_the_list_is_newest_first_and_can_be_of_one_state(api: Live, blocked: threading.Event) -> None:
+def test_the_list_is_newest_first_and_can_be_of_one_state(
+    api: Live, blocked: threading.Event
+) -> None:
     job = api.http.post("/v1/jobs", json={"model": api.upload(b"listed")}).json()
     assert api.http.get("/v1/jobs", params={"limit": 1}).json()["jobs"][0]["id"] == job["id"]
-    assert job["id"] not in [found["id"] for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]]
+    assert job["id"] not in [
+        found["id"]
+        for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
+    ]
     blocked.set()
     api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 20})
-    assert job["id"] in [found["id"] for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]]
+    assert job["id"] in [
+        found["id"]
+        for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
+    ]
 
 
 @pytest.mark.parametrize("params", [{"limit": 0}, {"limit": 1001}, {"state": "happy"}])
@@ -77,7 +98,9 @@ def test_a_list_that_makes_no_sense(api: Live, params: dict[str, str]) -> None:
     assert (problem["status"], problem["field"]) == (422, next(iter(params)))
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", ":cancel"), ("GET", "/events"), ("GET", "/logs")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ""), ("POST", ":cancel"), ("GET", "/events"), ("GET", "/logs")]
+)
 def test_an_unknown_job(api: Live, method: str, path: str) -> None:
     answer = api.http.request(method, f"/v1/jobs/nonesuch{path}")
     assert (answer.status_code, answer.json()["code"]) == (404, "job.unknown")
@@ -91,20 +114,42 @@ def test_cancelling_ends_the_build_and_is_idempotent(api: Live, blocked: threadi
     assert api.http.post(f"/v1/jobs/{job['id']}:cancel").json() == job
 
 
-def test_a_wait_that_is_up_answers_with_the_job_as_it_stands(api: Live, blocked: threading.Event) -> None:
+def test_a_wait_that_is_up_answers_with_the_job_as_it_stands(
+    api: Live, blocked: threading.Event
+) -> None:
     job = api.http.post("/v1/jobs", json={"model": api.upload(b"waited for")}).json()
-    assert api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 0.1}).json()["state"] in ("queued", "running")
+    assert api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 0.1}).json()["state"] in (
+        "queued",
+        "running",
+    )
 
 
 def test_a_failed_build_says_where(api: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(cancelled: object) -> None:
-        raise ImportFailed("no such operator", reason="unsupported_op", node="/a/b", op="Oddity", hint="replace it", nodes=["/a/b"])
+        raise ImportFailed(
+            "no such operator",
+            reason="unsupported_op",
+            node="/a/b",
+            op="Oddity",
+            hint="replace it",
+            nodes=["/a/b"],
+        )
 
     monkeypatch.setattr(api.compiler, "behaviour", fail)
     job = api.compile(b"faulty", wait=20).json()
     assert job["state"] == "failed"
     error = job["builds"][0]["error"]
-    assert (error["code"], error["stage"], error["node"], error["op"]) == ("import.unsupported_op", "import", "/a/b", "Oddity")
+    assert (error["code"], error["stage"], error["node"], error["op"]) == (
+        "import.unsupported_op",
+        "import",
+        "/a/b",
+        "Oddity",
+    )
     problem = api.http.post("/v1/inspect", json={"model": api.upload(b"faulty too")}).json()
-    assert (problem["status"], problem["code"], problem["stage"], problem["op"]) == (422, "import.unsupported_op", "import", "Oddity")
+    assert (problem["status"], problem["code"], problem["stage"], problem["op"]) == (
+        422,
+        "import.unsupported_op",
+        "import",
+        "Oddity",
+    )
     assert problem["details"] == {"nodes": ["/a/b"]}

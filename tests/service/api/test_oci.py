@@ -26,7 +26,10 @@ def corrupt(folder, digest, data):
 @pytest.mark.parametrize("path", ["/v2/", "/v2"])
 def test_the_registry_says_that_it_is_one(client, path):
     answer = client.get(path, follow_redirects=False)
-    assert (answer.status_code, answer.headers["Docker-Distribution-API-Version"]) == (200, "registry/2.0")
+    assert (answer.status_code, answer.headers["Docker-Distribution-API-Version"]) == (
+        200,
+        "registry/2.0",
+    )
 
 
 def test_a_blob_comes_with_its_identity(client):
@@ -35,7 +38,12 @@ def test_a_blob_comes_with_its_identity(client):
         answer = client.request(method, f"/v2/relaxd/test/blobs/{digest}")
         assert answer.status_code == 200
         assert answer.content == (DATA if method == "GET" else b"")
-        headers = {"etag": f'"{digest}"', "docker-content-digest": digest, "accept-ranges": "bytes", "content-length": "200"}
+        headers = {
+            "etag": f'"{digest}"',
+            "docker-content-digest": digest,
+            "accept-ranges": "bytes",
+            "content-length": "200",
+        }
         assert headers.items() <= dict(answer.headers).items()
 
 
@@ -48,18 +56,33 @@ def test_an_empty_blob_comes_too(client):
 @pytest.mark.parametrize("tags", ['"{}"', 'W/"{}"', '"other", "{}"', "*"])
 def test_content_that_the_client_has_is_not_sent(client, method, tags):
     digest = push_blob(client, DATA)
-    answer = client.request(method, f"/v2/relaxd/test/blobs/{digest}", headers={"If-None-Match": tags.format(digest)})
+    answer = client.request(
+        method, f"/v2/relaxd/test/blobs/{digest}", headers={"If-None-Match": tags.format(digest)}
+    )
     assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", f'"{digest}"')
 
 
 def test_another_tag_than_the_content_s_is_no_match(client):
     digest = push_blob(client, DATA)
-    assert client.get(f"/v2/relaxd/test/blobs/{digest}", headers={"If-None-Match": f'"{sha256(b"other")}"'}).content == DATA
+    assert (
+        client.get(
+            f"/v2/relaxd/test/blobs/{digest}", headers={"If-None-Match": f'"{sha256(b"other")}"'}
+        ).content
+        == DATA
+    )
 
 
 @pytest.mark.parametrize(
     ("asked", "start", "end"),
-    [("0-0", 0, 1), ("0-199", 0, 200), ("10-19", 10, 20), ("190-", 190, 200), ("-5", 195, 200), ("-999", 0, 200), ("150-999", 150, 200)],
+    [
+        ("0-0", 0, 1),
+        ("0-199", 0, 200),
+        ("10-19", 10, 20),
+        ("190-", 190, 200),
+        ("-5", 195, 200),
+        ("-999", 0, 200),
+        ("150-999", 150, 200),
+    ],
 )
 def test_a_range_is_that_part(client, asked, start, end):
     digest = push_blob(client, DATA)
@@ -71,30 +94,42 @@ def test_a_range_is_that_part(client, asked, start, end):
 
 @pytest.mark.parametrize("asked", ["200-", "200-300", "-0"])
 def test_a_range_past_the_end_is_refused(client, asked):
-    answer = client.get(f"/v2/relaxd/test/blobs/{push_blob(client, DATA)}", headers={"Range": f"bytes={asked}"})
+    answer = client.get(
+        f"/v2/relaxd/test/blobs/{push_blob(client, DATA)}", headers={"Range": f"bytes={asked}"}
+    )
     assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */200")
 
 
-@pytest.mark.parametrize("asked", ["bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes"])
+@pytest.mark.parametrize(
+    "asked", ["bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes"]
+)
 def test_a_range_that_cannot_be_read_is_ignored(client, asked):
-    answer = client.get(f"/v2/relaxd/test/blobs/{push_blob(client, DATA)}", headers={"Range": asked})
+    answer = client.get(
+        f"/v2/relaxd/test/blobs/{push_blob(client, DATA)}", headers={"Range": asked}
+    )
     assert (answer.status_code, answer.content) == (200, DATA)
 
 
 def test_if_range_holds_only_for_the_same_content(client):
     digest = push_blob(client, DATA)
     for tag, status in ((f'"{digest}"', 206), (f'W/"{digest}"', 200), ('"other"', 200)):
-        answer = client.get(f"/v2/relaxd/test/blobs/{digest}", headers={"Range": "bytes=0-1", "If-Range": tag})
+        answer = client.get(
+            f"/v2/relaxd/test/blobs/{digest}", headers={"Range": "bytes=0-1", "If-Range": tag}
+        )
         assert answer.status_code == status
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=3))
 def test_a_download_that_goes_on_where_it_broke_gets_everything(client, data, cuts):
     digest, got = push_blob(client, data), b""
     for cut in [*sorted(cuts), len(data)]:
         if len(got) < min(cut, len(data)):
-            got += client.get(f"/v2/relaxd/test/blobs/{digest}", headers={"Range": f"bytes={len(got)}-{cut - 1}"}).content
+            got += client.get(
+                f"/v2/relaxd/test/blobs/{digest}", headers={"Range": f"bytes={len(got)}-{cut - 1}"}
+            ).content
     assert got == data
 
 
@@ -140,7 +175,10 @@ def test_a_large_corrupt_blob_breaks_the_connection_before_its_end(client, tmp_p
     digest = push_blob(client, data)
     corrupt(tmp_path, digest, data[:-1] + b"!")
     received = []
-    with pytest.raises((BlobCorrupt, RuntimeError)), client.stream("GET", f"/v2/relaxd/test/blobs/{digest}") as answer:
+    with (
+        pytest.raises((BlobCorrupt, RuntimeError)),
+        client.stream("GET", f"/v2/relaxd/test/blobs/{digest}") as answer,
+    ):
         received.extend(answer.iter_raw())
     assert sum(map(len, received)) < len(data)
     assert client.head(f"/v2/relaxd/test/blobs/{digest}").status_code == 404

@@ -5,7 +5,15 @@ import json
 import pytest
 
 from artifacts.documents import BUNDLE, INDEX, MANIFEST, MAX_MANIFEST
-from tests.service.api.registry import error_code, manifest_of, push_blob, push_bundle, push_manifest, serving, sha256
+from tests.service.api.registry import (
+    error_code,
+    manifest_of,
+    push_blob,
+    push_bundle,
+    push_manifest,
+    serving,
+    sha256,
+)
 
 LAYERS = {"manifest.json": b"{}", "model.so": b"library"}
 
@@ -18,7 +26,9 @@ def client(tmp_path):
 
 def index_of(digest, size, **more):
     entry = {"mediaType": MANIFEST, "digest": digest, "size": size}
-    return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]} | more).encode()
+    return json.dumps(
+        {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]} | more
+    ).encode()
 
 
 @pytest.mark.parametrize("reference", ["v1.0_x", None])
@@ -29,9 +39,16 @@ def test_what_is_pushed_is_pulled_byte_for_byte(client, reference):
         data = manifest_of(LAYERS)
         assert (answer.status_code, answer.content) == (200, data if method == "GET" else b"")
         assert answer.headers["Content-Type"] == MANIFEST
-        assert (answer.headers["Docker-Content-Digest"], answer.headers["etag"]) == (digest, f'"{digest}"')
+        assert (answer.headers["Docker-Content-Digest"], answer.headers["etag"]) == (
+            digest,
+            f'"{digest}"',
+        )
         assert answer.headers["Content-Length"] == str(len(data))
-        known = client.request(method, f"/v2/relaxd/test/manifests/{reference or digest}", headers={"If-None-Match": f'"{digest}"'})
+        known = client.request(
+            method,
+            f"/v2/relaxd/test/manifests/{reference or digest}",
+            headers={"If-None-Match": f'"{digest}"'},
+        )
         assert known.status_code == 304
 
 
@@ -39,14 +56,20 @@ def test_a_push_says_where_the_manifest_is(client):
     push_bundle(client, LAYERS)
     answer = push_manifest(client, manifest_of(LAYERS), "v1")
     digest = sha256(manifest_of(LAYERS))
-    assert (answer.headers["Location"], answer.headers["Docker-Content-Digest"]) == (f"/v2/relaxd/test/manifests/{digest}", digest)
+    assert (answer.headers["Location"], answer.headers["Docker-Content-Digest"]) == (
+        f"/v2/relaxd/test/manifests/{digest}",
+        digest,
+    )
 
 
 def test_a_tag_moves(client):
     push_bundle(client, LAYERS, "latest")
     newer = push_bundle(client, {"model.so": b"newer"}, "latest")
     answer = client.get("/v2/relaxd/test/manifests/latest")
-    assert (answer.headers["Docker-Content-Digest"], answer.headers["Cache-Control"]) == (newer, "no-cache")
+    assert (answer.headers["Docker-Content-Digest"], answer.headers["Cache-Control"]) == (
+        newer,
+        "no-cache",
+    )
 
 
 def test_a_manifest_is_refused_until_its_blobs_are_here(client):
@@ -81,11 +104,24 @@ def test_a_manifest_that_belies_a_size_is_refused(client):
         (manifest_of(LAYERS), "sha256:short", MANIFEST, 400, "DIGEST_INVALID"),
         (b" " * (MAX_MANIFEST + 1), "v1", MANIFEST, 413, "SIZE_INVALID"),
     ],
-    ids=["not-json", "empty", "other-type", "bad-tag", "long-tag", "other-digest", "bad-digest", "huge"],
+    ids=[
+        "not-json",
+        "empty",
+        "other-type",
+        "bad-tag",
+        "long-tag",
+        "other-digest",
+        "bad-digest",
+        "huge",
+    ],
 )
 def test_a_bad_push_is_an_oci_error(client, data, reference, content_type, status, code):
     push_bundle(client, LAYERS)
-    answer = client.put(f"/v2/relaxd/test/manifests/{reference}", content=data, headers={"Content-Type": content_type})
+    answer = client.put(
+        f"/v2/relaxd/test/manifests/{reference}",
+        content=data,
+        headers={"Content-Type": content_type},
+    )
     assert (answer.status_code, error_code(answer)) == (status, code)
     assert client.get("/v2/relaxd/test/tags/list").json()["tags"] == []
 
@@ -100,13 +136,19 @@ def test_what_is_no_manifest_is_unknown(client):
 def test_tags_are_listed_in_pages(client):
     for tag in ("b", "a", "c", "B"):
         push_bundle(client, LAYERS, tag)
-    assert client.get("/v2/relaxd/test/tags/list").json() == {"name": "relaxd/test", "tags": ["B", "a", "b", "c"]}
+    assert client.get("/v2/relaxd/test/tags/list").json() == {
+        "name": "relaxd/test",
+        "tags": ["B", "a", "b", "c"],
+    }
     page = client.get("/v2/relaxd/test/tags/list", params={"n": 3})
     assert page.json()["tags"] == ["B", "a", "b"]
     rest = client.get(page.headers["Link"].split(">")[0].removeprefix("<"))
     assert (rest.json()["tags"], "Link" in rest.headers) == (["c"], False)
     assert client.get("/v2/relaxd/test/tags/list", params={"n": 0}).json()["tags"] == []
-    assert client.get("/v2/relaxd/test/tags/list", params={"last": "a"}).json()["tags"] == ["b", "c"]
+    assert client.get("/v2/relaxd/test/tags/list", params={"last": "a"}).json()["tags"] == [
+        "b",
+        "c",
+    ]
     assert client.get("/v2/relaxd/other/tags/list").json()["tags"] == []
 
 
@@ -119,11 +161,17 @@ def test_referrers_are_listed_and_filtered(client):
 
     push_blob(client, b"signature")
     signature = manifest_of(
-        {"signature": b"signature"}, subject=descriptor, artifactType="application/vnd.test.sig", annotations={"k": "v"}
+        {"signature": b"signature"},
+        subject=descriptor,
+        artifactType="application/vnd.test.sig",
+        annotations={"k": "v"},
     )
     assert push_manifest(client, signature).headers["OCI-Subject"] == subject
     other = push_bundle(client, {"note": b"note"}, subject=descriptor)
-    found = {entry["digest"]: entry for entry in client.get(f"/v2/relaxd/test/referrers/{subject}").json()["manifests"]}
+    found = {
+        entry["digest"]: entry
+        for entry in client.get(f"/v2/relaxd/test/referrers/{subject}").json()["manifests"]
+    }
     assert found.keys() == {sha256(signature), other}
     assert found[sha256(signature)] == {
         "mediaType": MANIFEST,

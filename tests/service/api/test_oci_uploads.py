@@ -27,7 +27,11 @@ def client(tmp_path):
 
 def start(client):
     answer = client.post(UPLOADS)
-    assert (answer.status_code, answer.headers["Range"], answer.headers.get("content-length")) == (202, "0-0", "0")
+    assert (answer.status_code, answer.headers["Range"], answer.headers.get("content-length")) == (
+        202,
+        "0-0",
+        "0",
+    )
     return answer.headers["Location"]
 
 
@@ -59,12 +63,20 @@ def test_streamed_without_a_length(client):
     location = start(client)
     answer = client.patch(location, content=iter([DATA[:300], DATA[300:]]))
     assert (answer.status_code, answer.headers["Range"]) == (202, f"0-{len(DATA) - 1}")
-    assert client.put(answer.headers["Location"], params={"digest": sha256(DATA)}).status_code == 201
+    assert (
+        client.put(answer.headers["Location"], params={"digest": sha256(DATA)}).status_code == 201
+    )
     assert content(client, sha256(DATA)) == DATA
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.binary(min_size=1, max_size=500), cuts=st.lists(st.integers(1, 499), max_size=4, unique=True), last=st.booleans())
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    data=st.binary(min_size=1, max_size=500),
+    cuts=st.lists(st.integers(1, 499), max_size=4, unique=True),
+    last=st.booleans(),
+)
 def test_in_chunks_of_any_size(client, data, cuts, last):
     edges = [0, *(cut for cut in sorted(cuts) if cut < len(data)), len(data)]
     location = start(client)
@@ -75,7 +87,12 @@ def test_in_chunks_of_any_size(client, data, cuts, last):
     if not last:
         assert client.patch(location, content=rest, headers=headers).status_code == 202
         rest, headers = b"", {}
-    assert client.put(location, params={"digest": sha256(data)}, content=rest, headers=headers).status_code == 201
+    assert (
+        client.put(
+            location, params={"digest": sha256(data)}, content=rest, headers=headers
+        ).status_code
+        == 201
+    )
     assert content(client, sha256(data)) == data
 
 
@@ -85,7 +102,11 @@ def test_an_upload_goes_on_after_a_restart(tmp_path):
         patch(client, location, DATA[:400], 0)
     with serving(tmp_path) as client:
         answer = client.get(location)
-        assert (answer.status_code, answer.headers["Range"], answer.headers["Location"]) == (204, "0-399", location)
+        assert (answer.status_code, answer.headers["Range"], answer.headers["Location"]) == (
+            204,
+            "0-399",
+            location,
+        )
         assert patch(client, location, DATA[400:], 400).status_code == 202
         assert client.put(location, params={"digest": sha256(DATA)}).status_code == 201
         assert content(client, sha256(DATA)) == DATA
@@ -97,9 +118,18 @@ def test_a_chunk_out_of_order_says_where_to_go_on(client, first):
     patch(client, location, DATA[:100], 0)
     for answer in (
         patch(client, location, DATA[first : first + 10], first),
-        client.put(location, params={"digest": sha256(DATA)}, content=b"x", headers={"Content-Range": f"{first}-{first}"}),
+        client.put(
+            location,
+            params={"digest": sha256(DATA)},
+            content=b"x",
+            headers={"Content-Range": f"{first}-{first}"},
+        ),
     ):
-        assert (answer.status_code, answer.headers["Range"], answer.headers["Location"]) == (416, "0-99", location)
+        assert (answer.status_code, answer.headers["Range"], answer.headers["Location"]) == (
+            416,
+            "0-99",
+            location,
+        )
         assert error_code(answer) == "BLOB_UPLOAD_INVALID"
     patch(client, location, DATA[100:], 100)
     assert client.put(location, params={"digest": sha256(DATA)}).status_code == 201
@@ -145,7 +175,9 @@ def test_a_malformed_digest_leaves_the_upload_to_be_finished(client, params):
 def test_finishing_again_is_fine(client):
     location = start(client)
     for _ in range(2):
-        assert client.put(location, params={"digest": sha256(DATA)}, content=DATA).status_code == 201
+        assert (
+            client.put(location, params={"digest": sha256(DATA)}, content=DATA).status_code == 201
+        )
 
 
 @pytest.mark.parametrize("identifier", ["0" * 32, "nonsense", "%2e%2e"])
@@ -164,12 +196,24 @@ def test_a_cancelled_upload_is_gone(client, tmp_path):
 
 def test_a_blob_is_mounted_only_if_it_is_here(client):
     digest = push_blob(client, DATA, "relaxd/one")
-    answer = client.post("/v2/relaxd/other/blobs/uploads/", params={"mount": digest, "from": "relaxd/one"})
-    assert (answer.status_code, answer.headers["Location"]) == (201, f"/v2/relaxd/other/blobs/{digest}")
+    answer = client.post(
+        "/v2/relaxd/other/blobs/uploads/", params={"mount": digest, "from": "relaxd/one"}
+    )
+    assert (answer.status_code, answer.headers["Location"]) == (
+        201,
+        f"/v2/relaxd/other/blobs/{digest}",
+    )
     assert client.get(answer.headers["Location"]).content == DATA
-    answer = client.post("/v2/relaxd/other/blobs/uploads/", params={"mount": sha256(b"absent"), "from": "relaxd/one"})
+    answer = client.post(
+        "/v2/relaxd/other/blobs/uploads/", params={"mount": sha256(b"absent"), "from": "relaxd/one"}
+    )
     assert answer.status_code == 202
-    assert client.put(answer.headers["Location"], params={"digest": sha256(b"absent")}, content=b"absent").status_code == 201
+    assert (
+        client.put(
+            answer.headers["Location"], params={"digest": sha256(b"absent")}, content=b"absent"
+        ).status_code
+        == 201
+    )
 
 
 def test_a_blob_too_large_is_refused(tmp_path):
@@ -188,7 +232,11 @@ def test_two_writers_of_one_upload_do_not_mix(client, tmp_path):
     with open(tmp_path / "uploads" / location.rpartition("/")[2], "rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         answer = patch(client, location, DATA)
-        assert (answer.status_code, error_code(answer), answer.headers["Retry-After"]) == (429, "TOOMANYREQUESTS", "1")
+        assert (answer.status_code, error_code(answer), answer.headers["Retry-After"]) == (
+            429,
+            "TOOMANYREQUESTS",
+            "1",
+        )
     assert patch(client, location, DATA).status_code == 202
     assert client.get(location).headers["Range"] == f"0-{len(DATA) - 1}"
 

@@ -10,7 +10,13 @@ from service.api.app import create_app
 from tests.service.fakes import FakeCompiler
 from tests.service.live import QueueDoorbell, services_over, working
 
-TAKING_NOTHING = ["GET /v1/targets", "GET /healthz", "GET /readyz", "GET /metrics", "GET /v1/artifacts/{digest}"]
+TAKING_NOTHING = [
+    "GET /v1/targets",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /v1/artifacts/{digest}",
+]
 OPERATIONS = [
     *TAKING_NOTHING,
     "POST /v1/compile",
@@ -22,13 +28,22 @@ OPERATIONS = [
     "GET /v1/jobs/{job_id}/logs",
     "POST /v1/inspect",
 ]
-BUDGET = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+BUDGET = settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
 
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
     doorbell = QueueDoorbell()
-    with services_over(tmp_path_factory.mktemp("openapi"), FakeCompiler(), doorbell) as services, working(services.core, doorbell):
+    with (
+        services_over(tmp_path_factory.mktemp("openapi"), FakeCompiler(), doorbell) as services,
+        working(services.core, doorbell),
+    ):
         yield schemathesis.openapi.from_asgi("/openapi.json", create_app(services))
 
 
@@ -38,17 +53,29 @@ def test_every_endpoint_is_described(described: schemathesis.BaseSchema) -> None
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_what_fits_the_description_is_answered_as_described(described: schemathesis.BaseSchema, label: str) -> None:
-    # A schema cannot say everything: a well-formed request may still name a model that is not there.
-    _exercise(described, label, schemathesis.GenerationMode.POSITIVE, without=[positive_data_acceptance])
+def test_what_fits_the_description_is_answered_as_described(
+    described: schemathesis.BaseSchema, label: str
+) -> None:
+    # A schema cannot say everything: a well-formed request may still name a model that is not
+    # there.
+    _exercise(
+        described, label, schemathesis.GenerationMode.POSITIVE, without=[positive_data_acceptance]
+    )
 
 
 @pytest.mark.parametrize("label", [label for label in OPERATIONS if label not in TAKING_NOTHING])
-def test_what_does_not_fit_is_refused_as_described(described: schemathesis.BaseSchema, label: str) -> None:
+def test_what_does_not_fit_is_refused_as_described(
+    described: schemathesis.BaseSchema, label: str
+) -> None:
     _exercise(described, label, schemathesis.GenerationMode.NEGATIVE, without=[])
 
 
-def _exercise(described: schemathesis.BaseSchema, label: str, mode: schemathesis.GenerationMode, without: list[Any]) -> None:
+def _exercise(
+    described: schemathesis.BaseSchema,
+    label: str,
+    mode: schemathesis.GenerationMode,
+    without: list[Any],
+) -> None:
     method, path = label.split()
 
     @BUDGET

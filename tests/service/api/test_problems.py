@@ -10,7 +10,9 @@ from service.errors import UnknownJob
 def test_a_class_stands_before_its_bases() -> None:
     seen: list[type[Exception]] = []
     for kind, _ in KINDS:
-        assert not any(issubclass(kind, earlier) for earlier in seen), f"{kind.__name__} is never reached"
+        assert not any(issubclass(kind, earlier) for earlier in seen), (
+            f"{kind.__name__} is never reached"
+        )
         seen.append(kind)
 
 
@@ -18,7 +20,11 @@ def _subclasses(base: type[Exception]) -> set[type[Exception]]:
     return {base}.union(*(_subclasses(child) for child in base.__subclasses__()))
 
 
-@pytest.mark.parametrize("kind", sorted(_subclasses(api_errors.ApiError), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    sorted(_subclasses(api_errors.ApiError), key=lambda kind: kind.__name__),
+    ids=lambda kind: kind.__name__,
+)
 def test_every_error_of_the_api_is_the_clients(kind: type[Exception]) -> None:
     error = kind.__new__(kind)
     RelaxdError.__init__(error, "m")  # type: ignore[arg-type]
@@ -27,7 +33,11 @@ def test_every_error_of_the_api_is_the_clients(kind: type[Exception]) -> None:
 
 def test_an_unknown_error_keeps_its_text() -> None:
     document = problem_of(KeyError("a secret")).to_json()
-    assert (document["status"], document["code"], document["type"]) == (500, "internal", "urn:relaxd:problem:internal")
+    assert (document["status"], document["code"], document["type"]) == (
+        500,
+        "internal",
+        "urn:relaxd:problem:internal",
+    )
     assert "secret" not in str(document)
 
 

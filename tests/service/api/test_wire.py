@@ -25,9 +25,17 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 def requests(draw: st.DrawFn) -> CompileRequest:
     low = draw(st.integers(0, 9))
     dims = {name: (low, low + draw(st.integers(0, 9))) for name in draw(st.sets(NAMES, max_size=3))}
-    consts = draw(st.dictionaries(NAMES, st.booleans() | st.integers(-9, 9) | st.text(max_size=3), max_size=2))
+    consts = draw(
+        st.dictionaries(NAMES, st.booleans() | st.integers(-9, 9) | st.text(max_size=3), max_size=2)
+    )
     options = {"verify": draw(st.booleans()), "rtol": draw(st.none() | st.floats(0, 1))}
-    return CompileRequest.of(dims=dims, consts=consts, shapes={"v": ["n", 4]}, inputs={"x": "float32[n,2*m]"}, options=options)
+    return CompileRequest.of(
+        dims=dims,
+        consts=consts,
+        shapes={"v": ["n", 4]},
+        inputs={"x": "float32[n,2*m]"},
+        options=options,
+    )
 
 
 @given(requests())
@@ -38,7 +46,11 @@ def test_a_request_survives_the_wire(request: CompileRequest) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure("a.b", "import", "m"), Failure("a.b", "import", "m", node="n", retryable=True, details={"x": [1]})]
+    "failure",
+    [
+        Failure("a.b", "import", "m"),
+        Failure("a.b", "import", "m", node="n", retryable=True, details={"x": [1]}),
+    ],
 )
 def test_a_failure_survives_the_wire(failure: Failure) -> None:
     assert Failure(**FailureOut.of(failure).model_dump()) == failure

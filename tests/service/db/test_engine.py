@@ -19,7 +19,9 @@ def db(database_url):
 
 
 def add(connection, name):
-    connection.execute(insert(workers).values(name=name, hostname="h", capabilities=[], slots=1, seen_at=0))
+    connection.execute(
+        insert(workers).values(name=name, hostname="h", capabilities=[], slots=1, seen_at=0)
+    )
 
 
 def count(db):
@@ -63,12 +65,17 @@ def test_readers_do_not_wait_for_a_writer(db):
 def test_sqlite_is_durable_and_in_wal_mode(tmp_path):
     db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
     with db.read() as connection:
-        pragmas = [connection.execute(text(f"PRAGMA {name}")).scalar_one() for name in ("journal_mode", "synchronous", "busy_timeout")]
+        pragmas = [
+            connection.execute(text(f"PRAGMA {name}")).scalar_one()
+            for name in ("journal_mode", "synchronous", "busy_timeout")
+        ]
     db.close()
     assert pragmas == ["wal", 2, 30000]
 
 
-@pytest.mark.parametrize("url", ["postgresql://127.0.0.1:{port}/none", "sqlite:////nonexistent/jobs.sqlite"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://127.0.0.1:{port}/none", "sqlite:////nonexistent/jobs.sqlite"]
+)
 def test_a_database_that_is_away_is_told_by_name(url):
     db = Database(url.format(port=free_port()))
     with pytest.raises(DatabaseUnavailable) as away:

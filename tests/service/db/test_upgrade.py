@@ -14,8 +14,17 @@ def test_the_migrations_make_the_tables_that_the_code_expects(database_url):
     upgrade(db)
     upgrade(db)
     with db.read() as connection:
-        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
-        (index,) = [index for index in inspect(connection).get_indexes("builds") if index["name"] == "uq_builds_running_key"]
+        assert (
+            compare_metadata(
+                MigrationContext.configure(connection, opts={"compare_type": True}), metadata
+            )
+            == []
+        )
+        (index,) = [
+            index
+            for index in inspect(connection).get_indexes("builds")
+            if index["name"] == "uq_builds_running_key"
+        ]
         assert index["unique"]
     db.close()
 

@@ -20,7 +20,10 @@ def states(jobs, found):
 def test_only_one_of_many_workers_gets_a_build(core, jobs, model):
     (build,) = submit_equal(jobs, model, 1)
     claims = []
-    threads = [threading.Thread(target=lambda: claims.append(claiming.take(core, build.id, "worker"))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: claims.append(claiming.take(core, build.id, "worker")))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -30,7 +33,9 @@ def test_only_one_of_many_workers_gets_a_build(core, jobs, model):
     assert jobs.get(build.job_id).builds[0].attempts == 1
 
 
-def test_only_one_of_many_equal_builds_runs_and_the_others_take_its_result(core, jobs, model, runner, compiler):
+def test_only_one_of_many_equal_builds_runs_and_the_others_take_its_result(
+    core, jobs, model, runner, compiler
+):
     found = submit_equal(jobs, model, 12)
     barrier = threading.Barrier(12)
     claims = []
@@ -59,7 +64,10 @@ def test_a_waiting_build_says_so(core, jobs, model):
     claiming.take(core, holder.id, "worker")
     assert claiming.take(core, waiting.id, "worker") is None
     (build,) = jobs.get(waiting.job_id).builds
-    assert (build.waiting_on, build.note) == (holder.id, f"waits for the result of an equal build, {holder.id}")
+    assert (build.waiting_on, build.note) == (
+        holder.id,
+        f"waits for the result of an equal build, {holder.id}",
+    )
     assert claiming.take(core, waiting.id, "worker") is None
     types = [event.type for event in jobs.events(waiting.job_id)]
     assert types == [EventType.JOB_QUEUED, EventType.BUILD_QUEUED]
@@ -73,10 +81,14 @@ def test_a_failure_is_shared_with_the_waiting(core, jobs, model, state):
     claim, *_ = [claiming.take(core, build.id, "worker") for build in found]
     failure = Failure(code="import.unsupported_op", stage="import", message="no")
     ending.finish(core, claim, Outcome(state, error=failure))
-    assert [(jobs.get(build.job_id).state, jobs.get(build.job_id).builds[0].error) for build in found] == [(state, failure)] * 3
+    assert [
+        (jobs.get(build.job_id).state, jobs.get(build.job_id).builds[0].error) for build in found
+    ] == [(state, failure)] * 3
 
 
-def test_when_the_running_one_is_cancelled_a_waiting_one_takes_over(core, jobs, model, doorbell, answer):
+def test_when_the_running_one_is_cancelled_a_waiting_one_takes_over(
+    core, jobs, model, doorbell, answer
+):
     found = submit_equal(jobs, model, 3)
     claim, *_ = [claiming.take(core, build.id, "worker") for build in found]
     jobs.cancel(claim.job_id)
@@ -98,7 +110,9 @@ def test_cancelling_a_waiting_build_leaves_the_running_one_alone(core, jobs, mod
 
 
 def test_equal_targets_of_one_job_fly_together(core, jobs, model, runner, compiler):
-    compiler.action_key = lambda kind, model, request, target: type(compiler).action_key(compiler, kind, model, CompileRequest(), "native")
+    compiler.action_key = lambda kind, model, request, target: type(compiler).action_key(
+        compiler, kind, model, CompileRequest(), "native"
+    )
     job = jobs.submit(model, CompileRequest(targets=("native", "x86-64-v2")))
     claim, waiting = [claiming.take(core, build.id, "worker") for build in job.builds]
     assert waiting is None

@@ -10,7 +10,11 @@ def workers_of(jobs, name):
 def test_targets_list_the_live_workers_that_compile_them(core, jobs, clock):
     fleet.announce(core, "a", "host", ["native", "x86-64-v3"], 2)
     fleet.announce(core, "b", "host", ["native"], 1)
-    assert (workers_of(jobs, "native"), workers_of(jobs, "x86-64-v3"), workers_of(jobs, "x86-64-v4")) == (["a", "b"], ["a"], [])
+    assert (
+        workers_of(jobs, "native"),
+        workers_of(jobs, "x86-64-v3"),
+        workers_of(jobs, "x86-64-v4"),
+    ) == (["a", "b"], ["a"], [])
     clock.advance(core.settings.lease_s - 1)
     fleet.announce(core, "a", "host", ["native"], 2)
     clock.advance(2)
@@ -23,7 +27,10 @@ def test_a_queued_build_says_why_it_does_not_run(core, jobs, model):
     job = jobs.submit(model, CompileRequest(targets=("x86-64-v4",)))
     assert "no worker is running" in jobs.get(job.id).builds[0].note
     fleet.announce(core, "a", "host", ["native"], 1)
-    assert jobs.get(job.id).builds[0].note == "no running worker compiles for x86-64-v4; the running ones compile for native"
+    assert (
+        jobs.get(job.id).builds[0].note
+        == "no running worker compiles for x86-64-v4; the running ones compile for native"
+    )
     assert jobs.list()[0].builds[0].note
     fleet.announce(core, "b", "host", ["x86-64-v4"], 1)
     assert jobs.get(job.id).builds[0].note is None
@@ -33,9 +40,14 @@ RAW = '{"kind": "llvm", "mtriple": "aarch64-unknown-linux-gnu", "mattr": ["+neon
 
 
 def test_targets_say_who_verifies_and_what_nobody_compiles(core, jobs):
-    fleet.announce(core, "a", "host", ["native", "aarch64"], 2, {"native": "executed", "aarch64": "emulated"})
+    fleet.announce(
+        core, "a", "host", ["native", "aarch64"], 2, {"native": "executed", "aarch64": "emulated"}
+    )
     listed = {target["name"]: target for target in jobs.targets()}
-    assert (listed["aarch64"]["verified_by"], listed["aarch64"]["note"]) == ({"a": "emulated"}, None)
+    assert (listed["aarch64"]["verified_by"], listed["aarch64"]["note"]) == (
+        {"a": "emulated"},
+        None,
+    )
     assert "no running worker compiles for riscv64" in listed["riscv64"]["note"]
     assert listed["aarch64"]["load"]["arch"] == "aarch64"
 

@@ -17,7 +17,10 @@ def ended(jobs, model, answer, *targets):
 def test_an_ended_job_has_one_index_over_its_targets(core, jobs, model, answer):
     job = ended(jobs, model, answer, "x86-64-v3", "aarch64")
     document = json.loads(core.store.blobs.read(job.index.digest))
-    listed = {entry["annotations"]["org.relaxd.target"]: entry["digest"] for entry in document["manifests"]}
+    listed = {
+        entry["annotations"]["org.relaxd.target"]: entry["digest"]
+        for entry in document["manifests"]
+    }
     assert listed == {build.target: build.artifact.digest for build in job.builds}
     assert core.store.references.resolve(REPOSITORY, f"job-{job.id}") == job.index.digest
     assert jobs.get(job.id).index == job.index
@@ -40,7 +43,9 @@ def test_a_build_that_waited_for_an_equal_one_is_indexed_too(core, jobs, model, 
     assert core.store.references.resolve(REPOSITORY, f"job-{second.id}") is None
     runner.run(held)
     assert core.store.references.resolve(REPOSITORY, f"job-{second.id}") is not None
-    assert core.store.references.resolve(REPOSITORY, f"job-{second.id}") == core.store.references.resolve(REPOSITORY, f"job-{first.id}")
+    assert core.store.references.resolve(
+        REPOSITORY, f"job-{second.id}"
+    ) == core.store.references.resolve(REPOSITORY, f"job-{first.id}")
 
 
 def test_a_store_that_is_away_does_not_undo_a_build(core, jobs, model, answer, monkeypatch):
@@ -53,7 +58,9 @@ def test_a_store_that_is_away_does_not_undo_a_build(core, jobs, model, answer, m
         answer(job.builds[0].id)
     assert core.store.references.resolve(REPOSITORY, f"job-{job.id}") is None
     assert jobs.get(job.id).state is State.SUCCEEDED
-    assert core.store.references.resolve(REPOSITORY, f"job-{job.id}") == jobs.get(job.id).index.digest
+    assert (
+        core.store.references.resolve(REPOSITORY, f"job-{job.id}") == jobs.get(job.id).index.digest
+    )
 
 
 def test_a_job_without_a_bundle_has_none(jobs, model, compiler, answer):

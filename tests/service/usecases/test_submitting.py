@@ -12,15 +12,25 @@ ABSENT = "sha256:" + "0" * 64
 
 
 def test_one_queued_build_per_target_in_the_requests_order(jobs, model, doorbell):
-    job = jobs.submit(model, CompileRequest(targets=("x86-64-v3", "x86-64-v2")), model_name="m.onnx")
-    assert [(build.target, build.state) for build in job.builds] == [("x86-64-v3", State.QUEUED), ("x86-64-v2", State.QUEUED)]
+    job = jobs.submit(
+        model, CompileRequest(targets=("x86-64-v3", "x86-64-v2")), model_name="m.onnx"
+    )
+    assert [(build.target, build.state) for build in job.builds] == [
+        ("x86-64-v3", State.QUEUED),
+        ("x86-64-v2", State.QUEUED),
+    ]
     assert (job.state, job.model, job.model_name) == (State.QUEUED, model, "m.onnx")
     assert doorbell.rings == [build.id for build in job.builds]
     assert [(event.seq, event.type) for event in jobs.events(job.id)] == [(1, EventType.JOB_QUEUED)]
 
 
 def test_the_request_survives_the_database(jobs, model):
-    request = CompileRequest.of(dims={"n": "1:8@4"}, inputs={"x": "float32[n,2*n]"}, consts={"sr": 16000}, shapes={"y": "[m,4]"})
+    request = CompileRequest.of(
+        dims={"n": "1:8@4"},
+        inputs={"x": "float32[n,2*n]"},
+        consts={"sr": 16000},
+        shapes={"y": "[m,4]"},
+    )
     assert jobs.get(jobs.submit(model, request).id).request == request
 
 
@@ -47,7 +57,12 @@ def test_an_idempotency_key_finds_the_first_job(jobs, model):
 
 def test_one_job_for_an_idempotency_key_used_by_many_at_once(jobs, model):
     found = []
-    threads = [threading.Thread(target=lambda: found.append(jobs.submit(model, CompileRequest(), "key").id)) for _ in range(8)]
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(jobs.submit(model, CompileRequest(), "key").id)
+        )
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -29,8 +29,16 @@ def test_a_silent_workers_build_is_queued_again_then_fails(core, jobs, model, cl
         assert (sweeping.reclaim(core), sweeping.reclaim(core)) == (1, 0)
         assert doorbell.rings == ([build.id] if attempt < core.settings.max_attempts else [])
     ended = build_of(jobs, build)
-    assert (ended.state, ended.error.code, ended.error.retryable) == (State.FAILED, "worker.lost", True)
-    reasons = [event.data["reason"] for event in jobs.events(build.job_id) if event.type is EventType.BUILD_QUEUED]
+    assert (ended.state, ended.error.code, ended.error.retryable) == (
+        State.FAILED,
+        "worker.lost",
+        True,
+    )
+    reasons = [
+        event.data["reason"]
+        for event in jobs.events(build.job_id)
+        if event.type is EventType.BUILD_QUEUED
+    ]
     assert reasons == ["worker worker 1 fell silent in attempt 1"]
 
 
@@ -66,7 +74,11 @@ def test_the_waiting_share_the_end_of_a_build_that_loses_every_worker(core, jobs
 
 def test_a_lost_doorbell_is_rung_again_after_a_while(core, jobs, model, clock, doorbell):
     doorbell.silent = True
-    first, second, foreign = submitted(jobs, model), submitted(jobs, model), submitted(jobs, model, "x86-64-v4")
+    first, second, foreign = (
+        submitted(jobs, model),
+        submitted(jobs, model),
+        submitted(jobs, model, "x86-64-v4"),
+    )
     doorbell.silent = False
     assert sweeping.ring_again(core, ["native"], 8) == 0, "too early to call it lost"
     clock.advance(core.settings.ring_after_s)

@@ -26,7 +26,12 @@ def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, an
     build = submitted(jobs, model)
     claim = answer(build.id)
     done = now(jobs, build)
-    assert (done.state, done.cached, done.stage, done.attempts) == (State.SUCCEEDED, False, Stage.PUBLISH, 1)
+    assert (done.state, done.cached, done.stage, done.attempts) == (
+        State.SUCCEEDED,
+        False,
+        Stage.PUBLISH,
+        1,
+    )
     assert (done.profile, done.numerics) == ({"library_bytes": 7}, {"verdict": "pass"})
     assert done.action_key == claim.action_key
     fetch_bundle(core.store.blobs, done.artifact.digest, tmp_path / "out")
@@ -90,9 +95,16 @@ def test_a_failure_of_the_model_ends_the_build_with_it(jobs, model, answer, comp
 
 
 @pytest.mark.parametrize(
-    "error", [StorageFailed("disk full"), CompileCrashed("killed", reason="crashed", retryable=True), ZeroDivisionError("ours")]
+    "error",
+    [
+        StorageFailed("disk full"),
+        CompileCrashed("killed", reason="crashed", retryable=True),
+        ZeroDivisionError("ours"),
+    ],
 )
-def test_a_failure_of_the_machine_is_tried_again_up_to_the_cap(jobs, model, answer, compiler, doorbell, error):
+def test_a_failure_of_the_machine_is_tried_again_up_to_the_cap(
+    jobs, model, answer, compiler, doorbell, error
+):
     def fail(cancelled):
         raise error
 
@@ -137,7 +149,9 @@ def test_a_cancelled_build_stops(core, jobs, model, answer, compiler):
     assert now(jobs, build).error is None
 
 
-def test_a_shut_down_worker_gives_the_build_back_uncounted(jobs, model, answer, compiler, shutdown, doorbell):
+def test_a_shut_down_worker_gives_the_build_back_uncounted(
+    jobs, model, answer, compiler, shutdown, doorbell
+):
     def behaviour(cancelled):
         shutdown.set()
         stopping(cancelled)
@@ -159,10 +173,16 @@ def test_a_stale_worker_is_not_heard(core, jobs, model, answer, compiler, clock,
     build = submitted(jobs, model)
     answer(build.id)
     assert endings == ["stale"]
-    assert (now(jobs, build).state, now(jobs, build).worker, now(jobs, build).artifact) == (State.RUNNING, "another", None)
+    assert (now(jobs, build).state, now(jobs, build).worker, now(jobs, build).artifact) == (
+        State.RUNNING,
+        "another",
+        None,
+    )
 
 
-def test_a_build_reclaimed_after_its_bundle_was_published_finds_it(core, jobs, model, answer, compiler, clock):
+def test_a_build_reclaimed_after_its_bundle_was_published_finds_it(
+    core, jobs, model, answer, compiler, clock
+):
     build = submitted(jobs, model)
     answer(build.id)
     again = submitted(jobs, model)
@@ -184,7 +204,7 @@ def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, setti
     original = compiler.run
 
     def chatty(job, *, on_event, cancelled, limits):
-        from compiler.messages import Log, Progress
+        from compiler.isolation.messages import Log, Progress
 
         for number in range(300):
             on_event(Log(f"line {number}"))
@@ -194,7 +214,13 @@ def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, setti
     compiler.run = chatty
     build = submitted(jobs, model)
     answer(build.id)
-    said = [event.data for event in jobs.events(build.job_id) if "line" in event.data or "message" in event.data]
+    said = [
+        event.data
+        for event in jobs.events(build.job_id)
+        if "line" in event.data or "message" in event.data
+    ]
     assert len(said) == 4
     assert "more than 3 lines" in said[-1]["line"]
-    assert [event.data["stage"] for event in jobs.events(build.job_id) if event.data.keys() == {"stage"}] == ["import", "publish"]
+    assert [
+        event.data["stage"] for event in jobs.events(build.job_id) if event.data.keys() == {"stage"}
+    ] == ["import", "publish"]

@@ -25,12 +25,16 @@ def test_a_worker_announces_what_it_compiles_and_says_goodbye(core, jobs, regist
     worker = Worker(core, slots=2, registry=registry)
     worker.sweep()
     compiles = set(worker.capabilities) - {Kind.INSPECT.value}
-    assert {target["name"]: target["workers"] for target in jobs.targets()} == {name: [worker.name] for name in compiles}
+    assert {target["name"]: target["workers"] for target in jobs.targets()} == {
+        name: [worker.name] for name in compiles
+    }
     worker.close()
     assert all(target["workers"] == [] for target in jobs.targets())
 
 
-def test_one_round_takes_back_lost_builds_and_rings_for_forgotten_ones(core, jobs, model, clock, doorbell, worker, registry):
+def test_one_round_takes_back_lost_builds_and_rings_for_forgotten_ones(
+    core, jobs, model, clock, doorbell, worker, registry
+):
     lost = jobs.submit(model, CompileRequest()).builds[0]
     claiming.take(core, lost.id, "silent")
     clock.advance(core.settings.lease_s + 1)
@@ -58,7 +62,9 @@ def test_a_busy_worker_rings_for_nothing(core, jobs, model, clock, doorbell, com
     compiler.behaviour = behaviour
     worker.answer(busy.id)
     assert heard == []
-    assert jobs.get(forgotten.job_id).state is State.SUCCEEDED, "having become free, it takes what it has not been rung for"
+    assert jobs.get(forgotten.job_id).state is State.SUCCEEDED, (
+        "having become free, it takes what it has not been rung for"
+    )
 
 
 def test_sweeping_survives_a_database_that_is_away(worker):
@@ -83,13 +89,17 @@ def test_build_times_are_measured_by_target_and_ending(jobs, model, worker, regi
     for _ in range(2):
         worker.answer(jobs.submit(model, CompileRequest()).builds[0].id)
     counts = [
-        registry.get_sample_value("relaxd_build_seconds_count", {"target": "native", "ending": ending})
+        registry.get_sample_value(
+            "relaxd_build_seconds_count", {"target": "native", "ending": ending}
+        )
         for ending in ("succeeded", "cached")
     ]
     assert counts == [1, 1]
 
 
-def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_alone(core, jobs, clock, model, compiler, worker):
+def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_alone(
+    core, jobs, clock, model, compiler, worker
+):
     held = jobs.submit(model, CompileRequest()).builds[0]
     waiting = jobs.submit(model, CompileRequest()).builds[0]
     claiming.take(core, held.id, "another")
@@ -99,5 +109,7 @@ def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_al
         others.append(jobs.submit(core.store.blobs.put(content).digest, CompileRequest()).builds[0])
     worker.answer(others[0].id)
     assert [jobs.get(build.job_id).state for build in others] == [State.SUCCEEDED] * 3
-    assert [job.model_digest for job in compiler.jobs] == [jobs.get(build.job_id).model for build in others]
+    assert [job.model_digest for job in compiler.jobs] == [
+        jobs.get(build.job_id).model for build in others
+    ]
     assert jobs.get(waiting.job_id).builds[0].waiting_on == held.id

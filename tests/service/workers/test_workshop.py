@@ -1,12 +1,12 @@
 import subprocess
 import sys
 
-from service.workers.workshop import Workshop
+from service.workers.scratch import Workshop
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from service.workers.workshop import Workshop
+from service.workers.scratch import Workshop
 workshop = Workshop(Path(sys.argv[1]), "killed")
 with workshop.bench() as bench:
     (bench / "model").write_text("left behind")

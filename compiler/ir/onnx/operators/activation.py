@@ -34,7 +34,10 @@ def celu(b: Builder, node: Node) -> Value:
 @op("Selu")
 def selu(b: Builder, node: Node) -> Value:
     """Elu scaled to keep variance."""
-    alpha, gamma = node.attr("alpha", 1.67326319217681884765625), node.attr("gamma", 1.05070102214813232421875)
+    alpha, gamma = (
+        node.attr("alpha", 1.67326319217681884765625),
+        node.attr("gamma", 1.05070102214813232421875),
+    )
     return _one(b, node, lambda x: fn.elu(x, alpha, gamma))
 
 
@@ -70,8 +73,15 @@ def thresholded_relu(b: Builder, node: Node) -> Value:
 
 @op("Shrink", since=9)
 def shrink(b: Builder, node: Node) -> Value:
-    """Elements within the limit to 0, the others moved towards it; of integers too, worked out as floats."""
+    """Elements within the limit to 0, the others moved towards it; of integers too, worked out as
+    floats.
+    """
     x, bias, limit = node.value(0), node.attr("bias", 0.0), node.attr("lambd", 0.5)
     if ew.is_float(x.dtype):
         return _one(b, node, lambda item: fn.shrink(item, bias, limit))
-    return pw.pointwise(b, lambda item: fn.shrink(item.astype("float64"), bias, limit).astype(x.dtype), x, name="shrink")
+    return pw.pointwise(
+        b,
+        lambda item: fn.shrink(item.astype("float64"), bias, limit).astype(x.dtype),
+        x,
+        name="shrink",
+    )

@@ -19,7 +19,9 @@ from compiler.ir.values import Value
 @op("Einsum", since=12)
 def einsum(b: Builder, node: Node) -> Value:
     """The sum of products that the equation names."""
-    return es.einsum(b, node.attr("equation"), [node.value(index) for index in range(len(node.inputs))])
+    return es.einsum(
+        b, node.attr("equation"), [node.value(index) for index in range(len(node.inputs))]
+    )
 
 
 @op("Det", since=11)

@@ -74,25 +74,48 @@ def greater_or_equal(b: Builder, node: Node) -> Value:
 @op("And", since=7)
 def logical_and(b: Builder, node: Node) -> Value:
     """A and B."""
-    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_and, numpy=np.logical_and, symbolic=ex.both)
+    return ew.binary(
+        b,
+        node.value(0),
+        node.value(1),
+        relax.op.logical_and,
+        numpy=np.logical_and,
+        symbolic=ex.both,
+    )
 
 
 @op("Or", since=7)
 def logical_or(b: Builder, node: Node) -> Value:
     """A or B."""
-    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_or, numpy=np.logical_or, symbolic=ex.either)
+    return ew.binary(
+        b,
+        node.value(0),
+        node.value(1),
+        relax.op.logical_or,
+        numpy=np.logical_or,
+        symbolic=ex.either,
+    )
 
 
 @op("Xor", since=7)
 def logical_xor(b: Builder, node: Node) -> Value:
     """A xor B."""
-    return ew.binary(b, node.value(0), node.value(1), relax.op.logical_xor, numpy=np.logical_xor, symbolic=ex.not_equal)
+    return ew.binary(
+        b,
+        node.value(0),
+        node.value(1),
+        relax.op.logical_xor,
+        numpy=np.logical_xor,
+        symbolic=ex.not_equal,
+    )
 
 
 @op("Not")
 def logical_not(b: Builder, node: Node) -> Value:
     """not X."""
-    return ew.unary(b, node.value(0), relax.op.logical_not, numpy=np.logical_not, symbolic=ex.negate)
+    return ew.unary(
+        b, node.value(0), relax.op.logical_not, numpy=np.logical_not, symbolic=ex.negate
+    )
 
 
 @op("Where", since=9)
@@ -104,13 +127,19 @@ def where(b: Builder, node: Node) -> Value:
 @op("Max", since=8)
 def maximum(b: Builder, node: Node) -> Value:
     """Elementwise greatest of all inputs; a NaN wins."""
-    return reduce(lambda x, y: ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum), _inputs(node))
+    return reduce(
+        lambda x, y: ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum),
+        _inputs(node),
+    )
 
 
 @op("Min", since=8)
 def minimum(b: Builder, node: Node) -> Value:
     """Elementwise least of all inputs; a NaN wins."""
-    return reduce(lambda x, y: ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum), _inputs(node))
+    return reduce(
+        lambda x, y: ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum),
+        _inputs(node),
+    )
 
 
 @op("Sum", since=8)
@@ -138,7 +167,11 @@ def _inputs(node: Node) -> list[Value]:
 def power(b: Builder, node: Node) -> Value:
     """X to the power Y, in X's dtype; small constant exponents become products."""
     x, y = node.value(0), node.value(1)
-    exponent = y.data.reshape(-1)[0] if isinstance(y, Known) and not y.symbolic and y.data.size == 1 else None
+    exponent = (
+        y.data.reshape(-1)[0]
+        if isinstance(y, Known) and not y.symbolic and y.data.size == 1
+        else None
+    )
     if exponent is not None and len(y.shape) <= len(x.shape) and not isinstance(x, Known):
         if exponent == 2:
             return ew.multiply(b, x, x)
@@ -165,7 +198,9 @@ def mod(b: Builder, node: Node) -> Value:
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
     if truncated:
-        return ew.binary(b, x, y, lambda p, q: _truncmod(b, x, y), numpy=np.fmod, symbolic=ex.truncmod)
+        return ew.binary(
+            b, x, y, lambda p, q: _truncmod(b, x, y), numpy=np.fmod, symbolic=ex.truncmod
+        )
     return ew.binary(b, x, y, relax.op.floor_mod, numpy=np.mod, symbolic=ex.floormod)
 
 

@@ -20,7 +20,9 @@ from compiler.ir.values import Value
 
 @dataclass(frozen=True)
 class Heads:
-    """Query, keys and values as [batch, heads, length, size], the keys and values with the past before them."""
+    """Query, keys and values as [batch, heads, length, size], the keys and values with the past
+    before them.
+    """
 
     query: Value
     key: Value
@@ -30,7 +32,9 @@ class Heads:
 
 @op("Attention", since=23)
 def attention(b: Builder, node: Node) -> list[Value | None]:
-    """softmax(Q K^T * scale, capped, plus masks) V; present keys and values; the scores at the stage asked for."""
+    """softmax(Q K^T * scale, capped, plus masks) V; present keys and values; the scores at the
+    stage asked for.
+    """
     heads = _heads(b, node)
     stages, seen = _scores(b, node, heads)
     weights = at.weights(b, stages[2], None, _precision(node, stages[2].dtype))
@@ -38,10 +42,17 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     result = at.emptied(b, linear.matmul(b, weights, values), seen)
     result = ew.cast(b, result, heads.query.dtype)
     joined = at.join_heads(b, result) if len(node.value(0).shape) == 3 else result
-    return [joined, heads.key, heads.value, _stage(b, node, [*stages, weights], seen, heads.query.dtype)]
+    return [
+        joined,
+        heads.key,
+        heads.value,
+        _stage(b, node, [*stages, weights], seen, heads.query.dtype),
+    ]
 
 
-def _stage(b: Builder, node: Node, stages: list[Value], seen: Value | None, dtype: str) -> Value | None:
+def _stage(
+    b: Builder, node: Node, stages: list[Value], seen: Value | None, dtype: str
+) -> Value | None:
     if not node.wants(3):
         return None
     mode = node.attr("qk_matmul_output_mode", 0)
@@ -65,12 +76,19 @@ def _heads(b: Builder, node: Node) -> Heads:
     if not node.has(4):
         return Heads(query, key, value, 0)
     past = node.value(4).shape[2]
-    return Heads(query, _extended(b, node.value(4), key, past), _extended(b, node.value(5), value, past), past)
+    return Heads(
+        query,
+        _extended(b, node.value(4), key, past),
+        _extended(b, node.value(5), value, past),
+        past,
+    )
 
 
 def _extended(b: Builder, past: Value, now: Value, length: Extent) -> Value:
     batch, heads, _, size = now.shape
-    return layout.concat(b, [at.restate(b, past, [batch, heads, length, size], "attention's past"), now], 2)
+    return layout.concat(
+        b, [at.restate(b, past, [batch, heads, length, size], "attention's past"), now], 2
+    )
 
 
 def _scores(b: Builder, node: Node, heads: Heads) -> tuple[list[Value], Value | None]:
@@ -84,14 +102,18 @@ def _scores(b: Builder, node: Node, heads: Heads) -> tuple[list[Value], Value | 
     added = bias(b, product, mask, sight)
     if added is None:
         return [product, capped, capped], None
-    return [product, capped, ew.add(b, capped, ew.cast(b, added, dtype))], seeing(b, added, mask, sight)
+    return [product, capped, ew.add(b, capped, ew.cast(b, added, dtype))], seeing(
+        b, added, mask, sight
+    )
 
 
 def _sight(node: Node, heads: Heads) -> Sight:
     left, right = (node.attr(f"{side}_window_size", -1) for side in ("left", "right"))
     if node.attr("is_causal", 0):
         right = 0
-    return Sight(heads.past, None if left < 0 else left, None if right < 0 else right, node.optional(6))
+    return Sight(
+        heads.past, None if left < 0 else left, None if right < 0 else right, node.optional(6)
+    )
 
 
 def _precision(node: Node, dtype: str) -> str:
@@ -108,15 +130,23 @@ def flex_attention(b: Builder, node: Node) -> Value:
     heads = _heads(b, node)
     dtype = wide(heads.query.dtype)
     query = at.scaled(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
-    key, value = (at.share_heads(b, ew.cast(b, x, dtype), query.shape[1]) for x in (heads.key, heads.value))
-    precision = DTYPES[node.attr("softmax_precision")] if "softmax_precision" in node.attributes else dtype
+    key, value = (
+        at.share_heads(b, ew.cast(b, x, dtype), query.shape[1]) for x in (heads.key, heads.value)
+    )
+    precision = (
+        DTYPES[node.attr("softmax_precision")] if "softmax_precision" in node.attributes else dtype
+    )
     scores = _modified(b, node, "score_mod", at.product(b, query, key), precision)
-    weights = _modified(b, node, "prob_mod", at.weights(b, scores, None, wide(precision)), precision)
+    weights = _modified(
+        b, node, "prob_mod", at.weights(b, scores, None, wide(precision)), precision
+    )
     return ew.cast(b, linear.matmul(b, ew.cast(b, weights, dtype), value), heads.query.dtype)
 
 
 def _modified(b: Builder, node: Node, name: str, x: Value, dtype: str) -> Value:
-    """What the subgraph of that name makes of `x`, which it sees as `dtype`; `x` where there is none."""
+    """What the subgraph of that name makes of `x`, which it sees as `dtype`; `x` where there is
+    none.
+    """
     graph: Any = node.attr(name, None)
     x = ew.cast(b, x, dtype)
     if graph is None:

@@ -55,7 +55,9 @@ def bit_shift(b: Builder, node: Node) -> Value:
         if left:
             return tirx.Select(bad, pw.like(value, 0), value << near)
         shifted = value >> near
-        return tirx.Select(bad, pw.like(value, 0), shifted) if x.dtype.startswith("uint") else shifted
+        return (
+            tirx.Select(bad, pw.like(value, 0), shifted) if x.dtype.startswith("uint") else shifted
+        )
 
     return pw.pointwise(b, shift, x, y, name="bit_shift")
 

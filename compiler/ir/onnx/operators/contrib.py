@@ -1,4 +1,6 @@
-"""Operators of ONNX Runtime's own domain that its optimiser makes: fused normalisations, activations and products."""
+"""Operators of ONNX Runtime's own domain that its optimiser makes: fused normalisations,
+activations and products.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,29 @@ def skip_layer_norm(b: Builder, node: Node) -> list[Value | None]:
     """Input plus skip plus bias, normalised over the last axis; that sum too where wanted."""
     total = _skipped(b, node, 4)
     gamma, beta = node.value(2), node.optional(3)
-    return [norm.layer_norm(b, total, gamma, beta, len(total.shape) - 1, node.attr("epsilon", 1e-12)), None, None, total]
+    return [
+        norm.layer_norm(b, total, gamma, beta, len(total.shape) - 1, node.attr("epsilon", 1e-12)),
+        None,
+        None,
+        total,
+    ]
 
 
 @op("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_norm(b: Builder, node: Node) -> list[Value | None]:
-    """Input plus skip plus bias, over its root mean square along the last axis; that sum too where wanted."""
+    """Input plus skip plus bias, over its root mean square along the last axis; that sum too where
+    wanted.
+    """
     total = _skipped(b, node, 3)
     last = len(total.shape) - 1
-    return [norm.rms_norm(b, total, node.value(2), last, node.attr("epsilon", 1e-12), norm.wide(total.dtype)), None, None, total]
+    return [
+        norm.rms_norm(
+            b, total, node.value(2), last, node.attr("epsilon", 1e-12), norm.wide(total.dtype)
+        ),
+        None,
+        None,
+        total,
+    ]
 
 
 def _skipped(b: Builder, node: Node, bias: int) -> Value:
@@ -62,12 +78,18 @@ def _skipped(b: Builder, node: Node, bias: int) -> Value:
 
 def _only_first(node: Node) -> None:
     if node.wants(1) or node.wants(2):
-        node.fail("the mean and inverse deviation are outputs for training", reason="training", hint="export the model for inference")
+        node.fail(
+            "the mean and inverse deviation are outputs for training",
+            reason="training",
+            hint="export the model for inference",
+        )
 
 
 @op("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_norm(b: Builder, node: Node) -> list[Value | None]:
-    """Word, position and segment embeddings added up and normalised; the mask's sums, and the sum of embeddings where wanted."""
+    """Word, position and segment embeddings added up and normalised; the mask's sums, and the sum
+    of embeddings where wanted.
+    """
     ids, positions = node.value(0), node.optional(8)
     words = _embedded(b, node, 2, 0)
     if positions is None:
@@ -108,7 +130,9 @@ def gelu(b: Builder, node: Node) -> Value:
 @op("BiasGelu", domain=MICROSOFT)
 def bias_gelu(b: Builder, node: Node) -> Value:
     """Gelu of x plus a bias."""
-    return _activated(b, ew.add(b, node.value(0), node.value(1)), lambda x: fn.gelu(x, by_tanh=False), "gelu")
+    return _activated(
+        b, ew.add(b, node.value(0), node.value(1)), lambda x: fn.gelu(x, by_tanh=False), "gelu"
+    )
 
 
 @op("FastGelu", domain=MICROSOFT)
@@ -128,7 +152,9 @@ def quick_gelu(b: Builder, node: Node) -> Value:
 
 @op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(b: Builder, node: Node) -> Value:
-    """alpha * A' @ B', each prime an optional transpose of the last two axes and of the first with the batch axes."""
+    """alpha * A' @ B', each prime an optional transpose of the last two axes and of the first with
+    the batch axes.
+    """
     x, y = (_turned(b, node, index, side) for index, side in enumerate("AB"))
     alpha = node.attr("alpha", 1.0)
     result = products.matmul(b, x, y)
@@ -149,7 +175,12 @@ def _turned(b: Builder, node: Node, index: int, side: str) -> Value:
 def fused_gemm(b: Builder, node: Node) -> Value:
     """Gemm and an activation."""
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    return _fused_activation(b, node, cast(Value, linear.gemm(b, node)), [node.attr(name) for name in names if name in node.attributes])
+    return _fused_activation(
+        b,
+        node,
+        cast(Value, linear.gemm(b, node)),
+        [node.attr(name) for name in names if name in node.attributes],
+    )
 
 
 @op("FusedConv", domain=MICROSOFT)
@@ -174,4 +205,6 @@ def _fused_activation(b: Builder, node: Node, x: Value, parameters: list[float])
         return ew.binary(b, ew.binary(b, x, low, relax.op.maximum), high, relax.op.minimum)
     if name == "HardSigmoid" and len(parameters) == 2:
         return _activated(b, x, lambda v: fn.hard_sigmoid(v, one, other), "hard_sigmoid")
-    return node.fail(f"the fused activation {name!r} is not supported", reason="unsupported_activation")
+    return node.fail(
+        f"the fused activation {name!r} is not supported", reason="unsupported_activation"
+    )

@@ -19,19 +19,25 @@ UNROLLED = 32
 
 @op("If")
 def branch(b: Builder, node: Node) -> list[Value]:
-    """The outputs of the branch that the condition takes; where only one of them fits the model, every run must take it."""
+    """The outputs of the branch that the condition takes; where only one of them fits the model,
+    every run must take it.
+    """
     then, other = node.attr("then_branch"), node.attr("else_branch")
     condition = node.value(0)
     taken = node.scope.model.assumed.get(node.label)
     if taken is not None and control.decided(b, condition) is None:
         control.demand(b, condition, taken, node.label)
         return node.scope.subgraph(then if taken else other)
-    return control.branch(b, condition, lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other))
+    return control.branch(
+        b, condition, lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other)
+    )
 
 
 @op("Loop")
 def loop(b: Builder, node: Node) -> list[Value]:
-    """body(iteration, condition, state) -> condition, state, scan outputs; scan outputs stack along a new first axis."""
+    """body(iteration, condition, state) -> condition, state, scan outputs; scan outputs stack along
+    a new first axis.
+    """
     body: onnx.GraphProto = node.attr("body")
     state = [node.value(index) for index in range(2, len(node.inputs))]
     trips = node.optional(0)
@@ -43,8 +49,13 @@ def loop(b: Builder, node: Node) -> list[Value]:
     stacks = _stacks(b, node, body, state)
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        outputs = node.scope.subgraph(body, [iteration, Known(np.asarray(True), "bool"), *current[: len(state)]])
-        grown = [control.push(b, stack, item) for stack, item in zip(current[len(state) :], outputs[1 + len(state) :], strict=True)]
+        outputs = node.scope.subgraph(
+            body, [iteration, Known(np.asarray(True), "bool"), *current[: len(state)]]
+        )
+        grown = [
+            control.push(b, stack, item)
+            for stack, item in zip(current[len(state) :], outputs[1 + len(state) :], strict=True)
+        ]
         return outputs[0], [*outputs[1 : 1 + len(state)], *grown]
 
     return control.loop(b, trips, go, [*state, *stacks], step)
@@ -68,21 +79,33 @@ def _goes_on(body: onnx.GraphProto) -> bool:
     if name == body.input[1].name:
         return True
     constants = {tensor.name: tensor for tensor in body.initializer}
-    if name in producers and producers[name].op_type == "Constant" and producers[name].attribute[0].name == "value":
+    if (
+        name in producers
+        and producers[name].op_type == "Constant"
+        and producers[name].attribute[0].name == "value"
+    ):
         constants[name] = producers[name].attribute[0].t
     return name in constants and bool(onnx.numpy_helper.to_array(constants[name]).all())
 
 
-def _unrolled(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], count: int, scans: int) -> list[Value]:
+def _unrolled(
+    b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], count: int, scans: int
+) -> list[Value]:
     collected: list[list[Value]] = [[] for _ in range(scans)]
     for iteration in range(count):
-        outputs = node.scope.subgraph(body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state])
+        outputs = node.scope.subgraph(
+            body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state]
+        )
         if control.decided(b, outputs[0]) is False:
             node.fail("a loop's condition turned false while unrolling", reason="loop")
         state = outputs[1 : 1 + len(state)]
         for column, item in zip(collected, outputs[1 + len(state) :], strict=True):
             column.append(layout.unsqueeze(b, item, [0]))
-    stacks = [layout.concat(b, column, 0) for column in collected] if count else _stacks(b, node, body, state)
+    stacks = (
+        [layout.concat(b, column, 0) for column in collected]
+        if count
+        else _stacks(b, node, body, state)
+    )
     return [*state, *stacks]
 
 
@@ -93,24 +116,36 @@ def _stacks(b: Builder, node: Node, body: onnx.GraphProto, state: Sequence[Value
 
 @op("Scan", since=9)
 def scan(b: Builder, node: Node) -> list[Value]:
-    """body(state, items) -> state, outputs, over slices of the scan inputs; outputs stack along their axes."""
+    """body(state, items) -> state, outputs, over slices of the scan inputs; outputs stack along
+    their axes.
+    """
     body: onnx.GraphProto = node.attr("body")
     inputs = node.attr("num_scan_inputs")
     states = len(node.inputs) - inputs
     outputs = len(body.output) - states
     sequences = [
-        _oriented(b, node.value(states + i), _at(node, "scan_input_axes", i), _at(node, "scan_input_directions", i)) for i in range(inputs)
+        _oriented(
+            b,
+            node.value(states + i),
+            _at(node, "scan_input_axes", i),
+            _at(node, "scan_input_directions", i),
+        )
+        for i in range(inputs)
     ]
     results = scan_over(b, node, body, [node.value(i) for i in range(states)], sequences)
     stacked = [
-        _restored(b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i))
+        _restored(
+            b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i)
+        )
         for i, value in enumerate(results[states:])
     ]
     assert len(stacked) == outputs
     return [*results[:states], *stacked]
 
 
-def scan_over(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], sequences: list[Value]) -> list[Value]:
+def scan_over(
+    b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], sequences: list[Value]
+) -> list[Value]:
     """Scan along axis 0 of every sequence; outputs stack along axis 0."""
     length = sequences[0].shape[0]
     for other in sequences[1:]:
@@ -122,7 +157,10 @@ def scan_over(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value],
             made = node.scope.subgraph(body, [*state, *items])
             state = made[: len(state)]
             columns.append([layout.unsqueeze(b, item, [0]) for item in made[len(state) :]])
-        return [*state, *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True))]
+        return [
+            *state,
+            *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True)),
+        ]
 
     def first() -> list[Value]:
         items = [layout.take(b, sequence, b.tensor(Known.of(0)), 0) for sequence in sequences]
@@ -133,7 +171,10 @@ def scan_over(b: Builder, node: Node, body: onnx.GraphProto, state: list[Value],
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
         items = [layout.take(b, sequence, iteration, 0) for sequence in sequences]
         made = node.scope.subgraph(body, [*current[: len(state)], *items])
-        grown = [control.push(b, stack, item) for stack, item in zip(current[len(state) :], made[len(state) :], strict=True)]
+        grown = [
+            control.push(b, stack, item)
+            for stack, item in zip(current[len(state) :], made[len(state) :], strict=True)
+        ]
         return Known(np.asarray(True), "bool"), [*made[: len(state)], *grown]
 
     results = control.loop(b, Known.of(length), None, [*state, *stacks], step)
@@ -180,15 +221,23 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
 
     def row(position: Value) -> list[Value]:
         picked = [layout.take(b, value, position, 0) for value in values]
-        sequences = [_reversed(b, v) if _at(node, "directions", i) else v for i, v in enumerate(picked[states:])]
+        sequences = [
+            _reversed(b, v) if _at(node, "directions", i) else v
+            for i, v in enumerate(picked[states:])
+        ]
         return scan_over(b, node, body, picked[:states], sequences)
 
     if isinstance(batch, int) and 0 < batch <= UNROLLED:
         rows = [row(Known.of(position)) for position in range(batch)]
-        return [layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0) for column in zip(*rows, strict=True)]
+        return [
+            layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0)
+            for column in zip(*rows, strict=True)
+        ]
 
     def step(position: Value, stacks: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        return Known(np.asarray(True), "bool"), [control.push(b, stack, item) for stack, item in zip(stacks, row(position), strict=True)]
+        return Known(np.asarray(True), "bool"), [
+            control.push(b, stack, item) for stack, item in zip(stacks, row(position), strict=True)
+        ]
 
     stacks = control.empty_stacks(b, lambda: row(b.tensor(Known.of(0))))
     results = control.loop(b, Known.of(batch), None, stacks, step)

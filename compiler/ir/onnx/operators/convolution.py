@@ -29,10 +29,15 @@ def kernel_of(b: Builder, node: Node, weight: Value) -> tuple[Extent, ...]:
     stated: Sequence[int] = node.attr("kernel_shape", None) or ()
     kernel = weight.shape[2:]
     if stated and len(stated) != len(kernel):
-        node.fail(f"kernel_shape has {len(stated)} axes, the weight {len(kernel)}", reason="attribute")
+        node.fail(
+            f"kernel_shape has {len(stated)} axes, the weight {len(kernel)}", reason="attribute"
+        )
     if not stated:
         return kernel
-    return tuple(b.same(k, s, f"kernel_shape {list(stated)} contradicts the weight's shape") for k, s in zip(kernel, stated, strict=True))
+    return tuple(
+        b.same(k, s, f"kernel_shape {list(stated)} contradicts the weight's shape")
+        for k, s in zip(kernel, stated, strict=True)
+    )
 
 
 @op("ConvTranspose")
@@ -43,20 +48,35 @@ def conv_transpose(b: Builder, node: Node) -> Value:
     pads = node.attr("pads", None) if auto_pad(node) is AutoPad.NOTSET else None
     window = Window.of(kernel, node.attr("strides", None), node.attr("dilations", None), pads)
     window, out = _transposed(b, node, window, x.shape[2:])
-    return nn_conv.conv_transpose(b, x, weight, node.optional(2), window, node.attr("group", 1), out)
+    return nn_conv.conv_transpose(
+        b, x, weight, node.optional(2), window, node.attr("group", 1), out
+    )
 
 
-def _transposed(b: Builder, node: Node, window: Window, extents: Sequence[Extent]) -> tuple[Window, list[Extent]]:
-    """Padding and result extents: either padding is given, or it follows from the result's extents."""
+def _transposed(
+    b: Builder, node: Node, window: Window, extents: Sequence[Extent]
+) -> tuple[Window, list[Extent]]:
+    """Padding and result extents: either padding is given, or it follows from the
+    result's extents.
+    """
     mode = auto_pad(node)
     extra = node.attr("output_padding", None) or [0] * window.rank
     stated = node.attr("output_shape", None)
     if not stated and mode in (AutoPad.NOTSET, AutoPad.VALID):
-        return window, [nn_conv.transposed_extent(b, window, axis, extent, extra[axis]) for axis, extent in enumerate(extents)]
-    out = list(stated)[-window.rank :] if stated else [ex.mul(e, s) for e, s in zip(extents, window.strides, strict=True)]
+        return window, [
+            nn_conv.transposed_extent(b, window, axis, extent, extra[axis])
+            for axis, extent in enumerate(extents)
+        ]
+    out = (
+        list(stated)[-window.rank :]
+        if stated
+        else [ex.mul(e, s) for e, s in zip(extents, window.strides, strict=True)]
+    )
     before, after = [], []
     for axis, extent in enumerate(extents):
-        free = ex.add(ex.mul(ex.sub(extent, 1), window.strides[axis]), ex.add(window.reach(axis), extra[axis]))
+        free = ex.add(
+            ex.mul(ex.sub(extent, 1), window.strides[axis]), ex.add(window.reach(axis), extra[axis])
+        )
         total = b.facts.simplify(ex.sub(free, out[axis]))
         if b.facts.decide(ex.greater_equal(total, 0)) is not True:
             total = b.facts.simplify(ex.maximum(total, 0))
@@ -65,4 +85,6 @@ def _transposed(b: Builder, node: Node, window: Window, extents: Sequence[Extent
         upper = mode is AutoPad.SAME_UPPER
         before.append(small if upper else large)
         after.append(large if upper else small)
-    return replace(window, before=tuple(before), after=tuple(after)), [b.facts.simplify(extent) for extent in out]
+    return replace(window, before=tuple(before), after=tuple(after)), [
+        b.facts.simplify(extent) for extent in out
+    ]

@@ -1,4 +1,6 @@
-"""GroupQueryAttention of ONNX Runtime's own domain: attention over a cache that each batch entry fills to its own length."""
+"""GroupQueryAttention of ONNX Runtime's own domain: attention over a cache that each batch entry
+fills to its own length.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
-from compiler.ir.onnx.operators.microsoft_attention import SHARED, Parts, pieces, refuse_others, weighted
+from compiler.ir.onnx.operators.microsoft_attention import (
+    SHARED,
+    Parts,
+    pieces,
+    refuse_others,
+    weighted,
+)
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
 from compiler.ir.ops import indexing, layout, rotary
@@ -28,30 +36,49 @@ _ATTRIBUTES = SHARED | {
 
 @op("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(b: Builder, node: Node) -> list[Value | None]:
-    """Causal attention over a cache that each batch entry fills to its own length; the cache with the new keys and values."""
+    """Causal attention over a cache that each batch entry fills to its own length; the cache with
+    the new keys and values.
+    """
     refuse_others(node, 12, _ATTRIBUTES, 3)
     if node.has(9):
-        node.fail("position_ids are not supported", reason="unsupported_form", hint="leave them out: positions follow from seqlens_k")
+        node.fail(
+            "position_ids are not supported",
+            reason="unsupported_form",
+            hint="leave them out: positions follow from seqlens_k",
+        )
     if not node.attr("causal", 1):
-        node.fail("attention that is not causal is not supported here", reason="unsupported_form", hint="use MultiHeadAttention")
+        node.fail(
+            "attention that is not causal is not supported here",
+            reason="unsupported_form",
+            hint="use MultiHeadAttention",
+        )
     parts = _grouped(b, node)
     batch, _, rows, _ = parts.query.shape
     total: Extent = node.known(6, "total_sequence_length", low=0).scalars()[0]  # type: ignore[assignment]
-    b.require(ex.greater_equal(total, rows), "total_sequence_length is less than the number of new tokens")
+    b.require(
+        ex.greater_equal(total, rows), "total_sequence_length is less than the number of new tokens"
+    )
     last = layout.reshape(b, node.value(5), [batch])
     _check_lengths(b, last, rows, total)
     lengths = b.te(lambda ends: _ends(ends, batch, rows, total), last, name="lengths")
     if node.attr("do_rotary", 0):
         parts = _turned(b, node, parts, lengths)
-    keys, values = (_cached(b, node.optional(index), x, lengths, total) for index, x in ((3, parts.key), (4, parts.value)))
+    keys, values = (
+        _cached(b, node.optional(index), x, lengths, total)
+        for index, x in ((3, parts.key), (4, parts.value))
+    )
     window = node.attr("local_window_size", -1)
     sight = Sight(0, window - 1 if window > 0 else None, 0, lengths)
-    result = weighted(b, node, replace(parts, key=keys, value=values), sight, None, node.optional(10), _sink(node))
+    result = weighted(
+        b, node, replace(parts, key=keys, value=values), sight, None, node.optional(10), _sink(node)
+    )
     return [at.join_heads(b, result), keys, values]
 
 
 def _sink(node: Node) -> Value | None:
-    """[heads]: what each head's softmax counts beside the scores; smooth_softmax is a score of 0."""
+    """[heads]: what each head's softmax counts beside the scores; smooth_softmax is a
+    score of 0.
+    """
     if node.has(11) or not node.attr("smooth_softmax", 0):
         return node.optional(11)
     dtype = node.value(0).dtype
@@ -64,21 +91,34 @@ def _grouped(b: Builder, node: Node) -> Parts:
         key, value = node.value(1), node.value(2)
     else:
         size = b.facts.simplify(ex.floordiv(query.shape[2], heads + 2 * groups))
-        query, key, value = pieces(b, query, [ex.mul(heads, size), ex.mul(groups, size), ex.mul(groups, size)])
-    parts = Parts(at.split_heads(b, query, heads), at.split_heads(b, key, groups), at.split_heads(b, value, groups))
+        query, key, value = pieces(
+            b, query, [ex.mul(heads, size), ex.mul(groups, size), ex.mul(groups, size)]
+        )
+    parts = Parts(
+        at.split_heads(b, query, heads),
+        at.split_heads(b, key, groups),
+        at.split_heads(b, value, groups),
+    )
     batch, _, rows, size = parts.query.shape
-    key, value = (at.restate(b, x, [batch, groups, rows, size], "the new keys and values") for x in (parts.key, parts.value))
+    key, value = (
+        at.restate(b, x, [batch, groups, rows, size], "the new keys and values")
+        for x in (parts.key, parts.value)
+    )
     return replace(parts, key=key, value=value)
 
 
 def _check_lengths(b: Builder, last: Value, rows: Extent, total: Extent) -> None:
-    """Require that the new rows of every entry end within the total and begin at or after its start."""
+    """Require that the new rows of every entry end within the total and begin at or after its
+    start.
+    """
     first = tirx.EQ(ex.prim(rows), ex.prim(total))
 
     def compute(ends: te.Tensor) -> te.Tensor:
         def value(n: Any, which: Any) -> Any:
             end = ends(n).astype("int64")
-            return tirx.Select(tirx.Or(first, tirx.EQ(which, ex.prim(0))), end, end - ex.prim(rows) + 1)
+            return tirx.Select(
+                tirx.Or(first, tirx.EQ(which, ex.prim(0))), end, end - ex.prim(rows) + 1
+            )
 
         return te.compute([ex.prim(last.shape[0]), ex.prim(2)], value, name="places")
 
@@ -86,22 +126,36 @@ def _check_lengths(b: Builder, last: Value, rows: Extent, total: Extent) -> None
 
 
 def _ends(last: te.Tensor, batch: Extent, rows: Extent, total: Extent) -> te.Tensor:
-    """int64[batch]: keys in each entry once the new ones are in; the first call puts all rows in, padding too."""
+    """int64[batch]: keys in each entry once the new ones are in; the first call puts all rows in,
+    padding too.
+    """
     first = tirx.EQ(ex.prim(rows), ex.prim(total))
-    return te.compute([ex.prim(batch)], lambda n: tirx.Select(first, ex.prim(rows), last(n).astype("int64") + 1), name="lengths")
+    return te.compute(
+        [ex.prim(batch)],
+        lambda n: tirx.Select(first, ex.prim(rows), last(n).astype("int64") + 1),
+        name="lengths",
+    )
 
 
 def _turned(b: Builder, node: Node, parts: Parts, lengths: Value) -> Parts:
     batch, _, rows, _ = parts.query.shape
     shape = [ex.prim(batch), ex.prim(rows)]
-    positions = b.te(lambda end: te.compute(shape, lambda n, s: end(n) - ex.prim(rows) + s, name="positions"), lengths, name="positions")
+    positions = b.te(
+        lambda end: te.compute(shape, lambda n, s: end(n) - ex.prim(rows) + s, name="positions"),
+        lengths,
+        name="positions",
+    )
     cos, sin = (rotary.angles(b, node.value(index), positions) for index in (7, 8))
     turn = rotary.Rotation(cos, sin, bool(node.attr("rotary_interleaved", 0)))
-    return replace(parts, query=rotary.rotate(b, parts.query, turn), key=rotary.rotate(b, parts.key, turn))
+    return replace(
+        parts, query=rotary.rotate(b, parts.query, turn), key=rotary.rotate(b, parts.key, turn)
+    )
 
 
 def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: Extent) -> Value:
-    """[batch, groups, columns, size]: the past with the new rows put before each entry's end; zeros where nothing is."""
+    """[batch, groups, columns, size]: the past with the new rows put before each entry's end; zeros
+    where nothing is.
+    """
     batch, groups, rows, size = now.shape
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")
@@ -112,8 +166,16 @@ def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: E
         def value(n: Any, g: Any, j: Any, d: Any) -> Any:
             start = end(n) - ex.prim(rows)
             nothing = tirx.const(0, now.dtype)
-            kept = tirx.if_then_else(tirx.And(j < ex.prim(room), j < start), old[0](n, g, j, d), nothing) if old else nothing
-            return tirx.if_then_else(tirx.And(j >= start, j < end(n)), new(n, g, j - start, d), kept)
+            kept = (
+                tirx.if_then_else(
+                    tirx.And(j < ex.prim(room), j < start), old[0](n, g, j, d), nothing
+                )
+                if old
+                else nothing
+            )
+            return tirx.if_then_else(
+                tirx.And(j >= start, j < end(n)), new(n, g, j - start, d), kept
+            )
 
         return te.compute([ex.prim(e) for e in (batch, groups, columns, size)], value, name="cache")
 

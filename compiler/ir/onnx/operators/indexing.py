@@ -14,7 +14,9 @@ from compiler.ir.values import Known, Value
 
 
 def indexes(b: Builder, node: Node, index: int, extent: Extent) -> None:
-    """Note that an input holds indices into an axis of this extent: sample inputs keep to its least value."""
+    """Note that an input holds indices into an axis of this extent: sample inputs keep to its least
+    value.
+    """
     low, _ = b.facts.bounds(extent)
     node.scope.model.indexed.append((node.scope, node.proto.input[index], 0, low - 1))
 
@@ -30,17 +32,27 @@ def gather_elements(b: Builder, node: Node) -> Value:
 
 @op("GatherND", since=11)
 def gather_nd(b: Builder, node: Node) -> Value:
-    """Slices at coordinates; their number decides the rank, so it is the last axis's extent or follows from the declared rank."""
+    """Slices at coordinates; their number decides the rank, so it is the last axis's extent or
+    follows from the declared rank.
+    """
     x, indices, batch = node.value(0), node.value(1), node.attr("batch_dims", 0)
     depth = b.facts.simplify(indices.shape[-1])
     if not isinstance(depth, int):
         rank = node.declared_rank(0)
         if rank is None:
-            node.fail("the indices' last axis is a dim, so the rank of the result is open", reason="unknown_rank", hint="fix that dim")
+            node.fail(
+                "the indices' last axis is a dim, so the rank of the result is open",
+                reason="unknown_rank",
+                hint="fix that dim",
+            )
         depth = len(x.shape) + len(indices.shape) - 1 - batch - rank
         if not 0 <= depth <= len(x.shape) - batch:
             node.fail(f"no number of coordinates gives the declared rank {rank}", reason="shape")
-        b.same(indices.shape[-1], depth, f"the indices' last axis is not {depth}, which the declared rank {rank} asks for")
+        b.same(
+            indices.shape[-1],
+            depth,
+            f"the indices' last axis is not {depth}, which the declared rank {rank} asks for",
+        )
     for place in range(depth):
         indexes(b, node, 1, x.shape[batch + place])
     return indexing.gather_nd(b, x, indices, depth, batch)
@@ -77,7 +89,9 @@ def scatter_nd(b: Builder, node: Node) -> Value:
 def tensor_scatter(b: Builder, node: Node) -> Value:
     """A cache with its next steps filled in."""
     circular = node.attr("mode", "linear") == "circular"
-    return sc.tensor_scatter(b, node.value(0), node.value(1), node.optional(2), node.attr("axis", -2), circular)
+    return sc.tensor_scatter(
+        b, node.value(0), node.value(1), node.optional(2), node.attr("axis", -2), circular
+    )
 
 
 @op("OneHot", since=9)
@@ -101,13 +115,17 @@ def eye_like(b: Builder, node: Node) -> Value:
     """Ones on a diagonal of a matrix of the input's shape."""
     x = node.value(0)
     code = node.attr("dtype", None)
-    return indexing.eye(b, x.shape[0], x.shape[1], node.attr("k", 0), x.dtype if code is None else DTYPES[code])
+    return indexing.eye(
+        b, x.shape[0], x.shape[1], node.attr("k", 0), x.dtype if code is None else DTYPES[code]
+    )
 
 
 @op("ReverseSequence", since=10)
 def reverse_sequence(b: Builder, node: Node) -> Value:
     """The first steps of each batch entry reversed."""
-    return indexing.reverse_sequence(b, node.value(0), node.value(1), node.attr("batch_axis", 1), node.attr("time_axis", 0))
+    return indexing.reverse_sequence(
+        b, node.value(0), node.value(1), node.attr("batch_axis", 1), node.attr("time_axis", 0)
+    )
 
 
 @op("Tile", since=6)

@@ -1,4 +1,6 @@
-"""Operators as opset 6 had them, which old exporters still wrote: broadcasting by attribute, along a named axis."""
+"""Operators as opset 6 had them, which old exporters still wrote: broadcasting by attribute, along
+a named axis.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ op("Gemm", since=6)(linear.gemm)
 
 
 def _aligned(b: Builder, node: Node) -> Node:
-    """The node with its second input's axes from `axis` on moved to where today's broadcasting finds them."""
+    """The node with its second input's axes from `axis` on moved to where today's broadcasting
+    finds them.
+    """
     x, y = node.value(0), node.value(1)
     axis = node.attr("axis", None)
     if not node.attr("broadcast", 0) or axis is None:
@@ -46,7 +50,10 @@ def _aligned(b: Builder, node: Node) -> Node:
 
 def _with_ones(b: Builder, node: Node, y: Value, trailing: int) -> Value:
     if trailing < 0:
-        node.fail(f"the second input's {len(y.shape)} axes do not fit from the axis on", reason="attribute")
+        node.fail(
+            f"the second input's {len(y.shape)} axes do not fit from the axis on",
+            reason="attribute",
+        )
     return layout.unsqueeze(b, y, range(len(y.shape), len(y.shape) + trailing)) if trailing else y
 
 
@@ -54,7 +61,11 @@ def _with_ones(b: Builder, node: Node, y: Value, trailing: int) -> Value:
 def prelu(b: Builder, node: Node) -> Result:
     """The slope is one for all, or one a channel."""
     x, slope = node.value(0), node.value(1)
-    trailing = len(x.shape) - 2 if len(slope.shape) == 1 and b.facts.same(slope.shape[0], 1) is not True else 0
+    trailing = (
+        len(x.shape) - 2
+        if len(slope.shape) == 1 and b.facts.same(slope.shape[0], 1) is not True
+        else 0
+    )
     return unary.prelu(b, replace(node, inputs=(x, _with_ones(b, node, slope, max(trailing, 0)))))
 
 
@@ -62,5 +73,9 @@ def prelu(b: Builder, node: Node) -> Result:
 def batch_norm(b: Builder, node: Node) -> Result:
     """By running statistics alone."""
     if not node.attr("is_test", 0):
-        node.fail("batch normalisation in training mode is supported from opset 14 on", reason="training", hint="export for inference")
+        node.fail(
+            "batch normalisation in training mode is supported from opset 14 on",
+            reason="training",
+            hint="export for inference",
+        )
     return normalization.batch_norm(b, node)

@@ -23,7 +23,10 @@ def gemm(b: Builder, node: Node) -> Value:
     """alpha * A' * B' + beta * C, each prime an optional transpose."""
     x, y = node.value(0), node.value(1)
     if (len(x.shape), len(y.shape)) != (2, 2):
-        node.fail(f"Gemm multiplies matrices, these have {len(x.shape)} and {len(y.shape)} axes", reason="shape")
+        node.fail(
+            f"Gemm multiplies matrices, these have {len(x.shape)} and {len(y.shape)} axes",
+            reason="shape",
+        )
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     x = layout.transpose(b, x, [1, 0]) if node.attr("transA", 0) else x
     y = layout.transpose(b, y, [1, 0]) if node.attr("transB", 0) else y
@@ -34,4 +37,8 @@ def gemm(b: Builder, node: Node) -> Value:
 
 
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    return x if factor == 1 else ew.multiply(b, x, Known(np.asarray(factor, np.dtype(x.dtype)), x.dtype))
+    return (
+        x
+        if factor == 1
+        else ew.multiply(b, x, Known(np.asarray(factor, np.dtype(x.dtype)), x.dtype))
+    )

@@ -19,25 +19,39 @@ from compiler.ir.values import Known, Value
 
 @op("BatchNormalization", since=7)
 def batch_norm(b: Builder, node: Node) -> list[Value | None]:
-    """Per channel, by running statistics; in training mode by those of the batch, which it also folds into the running ones."""
+    """Per channel, by running statistics; in training mode by those of the batch, which it also
+    folds into the running ones.
+    """
     x, scale, bias, mean, variance = (node.value(index) for index in range(5))
     epsilon = node.attr("epsilon", 1e-5)
     if not node.attr("training_mode", 0):
         if any(node.wants(index) for index in range(1, 5)):
-            node.fail("batch normalisation that gives its statistics needs training_mode (opset 14)", reason="training")
+            node.fail(
+                "batch normalisation that gives its statistics needs training_mode (opset 14)",
+                reason="training",
+            )
         return [norm.batch_norm(b, x, scale, bias, mean, variance, epsilon)]
     axes = [axis for axis in range(len(x.shape)) if axis != 1]
     centred, batch_mean = norm.moments(b, x, axes)
-    batch = [layout.reshape(b, value, [x.shape[1]]) for value in (batch_mean, norm.variance_of(b, centred, axes))]
+    batch = [
+        layout.reshape(b, value, [x.shape[1]])
+        for value in (batch_mean, norm.variance_of(b, centred, axes))
+    ]
     momentum = node.attr("momentum", 0.9)
-    running = [_blend(b, old, new, momentum) for old, new in zip((mean, variance), batch, strict=True)]
+    running = [
+        _blend(b, old, new, momentum) for old, new in zip((mean, variance), batch, strict=True)
+    ]
     return [norm.batch_norm(b, x, scale, bias, batch[0], batch[1], epsilon), *running]
 
 
 def _blend(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     dtype = norm.wide(old.dtype)
     kept = ew.multiply(b, ew.cast(b, old, dtype), norm.constant(momentum, dtype))
-    return ew.cast(b, ew.add(b, kept, ew.multiply(b, ew.cast(b, new, dtype), norm.constant(1 - momentum, dtype))), old.dtype)
+    return ew.cast(
+        b,
+        ew.add(b, kept, ew.multiply(b, ew.cast(b, new, dtype), norm.constant(1 - momentum, dtype))),
+        old.dtype,
+    )
 
 
 @op("LayerNormalization", since=17)
@@ -49,7 +63,9 @@ def layer_norm(b: Builder, node: Node) -> list[Value | None]:
     if not node.wants(1) and not node.wants(2):
         return [norm.layer_norm(b, x, scale, bias, axis, epsilon)]
     stash = DTYPES[node.attr("stash_type", 1)]
-    result, mean, inverse = norm.layer_norm_moments(b, x, scale, bias, list(range(axis, len(x.shape))), epsilon)
+    result, mean, inverse = norm.layer_norm_moments(
+        b, x, scale, bias, list(range(axis, len(x.shape))), epsilon
+    )
     return [result, ew.cast(b, mean, stash), ew.cast(b, inverse, stash)]
 
 
@@ -58,27 +74,43 @@ def rms_norm(b: Builder, node: Node) -> Value:
     """Over the axes from `axis` on, by the root mean square."""
     x, scale = node.value(0), node.value(1)
     stash = DTYPES[node.attr("stash_type", 1)]
-    return norm.rms_norm(b, x, scale, layout.axis_of(node.attr("axis", -1), len(x.shape)), node.attr("epsilon", 1e-5), stash)
+    return norm.rms_norm(
+        b,
+        x,
+        scale,
+        layout.axis_of(node.attr("axis", -1), len(x.shape)),
+        node.attr("epsilon", 1e-5),
+        stash,
+    )
 
 
 @op("InstanceNormalization", since=6)
 def instance_norm(b: Builder, node: Node) -> Value:
     """Each channel of each item over its spatial axes."""
-    return norm.instance_norm(b, node.value(0), node.value(1), node.value(2), node.attr("epsilon", 1e-5))
+    return norm.instance_norm(
+        b, node.value(0), node.value(1), node.value(2), node.attr("epsilon", 1e-5)
+    )
 
 
 @op("GroupNormalization", since=18)
 def group_norm(b: Builder, node: Node) -> Value:
     """Groups of channels; up to opset 20 with one scale and bias a group."""
     x, scale, bias = (node.value(index) for index in range(3))
-    return norm.group_norm(b, x, scale, bias, node.attr("num_groups"), node.attr("epsilon", 1e-5), node.opset < 21)
+    return norm.group_norm(
+        b, x, scale, bias, node.attr("num_groups"), node.attr("epsilon", 1e-5), node.opset < 21
+    )
 
 
 @op("LRN")
 def lrn(b: Builder, node: Node) -> Value:
     """Local response normalisation over channels."""
     return norm.local_response_norm(
-        b, node.value(0), node.attr("size"), node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
+        b,
+        node.value(0),
+        node.attr("size"),
+        node.attr("alpha", 1e-4),
+        node.attr("beta", 0.75),
+        node.attr("bias", 1.0),
     )
 
 
@@ -98,7 +130,11 @@ def mean_variance(b: Builder, node: Node) -> Value:
     axes = [layout.axis_of(axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])]
     centred, _ = norm.moments(b, x, axes)
     deviation = norm.sqrt(b, norm.variance_of(b, centred, axes))
-    return ew.cast(b, ew.divide(b, centred, ew.add(b, deviation, norm.constant(1e-9, deviation.dtype))), x.dtype)
+    return ew.cast(
+        b,
+        ew.divide(b, centred, ew.add(b, deviation, norm.constant(1e-9, deviation.dtype))),
+        x.dtype,
+    )
 
 
 @op("Softmax", since=13)
@@ -129,7 +165,9 @@ def flattened(b: Builder, node: Node) -> Value:
     last = len(matrix.shape) - 1
     if node.proto.op_type == "Hardmax":
         return layout.reshape(b, norm.hardmax(b, matrix, last), x.shape)
-    return layout.reshape(b, norm.softmax(b, matrix, last, log=node.proto.op_type == "LogSoftmax"), x.shape)
+    return layout.reshape(
+        b, norm.softmax(b, matrix, last, log=node.proto.op_type == "LogSoftmax"), x.shape
+    )
 
 
 @op("Dropout", since=7)
@@ -140,7 +178,12 @@ def dropout(b: Builder, node: Node) -> list[Value | None]:
     if not node.wants(1):
         return [x]
     extents: Sequence[ex.Extent] = x.shape
-    mask = b.te(lambda: te.compute([ex.prim(e) for e in extents], lambda *_: tirx.const(True, "bool"), name="mask"), name="mask")
+    mask = b.te(
+        lambda: te.compute(
+            [ex.prim(e) for e in extents], lambda *_: tirx.const(True, "bool"), name="mask"
+        ),
+        name="mask",
+    )
     return [x, mask]
 
 

@@ -51,10 +51,19 @@ def pad_attributes(b: Builder, node: Node) -> Value:
     """By amounts that are attributes."""
     x, amounts = node.value(0), node.attr("pads")
     rank = len(x.shape)
-    return pad(b, x, amounts[:rank], amounts[rank:], _mode(node), Known(np.asarray(node.attr("value", 0.0), np.dtype(x.dtype)), x.dtype))
+    return pad(
+        b,
+        x,
+        amounts[:rank],
+        amounts[rank:],
+        _mode(node),
+        Known(np.asarray(node.attr("value", 0.0), np.dtype(x.dtype)), x.dtype),
+    )
 
 
-def _open_axes(b: Builder, node: Node, x: Value, amounts: Sequence[ex.Scalar], axes: Sequence[ex.Scalar]) -> Value:
+def _open_axes(
+    b: Builder, node: Node, x: Value, amounts: Sequence[ex.Scalar], axes: Sequence[ex.Scalar]
+) -> Value:
     """Axes that only run time knows: each axis is padded by the amount whose entry names it."""
     rank, count = len(x.shape), len(axes)
     before: list[Extent] = []

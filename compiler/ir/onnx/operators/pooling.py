@@ -13,7 +13,11 @@ from compiler.ir.values import Value
 
 def _pool(b: Builder, node: Node) -> tuple[Value, Window, bool]:
     x = node.value(0)
-    return x, window_of(b, node, x.shape[2:], node.attr("kernel_shape")), bool(node.attr("ceil_mode", 0))
+    return (
+        x,
+        window_of(b, node, x.shape[2:], node.attr("kernel_shape")),
+        bool(node.attr("ceil_mode", 0)),
+    )
 
 
 @op("MaxPool")

@@ -23,12 +23,17 @@ def grid_of(node: Node, scale: int, axis: int = 0) -> Grid:
 
 
 def dtype_attr(node: Node, name: str) -> str | None:
-    """An attribute that names an element type, None where it is absent; fails for types we do not carry."""
+    """An attribute that names an element type, None where it is absent; fails for types we do not
+    carry.
+    """
     code = node.attr(name, 0)
     if not code:
         return None
     if code not in DTYPES:
-        node.fail(f"{name} is an element type that is not supported (code {code})", reason="unsupported_dtype")
+        node.fail(
+            f"{name} is an element type that is not supported (code {code})",
+            reason="unsupported_dtype",
+        )
     return DTYPES[code]
 
 
@@ -80,7 +85,9 @@ def conv_integer(b: Builder, node: Node) -> Value:
     """The int32 convolution of integers less their zero points."""
     x, weight = node.value(0), node.value(1)
     window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
-    return integer.conv(b, x, weight, node.optional(2), node.optional(3), window, node.attr("group", 1))
+    return integer.conv(
+        b, x, weight, node.optional(2), node.optional(3), window, node.attr("group", 1)
+    )
 
 
 @op("QLinearMatMul", since=10)
@@ -88,14 +95,23 @@ def qlinear_matmul(b: Builder, node: Node) -> Value:
     """The product of quantised tensors on a third grid."""
     x, x_grid, y, y_grid = node.value(0), grid_of(node, 1), node.value(3), grid_of(node, 4)
     total = integer.matmul(b, x, y, x_grid.zero, y_grid.zero)
-    reals = qt.rescale(b, total, x_grid.scale, max(len(x.shape) - 2, 0), y_grid.scale, len(total.shape) - 1)
+    reals = qt.rescale(
+        b, total, x_grid.scale, max(len(x.shape) - 2, 0), y_grid.scale, len(total.shape) - 1
+    )
     return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")
 
 
 @op("QLinearConv", since=10)
 def qlinear_conv(b: Builder, node: Node) -> Value:
-    """The convolution of quantised tensors on a third grid; the bias is int32, of the product's scale."""
-    x, x_grid, weight, weight_grid = node.value(0), grid_of(node, 1), node.value(3), grid_of(node, 4)
+    """The convolution of quantised tensors on a third grid; the bias is int32, of the product's
+    scale.
+    """
+    x, x_grid, weight, weight_grid = (
+        node.value(0),
+        grid_of(node, 1),
+        node.value(3),
+        grid_of(node, 4),
+    )
     window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
     total = integer.conv(b, x, weight, x_grid.zero, weight_grid.zero, window, node.attr("group", 1))
     total = nn_conv.add_bias(b, total, node.optional(8))

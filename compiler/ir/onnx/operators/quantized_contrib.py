@@ -27,9 +27,13 @@ def _real(b: Builder, node: Node, index: int) -> Value:
 
 
 def _quantized(b: Builder, node: Node, reals: Value, scale: int, like: int = 0) -> Value:
-    """On the grid whose scale is that input; without a zero point in the dtype of the input `like`."""
+    """On the grid whose scale is that input; without a zero point in the dtype of the
+    input `like`.
+    """
     grid = grid_of(node, scale)
-    return qt.quantize(b, reals, grid, (node.value(like) if grid.zero is None else grid.zero).dtype, "float32")
+    return qt.quantize(
+        b, reals, grid, (node.value(like) if grid.zero is None else grid.zero).dtype, "float32"
+    )
 
 
 def _binary(name: str, combine: Callable[[Builder, Value, Value], Value]) -> None:
@@ -54,7 +58,12 @@ def qlinear_sigmoid(b: Builder, node: Node) -> Value:
 def qlinear_leaky_relu(b: Builder, node: Node) -> Value:
     """x where positive, alpha * x elsewhere, on its own grid."""
     alpha = node.attr("alpha", 0.01)
-    return _quantized(b, node, pointwise.pointwise(b, lambda x: fn.leaky(x, alpha), _real(b, node, 0), name="leaky_relu"), 3)
+    return _quantized(
+        b,
+        node,
+        pointwise.pointwise(b, lambda x: fn.leaky(x, alpha), _real(b, node, 0), name="leaky_relu"),
+        3,
+    )
 
 
 @op("QLinearSoftmax", domain=MICROSOFT)
@@ -75,7 +84,9 @@ def qlinear_average_pool(b: Builder, node: Node) -> Value:
     x = _channels_first(b, node, _real(b, node, 0))
     window = window_of(b, node, x.shape[2:], node.attr("kernel_shape"))
     ceil, count_padding = bool(node.attr("ceil_mode", 0)), bool(node.attr("count_include_pad", 0))
-    return _quantized(b, node, _channels_back(b, node, nn_pool.avg_pool(b, x, window, ceil, count_padding)), 3)
+    return _quantized(
+        b, node, _channels_back(b, node, nn_pool.avg_pool(b, x, window, ceil, count_padding)), 3
+    )
 
 
 @op("QLinearGlobalAveragePool", domain=MICROSOFT)
@@ -87,11 +98,19 @@ def qlinear_global_average_pool(b: Builder, node: Node) -> Value:
 
 def _channels_first(b: Builder, node: Node, x: Value) -> Value:
     rank = len(x.shape)
-    return layout.transpose(b, x, [0, rank - 1, *range(1, rank - 1)]) if node.attr("channels_last", 0) else x
+    return (
+        layout.transpose(b, x, [0, rank - 1, *range(1, rank - 1)])
+        if node.attr("channels_last", 0)
+        else x
+    )
 
 
 def _channels_back(b: Builder, node: Node, x: Value) -> Value:
-    return layout.transpose(b, x, [0, *range(2, len(x.shape)), 1]) if node.attr("channels_last", 0) else x
+    return (
+        layout.transpose(b, x, [0, *range(2, len(x.shape)), 1])
+        if node.attr("channels_last", 0)
+        else x
+    )
 
 
 @op("QLinearConcat", domain=MICROSOFT)
@@ -99,21 +118,29 @@ def qlinear_concat(b: Builder, node: Node) -> Value:
     """Tensors of different grids joined along an axis, on the grid of the first two inputs."""
     grid = grid_of(node, 0)
     dtype = (node.value(2) if grid.zero is None else grid.zero).dtype
-    parts = [qt.quantize(b, _real(b, node, index), grid, dtype, "float32") for index in range(2, len(node.inputs), 3)]
+    parts = [
+        qt.quantize(b, _real(b, node, index), grid, dtype, "float32")
+        for index in range(2, len(node.inputs), 3)
+    ]
     return layout.concat(b, parts, node.attr("axis"))
 
 
 @op("QLinearWhere", domain=MICROSOFT)
 def qlinear_where(b: Builder, node: Node) -> Value:
     """Where the condition holds the first tensor, else the second, on a third grid."""
-    return _quantized(b, node, ew.where(b, node.value(0), _real(b, node, 1), _real(b, node, 4)), 7, like=1)
+    return _quantized(
+        b, node, ew.where(b, node.value(0), _real(b, node, 1), _real(b, node, 4)), 7, like=1
+    )
 
 
 @op("QGemm", domain=MICROSOFT)
 def qgemm(b: Builder, node: Node) -> Value:
-    """alpha * A' B' + C of quantised tensors, C int32 of the product's scale; as float32 where no output grid is given."""
+    """alpha * A' B' + C of quantised tensors, C int32 of the product's scale; as float32 where no
+    output grid is given.
+    """
     x, y = (
-        layout.transpose(b, node.value(i), [1, 0]) if node.attr(name, 0) else node.value(i) for i, name in ((0, "transA"), (3, "transB"))
+        layout.transpose(b, node.value(i), [1, 0]) if node.attr(name, 0) else node.value(i)
+        for i, name in ((0, "transA"), (3, "transB"))
     )
     total = integer.matmul(b, x, y, node.optional(2), node.optional(5))
     total = ew.add(b, total, node.value(6)) if node.has(6) else total
@@ -128,7 +155,9 @@ def matmul_integer_to_float(b: Builder, node: Node) -> Value:
     """The product of quantised tensors as floats, plus an optional bias."""
     x, y = node.value(0), node.value(1)
     total = integer.matmul(b, x, y, node.optional(4), node.optional(5))
-    reals = qt.rescale(b, total, node.value(2), max(len(x.shape) - 2, 0), node.value(3), len(total.shape) - 1)
+    reals = qt.rescale(
+        b, total, node.value(2), max(len(x.shape) - 2, 0), node.value(3), len(total.shape) - 1
+    )
     return ew.cast(b, _biased(b, node, reals, 6), node.value(2).dtype)
 
 
@@ -146,12 +175,22 @@ def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
 
 @op("MatMulNBits", domain=MICROSOFT)
 def matmul_nbits(b: Builder, node: Node) -> Value:
-    """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a block, unpacked at import."""
+    """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a
+    block, unpacked at import.
+    """
     x = node.value(0)
     if node.has(4):
-        node.fail("group indices (g_idx) are not supported", reason="unsupported_input", hint="quantise without act_order")
+        node.fail(
+            "group indices (g_idx) are not supported",
+            reason="unsupported_input",
+            hint="quantise without act_order",
+        )
     if node.attr("weight_prepacked", 0):
-        node.fail("weights laid out for one GPU are not supported", reason="unsupported_form", hint="export with weight_prepacked=0")
+        node.fail(
+            "weights laid out for one GPU are not supported",
+            reason="unsupported_form",
+            hint="export with weight_prepacked=0",
+        )
     weight = _unpacked(node).astype(np.dtype(x.dtype))
     return _biased(b, node, linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype)), 5)
 
@@ -174,7 +213,11 @@ def _zeros(node: Node, columns: int, blocks: int, bits: int) -> np.ndarray | flo
     if not node.has(3):
         return float(1 << (bits - 1))
     data = _constant(node, 3)
-    rows = _nibbles(data.reshape(columns, -1), bits)[:, :blocks] if data.dtype == np.uint8 else data.reshape(columns, blocks)
+    rows = (
+        _nibbles(data.reshape(columns, -1), bits)[:, :blocks]
+        if data.dtype == np.uint8
+        else data.reshape(columns, blocks)
+    )
     return rows.astype(np.float32)[..., None]
 
 
@@ -187,5 +230,9 @@ def _nibbles(packed: np.ndarray, bits: int) -> np.ndarray:  # type: ignore[type-
 def _constant(node: Node, index: int) -> np.ndarray:  # type: ignore[type-arg]
     value = node.value(index)
     if not isinstance(value, Known) or value.symbolic:
-        node.fail(f"input {index} must be a constant", reason="unsupported_input", hint="store the quantised weights in the model")
+        node.fail(
+            f"input {index} must be a constant",
+            reason="unsupported_input",
+            hint="store the quantised weights in the model",
+        )
     return value.data

@@ -12,7 +12,9 @@ from compiler.ir.ops.recurrent import Direction, run
 from compiler.ir.values import Known, Value
 
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
-TAKES_ALPHA = frozenset({"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"})
+TAKES_ALPHA = frozenset(
+    {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
+)
 TAKES_BETA = frozenset({"affine", "scaledtanh", "hardsigmoid"})
 
 
@@ -36,9 +38,14 @@ def rnn(b: Builder, node: Node) -> list[Value | None]:
 
 def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
     direction = node.attr("direction", "forward")
-    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
+        direction
+    )
     if backward is None:
-        node.fail(f"the direction {direction!r} is not one of forward, reverse, bidirectional", reason="attribute")
+        node.fail(
+            f"the direction {direction!r} is not one of forward, reverse, bidirectional",
+            reason="attribute",
+        )
     batch_first = bool(node.attr("layout", 0))
     x = node.value(0)
     if len(x.shape) != 3:
@@ -81,12 +88,16 @@ def _direction(b: Builder, node: Node, index: int, backward: bool, batch_first: 
 
 
 def _cells(node: Node, kind: str, directions: int) -> list[Cell]:
-    """One cell a direction; alpha and beta are handed to those activations that take them, in order."""
+    """One cell a direction; alpha and beta are handed to those activations that take them, in
+    order.
+    """
     names = node.attr("activations", None) or list(DEFAULTS[kind]) * directions
     alphas, betas = iter(node.attr("activation_alpha", [])), iter(node.attr("activation_beta", []))
     made = [
         activation(
-            name, next(alphas, None) if name.lower() in TAKES_ALPHA else None, next(betas, None) if name.lower() in TAKES_BETA else None
+            name,
+            next(alphas, None) if name.lower() in TAKES_ALPHA else None,
+            next(betas, None) if name.lower() in TAKES_BETA else None,
         )
         for name in names
     ]

@@ -16,11 +16,15 @@ from compiler.ir.values import Known, Value
 
 
 def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
-    """Axes from the attribute, the known input or a run-time input; none means all, unless noop_with_empty_axes."""
+    """Axes from the attribute, the known input or a run-time input; none means all, unless
+    noop_with_empty_axes.
+    """
     keepdims = bool(node.attr("keepdims", 1))
     given = node.optional(1)
     if given is not None and not (isinstance(given, Known) and not given.symbolic):
-        return rd.reduce_at_run_time(b, x, kind, given, keepdims, bool(node.attr("noop_with_empty_axes", 0)))
+        return rd.reduce_at_run_time(
+            b, x, kind, given, keepdims, bool(node.attr("noop_with_empty_axes", 0))
+        )
     axes: list[int]
     if given is not None:
         axes = [int(axis) for axis in given.data.reshape(-1).tolist()]  # type: ignore[union-attr]
@@ -39,11 +43,22 @@ def _plain(name: str, kind: str) -> None:
     handler.__doc__ = f"The {kind} over axes."
 
 
-for _name, _kind in (("ReduceSum", "sum"), ("ReduceProd", "prod"), ("ReduceMax", "max"), ("ReduceMin", "min"), ("ReduceMean", "mean")):
+for _name, _kind in (
+    ("ReduceSum", "sum"),
+    ("ReduceProd", "prod"),
+    ("ReduceMax", "max"),
+    ("ReduceMin", "min"),
+    ("ReduceMean", "mean"),
+):
     _plain(_name, _kind)
 
 
-def _unary(b: Builder, x: Value, emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[np.ndarray], np.ndarray]) -> Value:
+def _unary(
+    b: Builder,
+    x: Value,
+    emit: Callable[[relax.Expr], relax.Expr],
+    fold: Callable[[np.ndarray], np.ndarray],
+) -> Value:
     return ew.unary(b, x, emit, numpy=fold)
 
 
@@ -79,13 +94,20 @@ def log_sum(b: Builder, node: Node) -> Value:
 
 @op("ReduceLogSumExp")
 def log_sum_exp(b: Builder, node: Node) -> Value:
-    """Logarithm of the sum of exponentials, kept from overflow by subtracting the greatest element of all."""
+    """Logarithm of the sum of exponentials, kept from overflow by subtracting the greatest element
+    of all.
+    """
     x = node.value(0)
     work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
     top = rd.reduce(b, work, "max", list(range(len(work.shape))), False)
     finite = ew.where(
         b,
-        ew.compare(b, _unary(b, top, relax.op.abs, np.abs), Known(np.asarray(np.inf, np.dtype(work.dtype)), work.dtype), "less"),
+        ew.compare(
+            b,
+            _unary(b, top, relax.op.abs, np.abs),
+            Known(np.asarray(np.inf, np.dtype(work.dtype)), work.dtype),
+            "less",
+        ),
         top,
         Known(np.zeros((), np.dtype(work.dtype)), work.dtype),
     )

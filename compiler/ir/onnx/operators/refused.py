@@ -1,28 +1,75 @@
-"""ONNX operators refused by name: those on values that are not tensors of numbers, and those whose answer is random."""
+"""ONNX operators refused by name: those on values that are not tensors of numbers, and those whose
+answer is random.
+"""
 
 from __future__ import annotations
 
 from compiler.ir.onnx.registry import refuse
 
-SEQUENCES = "sequences are not supported: a compiled model's values are tensors; unroll the sequence when exporting"
+SEQUENCES = (
+    "sequences are not supported: a compiled model's values are tensors; unroll the "
+    "sequence when exporting"
+)
 OPTIONALS = "optional values are not supported: a compiled model's inputs are always there"
 STRINGS = "strings are not supported: do text processing before the model"
 TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
 RANDOM = "random operators are not supported: pass the random numbers in as an input"
-TREES = "classical machine learning operators are not supported: convert trees to ai.onnx.ml TreeEnsemble (opset 5)"
+TREES = (
+    "classical machine learning operators are not supported: convert trees to ai.onnx.ml "
+    "TreeEnsemble (opset 5)"
+)
 TRAINING = "gradients are not supported: export the graph with the backward pass in it"
 CODECS = "decoding images is not supported: decode before the model"
 
-refuse("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", why=SEQUENCES)
+refuse(
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceAt",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    why=SEQUENCES,
+)
 refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
 refuse("Optional", why=OPTIONALS)
 refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", why=STRINGS)
 refuse("TfIdfVectorizer", why=TEXT)
-refuse("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", why=RANDOM)
+refuse(
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Multinomial",
+    why=RANDOM,
+)
 refuse("ImageDecoder", why=CODECS)
 refuse("Gradient", domain="ai.onnx.preview.training", why=TRAINING)
-refuse("LabelEncoder", "CategoryMapper", "DictVectorizer", "CastMap", "ZipMap", domain="ai.onnx.ml", why=MAPS)
-refuse("TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMClassifier", "SVMRegressor", domain="ai.onnx.ml", why=TREES)
-refuse("LinearClassifier", "LinearRegressor", "FeatureVectorizer", "Imputer", "Normalizer", domain="ai.onnx.ml", why=TREES)
+refuse(
+    "LabelEncoder",
+    "CategoryMapper",
+    "DictVectorizer",
+    "CastMap",
+    "ZipMap",
+    domain="ai.onnx.ml",
+    why=MAPS,
+)
+refuse(
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+    "SVMClassifier",
+    "SVMRegressor",
+    domain="ai.onnx.ml",
+    why=TREES,
+)
+refuse(
+    "LinearClassifier",
+    "LinearRegressor",
+    "FeatureVectorizer",
+    "Imputer",
+    "Normalizer",
+    domain="ai.onnx.ml",
+    why=TREES,
+)
 refuse("OneHotEncoder", "Scaler", domain="ai.onnx.ml", why=TREES)

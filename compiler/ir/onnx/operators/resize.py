@@ -17,7 +17,15 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout
-from compiler.ir.ops.resize import Along, Coordinates, Given, Interpolation, Rounding, Sampling, resize
+from compiler.ir.ops.resize import (
+    Along,
+    Coordinates,
+    Given,
+    Interpolation,
+    Rounding,
+    Sampling,
+    resize,
+)
 from compiler.ir.values import Known, Tensor, Value
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -39,8 +47,15 @@ def resize_sizes(b: Builder, node: Node) -> Value:
         node.attr("cubic_coeff_a", -0.75),
         node.attr("extrapolation_value", 0.0),
     )
-    axes = [layout.axis_of(axis, len(x.shape)) for axis in node.attr("axes", None) or range(len(x.shape))]
-    roi = _vector(b, node, 1, 2 * len(axes)) if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else None
+    axes = [
+        layout.axis_of(axis, len(x.shape))
+        for axis in node.attr("axes", None) or range(len(x.shape))
+    ]
+    roi = (
+        _vector(b, node, 1, 2 * len(axes))
+        if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
+        else None
+    )
     scales = _vector(b, node, 2, len(axes))
     if scales is not None:
         return _by_scales(b, x, axes, scales, roi, sampling)
@@ -67,7 +82,9 @@ def upsample(b: Builder, node: Node) -> Value:
 
 
 def _old(b: Builder, node: Node, scales: Value) -> Value:
-    sampling = Sampling(_choice(node, "mode", Interpolation, "nearest"), Coordinates.ASYMMETRIC, Rounding.SIMPLE)
+    sampling = Sampling(
+        _choice(node, "mode", Interpolation, "nearest"), Coordinates.ASYMMETRIC, Rounding.SIMPLE
+    )
     x = node.value(0)
     return _by_scales(b, x, list(range(len(x.shape))), scales, None, sampling)
 
@@ -82,20 +99,32 @@ def _choice(node: Node, name: str, kind: type[Choice], default: str) -> Choice:
 
 
 def _vector(b: Builder, node: Node, index: int, length: int) -> Value | None:
-    """An optional float vector of a certain length, an empty one counting as omitted; as float32."""
+    """An optional float vector of a certain length, an empty one counting as omitted; as
+    float32.
+    """
     value = node.optional(index)
     if value is None or b.facts.same(value.shape[0], 0) is True:
         return None
-    b.same(value.shape[0], length, f"input {index} has {value.shape[0]} elements, {length} are needed")
+    b.same(
+        value.shape[0], length, f"input {index} has {value.shape[0]} elements, {length} are needed"
+    )
     value = ew.cast(b, value, "float32")
-    return value if isinstance(value, Known) and not value.symbolic else b.adopt(b.tensor(value).expr, [length])
+    return (
+        value
+        if isinstance(value, Known) and not value.symbolic
+        else b.adopt(b.tensor(value).expr, [length])
+    )
 
 
 def _given(b: Builder, scales: Value | None, roi: Value | None, lanes: int) -> Given:
-    return Given(None if scales is None else b.tensor(scales), None if roi is None else b.tensor(roi), lanes)
+    return Given(
+        None if scales is None else b.tensor(scales), None if roi is None else b.tensor(roi), lanes
+    )
 
 
-def _by_scales(b: Builder, x: Value, axes: Sequence[int], scales: Value, roi: Value | None, sampling: Sampling) -> Value:
+def _by_scales(
+    b: Builder, x: Value, axes: Sequence[int], scales: Value, roi: Value | None, sampling: Sampling
+) -> Value:
     if isinstance(scales, Known):
         factors = [float(scale) for scale in scales.data]
         plan = [
@@ -104,7 +133,10 @@ def _by_scales(b: Builder, x: Value, axes: Sequence[int], scales: Value, roi: Va
         ]
         return resize(b, x, plan, _given(b, None, roi, len(axes)), sampling)
     counts = _counts(b, x, axes, b.tensor(scales), 0.0)
-    plan = [Along(axis, x.shape[axis], want, None, lane) for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))]
+    plan = [
+        Along(axis, x.shape[axis], want, None, lane)
+        for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))
+    ]
     return resize(b, x, plan, _given(b, scales, roi, len(axes)), sampling)
 
 
@@ -115,7 +147,10 @@ def _scaled(b: Builder, extent: Extent, scale: float) -> Extent:
         return b.facts.simplify(ex.floordiv(ex.mul(extent, exact.numerator), exact.denominator))
     if isinstance(extent, int):
         return int(np.floor(np.float32(extent) * np.float32(scale)))
-    return b.symbol(tirx.Cast("int64", tirx.floor(ex.prim(extent, "float32") * tirx.const(scale, "float32"))), "resized")
+    return b.symbol(
+        tirx.Cast("int64", tirx.floor(ex.prim(extent, "float32") * tirx.const(scale, "float32"))),
+        "resized",
+    )
 
 
 def _counts(b: Builder, x: Value, axes: Sequence[int], scales: Tensor, offset: float) -> list[Any]:
@@ -124,14 +159,31 @@ def _counts(b: Builder, x: Value, axes: Sequence[int], scales: Tensor, offset: f
     def entry(scale: te.Tensor, lane: Any) -> Any:
         extent: Any = ex.prim(x.shape[axes[-1]])
         for place in range(len(axes) - 2, -1, -1):
-            extent = tirx.Select(tirx.EQ(lane, tirx.const(place, "int64")), ex.prim(x.shape[axes[place]]), extent)
-        return tirx.Cast("int64", tirx.floor(tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")))
+            extent = tirx.Select(
+                tirx.EQ(lane, tirx.const(place, "int64")), ex.prim(x.shape[axes[place]]), extent
+            )
+        return tirx.Cast(
+            "int64",
+            tirx.floor(tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")),
+        )
 
-    counts = b.te(lambda scale: te.compute(scale.shape, lambda i: entry(scale, i), name="counts"), scales, name="counts")
+    counts = b.te(
+        lambda scale: te.compute(scale.shape, lambda i: entry(scale, i), name="counts"),
+        scales,
+        name="counts",
+    )
     return b.known(counts, "resized", low=0).scalars()
 
 
-def _to_sizes(b: Builder, node: Node, x: Value, axes: Sequence[int], sizes: Sequence[Any], roi: Value | None, sampling: Sampling) -> Value:
+def _to_sizes(
+    b: Builder,
+    node: Node,
+    x: Value,
+    axes: Sequence[int],
+    sizes: Sequence[Any],
+    roi: Value | None,
+    sampling: Sampling,
+) -> Value:
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         node.fail(f"keep_aspect_ratio_policy {policy!r} is not known", reason="attribute")
@@ -146,14 +198,31 @@ def _to_sizes(b: Builder, node: Node, x: Value, axes: Sequence[int], sizes: Sequ
 
 
 def _one_scale(
-    b: Builder, x: Value, axes: Sequence[int], sizes: Sequence[Any], roi: Value | None, sampling: Sampling, smallest: bool
+    b: Builder,
+    x: Value,
+    axes: Sequence[int],
+    sizes: Sequence[Any],
+    roi: Value | None,
+    sampling: Sampling,
+    smallest: bool,
 ) -> Value:
-    """Every axis by the smallest (or largest) of the scales that the sizes ask for, extents rounded half up."""
-    ratios = [ex.prim(size, "float32") / ex.prim(x.shape[axis], "float32") for axis, size in zip(axes, sizes, strict=True)]
+    """Every axis by the smallest (or largest) of the scales that the sizes ask for, extents rounded
+    half up.
+    """
+    ratios = [
+        ex.prim(size, "float32") / ex.prim(x.shape[axis], "float32")
+        for axis, size in zip(axes, sizes, strict=True)
+    ]
     scale = ratios[0]
     for ratio in ratios[1:]:
         scale = tirx.min(scale, ratio) if smallest else tirx.max(scale, ratio)
-    scales = b.te(lambda: te.compute([tirx.const(len(axes), "int64")], lambda _: scale, name="scales"), name="scales")
+    scales = b.te(
+        lambda: te.compute([tirx.const(len(axes), "int64")], lambda _: scale, name="scales"),
+        name="scales",
+    )
     counts = _counts(b, x, axes, scales, 0.5)
-    plan = [Along(axis, x.shape[axis], want, None, lane) for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))]
+    plan = [
+        Along(axis, x.shape[axis], want, None, lane)
+        for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))
+    ]
     return resize(b, x, plan, _given(b, scales, roi, len(axes)), sampling)

@@ -20,7 +20,9 @@ from compiler.ir.values import Value
 
 @op("RotaryEmbedding", since=23)
 def rotary_embedding(b: Builder, node: Node) -> Value:
-    """Inputs x, cos, sin and positions; without positions the caches hold the angles of each batch entry's rows."""
+    """Inputs x, cos, sin and positions; without positions the caches hold the angles of each batch
+    entry's rows.
+    """
     cos, sin = node.value(1), node.value(2)
     if node.has(3):
         indexes(b, node, 3, cos.shape[0])
@@ -32,10 +34,16 @@ def rotary_embedding(b: Builder, node: Node) -> Value:
 def microsoft_rotary_embedding(b: Builder, node: Node) -> Value:
     """Inputs x, positions, cos and sin; one position alone is that of the first row."""
     if node.attr("is_packed_batching", 0):
-        node.fail("packed batches are not supported", reason="unsupported_form", hint="pad the sequences")
+        node.fail(
+            "packed batches are not supported", reason="unsupported_form", hint="pad the sequences"
+        )
     if node.attr("scale", 1.0) != 1:
         # ONNX Runtime documents it and leaves it out.
-        node.fail("a scale other than 1 is not supported", reason="unsupported_form", hint="multiply by it in a node of its own")
+        node.fail(
+            "a scale other than 1 is not supported",
+            reason="unsupported_form",
+            hint="multiply by it in a node of its own",
+        )
     x, positions, cos, sin = (node.value(index) for index in range(4))
     if len(positions.shape) == 1:
         positions = _counted(b, x, positions)
@@ -48,7 +56,11 @@ def microsoft_rotary_embedding(b: Builder, node: Node) -> Value:
 def _counted(b: Builder, x: Value, first: Value) -> Value:
     """int64[batch, length]: positions from the one given on."""
     rows = x.shape[-2]
-    return ew.add(b, expand(b, ew.cast(b, layout.reshape(b, first, [1, 1]), "int64"), [x.shape[0], rows]), _steps(b, rows))
+    return ew.add(
+        b,
+        expand(b, ew.cast(b, layout.reshape(b, first, [1, 1]), "int64"), [x.shape[0], rows]),
+        _steps(b, rows),
+    )
 
 
 def _steps(b: Builder, count: ex.Extent) -> Value:
@@ -68,6 +80,10 @@ def _rotated(b: Builder, node: Node, cos: Value, sin: Value) -> Value:
         if not isinstance(count, int) or count < 1:
             node.fail("num_heads is required where the input has three axes", reason="attribute")
         heads = split_heads(b, x, count)
-    b.same(ex.mul(cos.shape[-1], 2), width or heads.shape[3], "the caches' width is not half of what is rotated")
+    b.same(
+        ex.mul(cos.shape[-1], 2),
+        width or heads.shape[3],
+        "the caches' width is not half of what is rotated",
+    )
     turned = rotate(b, heads, Rotation(cos, sin, bool(node.attr("interleaved", 0))))
     return turned if len(x.shape) == 4 else join_heads(b, turned)

@@ -36,7 +36,9 @@ def arg_min(b: Builder, node: Node) -> Value:
 def top_k(b: Builder, node: Node) -> list[Value]:
     """The k greatest or least along `axis`, always in order, with k an input."""
     k: Extent = node.known(1, "k", low=0).scalars()[0]
-    return list(sorting.top_k(b, node.value(0), k, node.attr("axis", -1), bool(node.attr("largest", 1))))
+    return list(
+        sorting.top_k(b, node.value(0), k, node.attr("axis", -1), bool(node.attr("largest", 1)))
+    )
 
 
 @op("TopK")
@@ -71,4 +73,12 @@ def non_max_suppression(b: Builder, node: Node) -> Value:
     most = node.optional(2) or Known(np.zeros(1, np.int64), "int64")
     overlap = node.optional(3) or Known(np.zeros(1, np.float32), "float32")
     b.require(ex.equal(node.value(0).shape[2], 4), "NonMaxSuppression: a box has four numbers")
-    return suppression.suppress(b, node.value(0), node.value(1), most, overlap, node.optional(4), bool(node.attr("center_point_box", 0)))
+    return suppression.suppress(
+        b,
+        node.value(0),
+        node.value(1),
+        most,
+        overlap,
+        node.optional(4),
+        bool(node.attr("center_point_box", 0)),
+    )

@@ -22,7 +22,12 @@ from compiler.ir.values import Known, Value
 @op("Constant")
 def constant(b: Builder, node: Node) -> Value:
     """A tensor given as an attribute in any of its forms."""
-    for name, dtype in (("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64")):
+    for name, dtype in (
+        ("value_float", "float32"),
+        ("value_floats", "float32"),
+        ("value_int", "int64"),
+        ("value_ints", "int64"),
+    ):
         if name in node.attributes:
             return Known(np.asarray(node.attributes[name], np.dtype(dtype)), dtype)
     if "sparse_value" in node.attributes:
@@ -59,7 +64,9 @@ def cast(b: Builder, node: Node) -> Value:
     if code not in DTYPES:
         import onnx
 
-        node.fail(f"casting to {onnx.TensorProto.DataType.Name(code)} is not supported", reason="dtype")
+        node.fail(
+            f"casting to {onnx.TensorProto.DataType.Name(code)} is not supported", reason="dtype"
+        )
     return ew.cast(b, node.value(0), DTYPES[code])
 
 
@@ -83,7 +90,9 @@ def size(b: Builder, node: Node) -> Value:
 
 
 def axes_of(node: Node, index: int) -> list[Extent] | None:
-    """Axes given as an attribute (older opsets) or an input (newer), integers where import knows them; None when absent."""
+    """Axes given as an attribute (older opsets) or an input (newer), integers where import knows
+    them; None when absent.
+    """
     if "axes" in node.attributes:
         return [int(axis) for axis in node.attributes["axes"]]
     return node.known(index, "axis").scalars() if node.has(index) else None
@@ -102,8 +111,12 @@ def reshape(b: Builder, node: Node) -> Value:
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
 
-def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], allowzero: bool) -> list[Extent]:
-    """A reshape's target with its zeros and -1 worked out, at import or by an expression for run time."""
+def resolve_shape(
+    b: Builder, have: tuple[Extent, ...], wanted: list[Extent], allowzero: bool
+) -> list[Extent]:
+    """A reshape's target with its zeros and -1 worked out, at import or by an expression for run
+    time.
+    """
     f = b.facts
     extents: list[Extent] = []
     unknown: list[Extent | bool] = []
@@ -116,14 +129,23 @@ def resolve_shape(b: Builder, have: tuple[Extent, ...], wanted: list[Extent], al
     given = [ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)]
     whole, rest = (f.simplify(ex.product(factors)) for factors in _cancelled(b, have, given))
     left = _quotient(b, whole, rest)
-    return [f.simplify(ex.select(flag, left, extent)) for flag, extent in zip(unknown, extents, strict=True)]
+    return [
+        f.simplify(ex.select(flag, left, extent))
+        for flag, extent in zip(unknown, extents, strict=True)
+    ]
 
 
-def _cancelled(b: Builder, above: Sequence[Extent], below: Sequence[Extent]) -> tuple[list[Extent], list[Extent]]:
-    """The factors of a quotient without those on both sides: TVM does not see that a sum divides its multiples."""
+def _cancelled(
+    b: Builder, above: Sequence[Extent], below: Sequence[Extent]
+) -> tuple[list[Extent], list[Extent]]:
+    """The factors of a quotient without those on both sides: TVM does not see that a sum divides
+    its multiples.
+    """
     left, kept = list(above), []
     for factor in below:
-        place = next((index for index, other in enumerate(left) if b.facts.same(factor, other) is True), None)
+        place = next(
+            (index for index, other in enumerate(left) if b.facts.same(factor, other) is True), None
+        )
         if place is None:
             kept.append(factor)
         else:
@@ -132,7 +154,9 @@ def _cancelled(b: Builder, above: Sequence[Extent], below: Sequence[Extent]) -> 
 
 
 def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
-    """whole // rest; both sides of a Select are evaluated, so the divisor is kept from being zero."""
+    """whole // rest; both sides of a Select are evaluated, so the divisor is kept from
+    being zero.
+    """
     if b.facts.same(rest, 0) is True:
         return 0
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
@@ -157,14 +181,22 @@ def unsqueeze(b: Builder, node: Node) -> Value:
     given = axes_of(node, 1)
     if given is None:
         node.fail("axes are required", reason="input")
-    return layout.unsqueeze(b, node.value(0), given) if settled(given) else axes.unsqueeze(b, node.value(0), given)
+    return (
+        layout.unsqueeze(b, node.value(0), given)
+        if settled(given)
+        else axes.unsqueeze(b, node.value(0), given)
+    )
 
 
 @op("Squeeze")
 def squeeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 removed."""
     given = axes_of(node, 1)
-    return layout.squeeze(b, node.value(0), given) if given is None or settled(given) else axes.squeeze(b, node.value(0), given)
+    return (
+        layout.squeeze(b, node.value(0), given)
+        if given is None or settled(given)
+        else axes.squeeze(b, node.value(0), given)
+    )
 
 
 @op("Flatten")
@@ -178,7 +210,9 @@ def flatten(b: Builder, node: Node) -> Value:
 @op("Concat", since=4)
 def concat(b: Builder, node: Node) -> Value:
     """Inputs joined along `axis`."""
-    return layout.concat(b, [node.value(index) for index in range(len(node.inputs))], node.attr("axis"))
+    return layout.concat(
+        b, [node.value(index) for index in range(len(node.inputs))], node.attr("axis")
+    )
 
 
 @op("Gather")
@@ -209,7 +243,14 @@ def slice_attributes(b: Builder, node: Node) -> Value:
     return _slice(b, node, node.attr("axes", None), starts, node.attr("ends"), [1] * len(starts))
 
 
-def _slice(b: Builder, node: Node, given: list[Extent] | None, starts: list[Extent], ends: list[Extent], steps: list[Extent]) -> Value:
+def _slice(
+    b: Builder,
+    node: Node,
+    given: list[Extent] | None,
+    starts: list[Extent],
+    ends: list[Extent],
+    steps: list[Extent],
+) -> Value:
     value = node.value(0)
     along: list[Extent] = list(range(len(starts))) if given is None else given
     if not settled(along) or any(b.facts.decide(ex.greater(step, 0)) is None for step in steps):
@@ -224,15 +265,23 @@ def expand(b: Builder, node: Node) -> Value:
     """The input broadcast with a shape."""
     x = node.value(0)
     wanted = node.known(1, "expand", low=0).scalars()
-    return broadcast.expand(b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape"))
+    return broadcast.expand(
+        b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape")
+    )
 
 
 @op("ConstantOfShape", since=9)
 def constant_of_shape(b: Builder, node: Node) -> Value:
     """A tensor filled with one value."""
-    fill = known_of(node.attributes["value"]) if "value" in node.attributes else Known(np.zeros(1, np.float32), "float32")
+    fill = (
+        known_of(node.attributes["value"])
+        if "value" in node.attributes
+        else Known(np.zeros(1, np.float32), "float32")
+    )
     extents = node.known(0, "extent", low=0).scalars()
-    return broadcast.expand(b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill")
+    return broadcast.expand(
+        b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill"
+    )
 
 
 @op("Range", since=11)
@@ -243,7 +292,10 @@ def arange(b: Builder, node: Node) -> Value:
         stash = DTYPES.get(node.attr("stash_type", 1), "float32")
         work = stash if dtype in ("float16", "bfloat16") else dtype
         return windows.float_range(b, node.value(0), node.value(1), node.value(2), work)
-    start, limit, delta = (node.known(index, name).scalars()[0] for index, name in enumerate(("start", "limit", "delta")))
+    start, limit, delta = (
+        node.known(index, name).scalars()[0]
+        for index, name in enumerate(("start", "limit", "delta"))
+    )
     if all(isinstance(item, int) for item in (start, limit, delta)):
         return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)
     count = _count(b, start, limit, delta)
@@ -260,7 +312,9 @@ def _count(b: Builder, start: Extent, limit: Extent, delta: Extent) -> Extent:
     b.require(ex.not_equal(delta, 0), "Range: delta is zero")
     positive = f.decide(ex.greater(delta, 0))
     if positive is not None:
-        span, step = (ex.sub(limit, start), delta) if positive else (ex.sub(start, limit), ex.sub(0, delta))
+        span, step = (
+            (ex.sub(limit, start), delta) if positive else (ex.sub(start, limit), ex.sub(0, delta))
+        )
     else:
         span = ex.select(ex.greater(delta, 0), ex.sub(limit, start), ex.sub(start, limit))
         step = ex.maximum(ex.maximum(delta, ex.sub(0, delta)), 1)

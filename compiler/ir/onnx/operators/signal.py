@@ -26,22 +26,46 @@ def dft(b: Builder, node: Node) -> Value:
     """The transform along an axis given as an input."""
     length = _scalar(node, 1, "dft_length", 0) if node.has(1) else None
     axis = _scalar(node, 2, "axis") if node.has(2) else -2
-    return fourier.dft(b, node.value(0), length, axis, bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0)))
+    return fourier.dft(
+        b,
+        node.value(0),
+        length,
+        axis,
+        bool(node.attr("inverse", 0)),
+        bool(node.attr("onesided", 0)),
+    )
 
 
 @op("DFT", since=17)
 def dft_attribute(b: Builder, node: Node) -> Value:
     """The transform along an axis given as an attribute."""
     length = _scalar(node, 1, "dft_length", 0) if node.has(1) else None
-    return fourier.dft(b, node.value(0), length, node.attr("axis", 1), bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0)))
+    return fourier.dft(
+        b,
+        node.value(0),
+        length,
+        node.attr("axis", 1),
+        bool(node.attr("inverse", 0)),
+        bool(node.attr("onesided", 0)),
+    )
 
 
 @op("STFT", since=17)
 def stft(b: Builder, node: Node) -> Value:
-    """Transforms of successive frames; the frame's length is given, or the window's, or the signal's."""
+    """Transforms of successive frames; the frame's length is given, or the window's, or the
+    signal's.
+    """
     signal, window = node.value(0), node.optional(2)
-    length = _scalar(node, 3, "frame_length", 0) if node.has(3) else signal.shape[1] if window is None else window.shape[0]
-    return fourier.stft(b, signal, _scalar(node, 1, "frame_step", 0), window, length, bool(node.attr("onesided", 1)))
+    length = (
+        _scalar(node, 3, "frame_length", 0)
+        if node.has(3)
+        else signal.shape[1]
+        if window is None
+        else window.shape[0]
+    )
+    return fourier.stft(
+        b, signal, _scalar(node, 1, "frame_step", 0), window, length, bool(node.attr("onesided", 1))
+    )
 
 
 def _window(b: Builder, node: Node, weights: Sequence[float]) -> Value:
@@ -73,7 +97,10 @@ def blackman(b: Builder, node: Node) -> Value:
 @op("MelWeightMatrix", since=17)
 def mel_weight_matrix(b: Builder, node: Node) -> Value:
     """Triangular filters on the mel scale."""
-    bins, length, rate = (_scalar(node, index, name, 0) for index, name in enumerate(("mel_bins", "dft_length", "sample_rate")))
+    bins, length, rate = (
+        _scalar(node, index, name, 0)
+        for index, name in enumerate(("mel_bins", "dft_length", "sample_rate"))
+    )
     dtype = DTYPES.get(node.attr("output_datatype", 1))
     if dtype is None:
         node.fail("that output_datatype is not supported", reason="dtype")

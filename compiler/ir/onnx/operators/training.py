@@ -35,13 +35,19 @@ def _loss(b: Builder, node: Node, scores: Value) -> Value:
     reduction = node.attr("reduction", "mean")
     if reduction not in ("none", "sum", "mean"):
         node.fail(f"the reduction {reduction!r} is not known", reason="attribute")
-    return losses.negative_log_likelihood(b, scores, node.value(1), node.optional(2), node.attr("ignore_index", None), reduction)
+    return losses.negative_log_likelihood(
+        b, scores, node.value(1), node.optional(2), node.attr("ignore_index", None), reduction
+    )
 
 
 @op("Adagrad", domain=PREVIEW)
 def adagrad(b: Builder, node: Node) -> list[Value | None]:
     """X and H after a step: the rate shrinks with the sum of squared gradients."""
-    decay, epsilon, penalty = node.attr("decay_factor", 0.0), node.attr("epsilon", 1e-6), node.attr("norm_coefficient", 0.0)
+    decay, epsilon, penalty = (
+        node.attr("decay_factor", 0.0),
+        node.attr("epsilon", 1e-6),
+        node.attr("norm_coefficient", 0.0),
+    )
 
     def squares(_: Any, __: Any, x: Any, g: Any, h: Any) -> Any:
         pull = _pull(x, g, penalty)
@@ -49,7 +55,9 @@ def adagrad(b: Builder, node: Node) -> list[Value | None]:
 
     def weights(rate: Any, step: Any, x: Any, g: Any, h: Any) -> Any:
         slowed = rate.astype(x.ty.dtype) / (like(x, 1) + step.astype(x.ty.dtype) * like(x, decay))
-        return x - slowed * _pull(x, g, penalty) / (tirx.sqrt(squares(rate, step, x, g, h)) + like(x, epsilon))
+        return x - slowed * _pull(x, g, penalty) / (
+            tirx.sqrt(squares(rate, step, x, g, h)) + like(x, epsilon)
+        )
 
     return _stepped(b, node, 3, (weights, squares))
 
@@ -57,7 +65,11 @@ def adagrad(b: Builder, node: Node) -> list[Value | None]:
 @op("Adam", domain=PREVIEW)
 def adam(b: Builder, node: Node) -> list[Value | None]:
     """X, V and H after a step by running means of the gradient and of its square."""
-    alpha, beta, epsilon = node.attr("alpha", 0.9), node.attr("beta", 0.999), node.attr("epsilon", 1e-6)
+    alpha, beta, epsilon = (
+        node.attr("alpha", 0.9),
+        node.attr("beta", 0.999),
+        node.attr("epsilon", 1e-6),
+    )
     penalty, after = node.attr("norm_coefficient", 0.0), node.attr("norm_coefficient_post", 0.0)
 
     def means(_: Any, __: Any, x: Any, g: Any, v: Any, ___: Any) -> Any:
@@ -69,7 +81,9 @@ def adam(b: Builder, node: Node) -> list[Value | None]:
 
     def weights(rate: Any, step: Any, x: Any, g: Any, v: Any, h: Any) -> Any:
         every = (rate, step, x, g, v, h)
-        moved = x - _corrected(rate, step, x, alpha, beta) * means(*every) / (tirx.sqrt(squares(*every)) + like(x, epsilon))
+        moved = x - _corrected(rate, step, x, alpha, beta) * means(*every) / (
+            tirx.sqrt(squares(*every)) + like(x, epsilon)
+        )
         return like(x, 1 - after) * moved
 
     return _stepped(b, node, 4, (weights, means, squares))
@@ -80,13 +94,17 @@ def _corrected(rate: Any, step: Any, x: Any, alpha: float, beta: float) -> Any:
     count, rate = step.astype("float64"), rate.astype("float64")
     safe = tirx.max(count, like(count, 1))
     shares = [like(count, 1) - tirx.power(like(count, factor), safe) for factor in (alpha, beta)]
-    return tirx.Select(count > like(count, 0), rate * tirx.sqrt(shares[1]) / shares[0], rate).astype(x.ty.dtype)
+    return tirx.Select(
+        count > like(count, 0), rate * tirx.sqrt(shares[1]) / shares[0], rate
+    ).astype(x.ty.dtype)
 
 
 @op("Momentum", domain=PREVIEW)
 def momentum(b: Builder, node: Node) -> list[Value | None]:
     """X and V after a step with momentum, plain or Nesterov's."""
-    alpha, beta, penalty, mode = (node.attr(name) for name in ("alpha", "beta", "norm_coefficient", "mode"))
+    alpha, beta, penalty, mode = (
+        node.attr(name) for name in ("alpha", "beta", "norm_coefficient", "mode")
+    )
     if mode not in ("standard", "nesterov"):
         node.fail(f"the mode {mode!r} is not known", reason="attribute")
 
@@ -107,8 +125,12 @@ def _pull(x: Any, g: Any, penalty: float) -> Any:
     return like(x, penalty) * x + g
 
 
-def _stepped(b: Builder, node: Node, groups: int, updates: Sequence[Callable[..., Any]]) -> list[Value | None]:
-    """Every update of every tensor; inputs are rate, step, and `groups` lists of as many tensors each."""
+def _stepped(
+    b: Builder, node: Node, groups: int, updates: Sequence[Callable[..., Any]]
+) -> list[Value | None]:
+    """Every update of every tensor; inputs are rate, step, and `groups` lists of as many tensors
+    each.
+    """
     rate, step = node.value(0), node.value(1)
     count, rest = divmod(len(node.inputs) - 2, groups)
     if rest:
@@ -117,7 +139,9 @@ def _stepped(b: Builder, node: Node, groups: int, updates: Sequence[Callable[...
     for update in updates:
         for index in range(count):
             state = _agreeing(b, [node.value(2 + group * count + index) for group in range(groups)])
-            made.append(pw.pointwise(b, update, rate, step, *state, name=node.proto.op_type.lower()))
+            made.append(
+                pw.pointwise(b, update, rate, step, *state, name=node.proto.op_type.lower())
+            )
     return made
 
 

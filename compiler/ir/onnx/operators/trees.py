@@ -20,8 +20,18 @@ from compiler.ir.values import Value
 def tree_ensemble(b: Builder, node: Node) -> Value:
     """x [n, features] to [n, n_targets]; the raw scores only."""
     if node.attr("post_transform", 0) != 0:
-        node.fail("post_transform is not supported", reason="unsupported_form", hint="export raw scores and transform them in the graph")
-    return trees.ensemble(b, node.value(0), _forest(node), node.attr("n_targets"), Aggregate(node.attr("aggregate_function", 1)))
+        node.fail(
+            "post_transform is not supported",
+            reason="unsupported_form",
+            hint="export raw scores and transform them in the graph",
+        )
+    return trees.ensemble(
+        b,
+        node.value(0),
+        _forest(node),
+        node.attr("n_targets"),
+        Aggregate(node.attr("aggregate_function", 1)),
+    )
 
 
 def _forest(node: Node) -> Forest:
@@ -34,7 +44,8 @@ def _forest(node: Node) -> Forest:
         splits=numpy_helper.to_array(node.attr("nodes_splits")),
         yes=_ways(node, "true", len(tests)),
         no=_ways(node, "false", len(tests)),
-        missing=[bool(flag) for flag in node.attr("nodes_missing_value_tracks_true", [])] or [False] * len(tests),
+        missing=[bool(flag) for flag in node.attr("nodes_missing_value_tracks_true", [])]
+        or [False] * len(tests),
         members=members,
         first=first,
         targets=node.attr("leaf_targetids"),
@@ -49,7 +60,9 @@ def _ways(node: Node, side: str, count: int) -> list[int]:
 
 
 def _sets(node: Node, tests: Sequence[Test]) -> tuple[np.ndarray[Any, Any], list[int]]:
-    """The members of all sets and where each node's begin; the attribute ends each MEMBER node's set with a NaN."""
+    """The members of all sets and where each node's begin; the attribute ends each MEMBER node's
+    set with a NaN.
+    """
     if "membership_values" not in node.attributes:
         return np.zeros(0), [0] * (len(tests) + 1)
     values = numpy_helper.to_array(node.attr("membership_values"))

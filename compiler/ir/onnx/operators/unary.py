@@ -21,7 +21,12 @@ from compiler.ir.values import Known, Value
 Emit = Callable[[relax.Expr], relax.Expr]
 
 
-def _register(name: str, emit: Emit, fold: Callable[[Any], Any] | None, symbolic: Callable[[Any], Any] | None = None) -> None:
+def _register(
+    name: str,
+    emit: Emit,
+    fold: Callable[[Any], Any] | None,
+    symbolic: Callable[[Any], Any] | None = None,
+) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value(0)
@@ -37,9 +42,12 @@ def _register(name: str, emit: Emit, fold: Callable[[Any], Any] | None, symbolic
 _R = relax.op
 for _name, _emit, _fold in (
     ("Sqrt", _R.sqrt, np.sqrt), ("Exp", _R.exp, np.exp), ("Log", _R.log, np.log),
-    ("Sin", _R.sin, np.sin), ("Cos", _R.cos, np.cos), ("Tan", _R.tan, np.tan), ("Asin", _R.asin, np.arcsin), ("Acos", _R.acos, np.arccos),
-    ("Atan", _R.atan, np.arctan), ("Sinh", _R.sinh, np.sinh), ("Cosh", _R.cosh, np.cosh), ("Tanh", _R.tanh, np.tanh),
-    ("Asinh", _R.asinh, np.arcsinh), ("Acosh", _R.acosh, np.arccosh), ("Atanh", _R.atanh, np.arctanh), ("Erf", _R.erf, None),
+    ("Sin", _R.sin, np.sin), ("Cos", _R.cos, np.cos), ("Tan", _R.tan, np.tan),
+    ("Asin", _R.asin, np.arcsin), ("Acos", _R.acos, np.arccos),
+    ("Atan", _R.atan, np.arctan), ("Sinh", _R.sinh, np.sinh), ("Cosh", _R.cosh, np.cosh),
+    ("Tanh", _R.tanh, np.tanh),
+    ("Asinh", _R.asinh, np.arcsinh), ("Acosh", _R.acosh, np.arccosh),
+    ("Atanh", _R.atanh, np.arctanh), ("Erf", _R.erf, None),
     ("Sigmoid", _R.sigmoid, None),
 ):  # fmt: skip
     _register(_name, _emit, _fold)
@@ -69,7 +77,9 @@ def _rounding(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value(0)
-        return ew.unary(b, x, getattr(relax.op, name.lower()), numpy=fold, symbolic=lambda v: _whole(v, scalar))
+        return ew.unary(
+            b, x, getattr(relax.op, name.lower()), numpy=fold, symbolic=lambda v: _whole(v, scalar)
+        )
 
     handler.__doc__ = f"{name}, elementwise; of a float made from an integer, that integer."
 
@@ -90,7 +100,11 @@ def rounded(b: Builder, node: Node) -> Value:
     x = node.value(0)
     if isinstance(x, Known) and not x.symbolic:
         return Known(np.rint(x.data), x.dtype)
-    return b.te(lambda p: te.compute(p.shape, lambda *i: _rint(p(*i), x.dtype), name="round"), x, name="round")
+    return b.te(
+        lambda p: te.compute(p.shape, lambda *i: _rint(p(*i), x.dtype), name="round"),
+        x,
+        name="round",
+    )
 
 
 def _rint(value: Any, dtype: str) -> Any:
@@ -118,7 +132,11 @@ def isnan(b: Builder, node: Node) -> Value:
     """Whether each element is NaN."""
     x = node.value(0)
     return b.te(
-        lambda p: te.compute(p.shape, lambda *i: tirx.isnan(p(*i).astype("float64" if x.dtype == "float64" else "float32")), name="isnan"),
+        lambda p: te.compute(
+            p.shape,
+            lambda *i: tirx.isnan(p(*i).astype("float64" if x.dtype == "float64" else "float32")),
+            name="isnan",
+        ),
         x,
         name="isnan",
     )
@@ -132,9 +150,13 @@ def isinf(b: Builder, node: Node) -> Value:
 
     def at(v: Any) -> Any:
         found = [
-            tirx.EQ(v, tirx.const(sign_, x.dtype)) for wanted, sign_ in ((positive, float("inf")), (negative, float("-inf"))) if wanted
+            tirx.EQ(v, tirx.const(sign_, x.dtype))
+            for wanted, sign_ in ((positive, float("inf")), (negative, float("-inf")))
+            if wanted
         ]
-        return tirx.Or(*found) if len(found) == 2 else found[0] if found else tirx.const(False, "bool")
+        return (
+            tirx.Or(*found) if len(found) == 2 else found[0] if found else tirx.const(False, "bool")
+        )
 
     return b.te(lambda p: te.compute(p.shape, lambda *i: at(p(*i)), name="isinf"), x, name="isinf")
 
@@ -167,14 +189,23 @@ def leaky_relu(b: Builder, node: Node) -> Value:
     """x where it is not negative, alpha * x elsewhere."""
     x = node.value(0)
     zero = _scalar(x, 0)
-    return ew.where(b, ew.compare(b, x, zero, "less"), ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.01))), x)
+    return ew.where(
+        b,
+        ew.compare(b, x, zero, "less"),
+        ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.01))),
+        x,
+    )
 
 
 @op("HardSigmoid")
 def hard_sigmoid(b: Builder, node: Node) -> Value:
     """alpha * x + beta limited to [0, 1]."""
     x = node.value(0)
-    line = ew.add(b, ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.2))), _scalar(x, node.attr("beta", 0.5)))
+    line = ew.add(
+        b,
+        ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.2))),
+        _scalar(x, node.attr("beta", 0.5)),
+    )
     return _limited(b, line)
 
 
@@ -187,7 +218,9 @@ def _limited(b: Builder, x: Value) -> Value:
 def hard_swish(b: Builder, node: Node) -> Value:
     """x * limited(x / 6 + 1/2)."""
     x = node.value(0)
-    return ew.multiply(b, x, _limited(b, ew.add(b, ew.multiply(b, x, _scalar(x, 1 / 6)), _scalar(x, 0.5))))
+    return ew.multiply(
+        b, x, _limited(b, ew.add(b, ew.multiply(b, x, _scalar(x, 1 / 6)), _scalar(x, 0.5)))
+    )
 
 
 @op("Gelu", since=20)

@@ -17,7 +17,10 @@ from compiler.ir.values import Value
 
 
 def _divided(b: Builder, extent: Extent, by: int) -> Extent:
-    b.require(ex.equal(ex.floormod(extent, by), 0), f"an axis of {extent} does not divide into blocks of {by}")
+    b.require(
+        ex.equal(ex.floormod(extent, by), 0),
+        f"an axis of {extent} does not divide into blocks of {by}",
+    )
     return b.facts.simplify(ex.floordiv(extent, by))
 
 
@@ -43,7 +46,11 @@ def space_to_depth(b: Builder, node: Node) -> Value:
     rows, columns = _divided(b, h, block), _divided(b, w, block)
     split = layout.reshape(b, x, [n, c, rows, block, columns, block])
     order = [0, 3, 5, 1, 2, 4] if _depth_first(node) else [0, 1, 3, 5, 2, 4]
-    return layout.reshape(b, layout.transpose(b, split, order), [n, b.facts.simplify(ex.mul(c, block * block)), rows, columns])
+    return layout.reshape(
+        b,
+        layout.transpose(b, split, order),
+        [n, b.facts.simplify(ex.mul(c, block * block)), rows, columns],
+    )
 
 
 def _depth_first(node: Node) -> bool:
@@ -54,7 +61,8 @@ def _depth_first(node: Node) -> bool:
 
 
 _INTERPOLATIONS = {name: Interpolation(kind) for name, kind in (
-    ("nearest", "nearest"), ("linear", "linear"), ("bilinear", "linear"), ("cubic", "cubic"), ("bicubic", "cubic"),
+    ("nearest", "nearest"), ("linear", "linear"), ("bilinear", "linear"), ("cubic", "cubic"),
+    ("bicubic", "cubic"),
 )}  # fmt: skip
 
 
@@ -65,7 +73,9 @@ def grid_sample(b: Builder, node: Node) -> Value:
     if mode not in _INTERPOLATIONS or padding not in set(nn_sample.Edge):
         node.fail(f"mode {mode!r} with padding_mode {padding!r} is not known", reason="attribute")
     corners = bool(node.attr("align_corners", 0))
-    return nn_sample.grid_sample(b, node.value(0), node.value(1), _INTERPOLATIONS[mode], nn_sample.Edge(padding), corners)
+    return nn_sample.grid_sample(
+        b, node.value(0), node.value(1), _INTERPOLATIONS[mode], nn_sample.Edge(padding), corners
+    )
 
 
 @op("AffineGrid", since=20)
@@ -81,20 +91,36 @@ def affine_grid(b: Builder, node: Node) -> Value:
 def deform_conv(b: Builder, node: Node) -> Value:
     """Convolution with its taps moved."""
     x, weight, offset = node.value(0), node.value(1), node.value(2)
-    window = Window.of(kernel_of(b, node, weight), node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None))
+    window = Window.of(
+        kernel_of(b, node, weight),
+        node.attr("strides", None),
+        node.attr("dilations", None),
+        node.attr("pads", None),
+    )
     groups, offset_groups = node.attr("group", 1), node.attr("offset_group", 1)
-    return nn_sample.deform_conv(b, x, weight, offset, node.optional(3), node.optional(4), window, groups, offset_groups)
+    return nn_sample.deform_conv(
+        b, x, weight, offset, node.optional(3), node.optional(4), window, groups, offset_groups
+    )
 
 
 @op("RoiAlign", since=10)
 def roi_align(b: Builder, node: Node) -> Value:
     """Regions sampled bilinearly."""
     mode = node.attr("mode", "avg")
-    aligned = node.opset >= 16 and node.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    aligned = (
+        node.opset >= 16
+        and node.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    )
     if mode not in ("avg", "max"):
         node.fail(f"the mode {mode!r} is neither avg nor max", reason="attribute")
     size = (node.attr("output_height", 1), node.attr("output_width", 1))
-    spec = nn_roi.RoiAlign(size, node.attr("spatial_scale", 1.0), node.attr("sampling_ratio", 0), aligned, mode == "max")
+    spec = nn_roi.RoiAlign(
+        size,
+        node.attr("spatial_scale", 1.0),
+        node.attr("sampling_ratio", 0),
+        aligned,
+        mode == "max",
+    )
     return nn_roi.roi_align(b, node.value(0), node.value(1), node.value(2), spec)
 
 
@@ -102,20 +128,30 @@ def roi_align(b: Builder, node: Node) -> Value:
 def max_roi_pool(b: Builder, node: Node) -> Value:
     """The greatest element in each bin of each region."""
     height, width = node.attr("pooled_shape")
-    return nn_roi.max_roi_pool(b, node.value(0), node.value(1), (height, width), node.attr("spatial_scale", 1.0))
+    return nn_roi.max_roi_pool(
+        b, node.value(0), node.value(1), (height, width), node.attr("spatial_scale", 1.0)
+    )
 
 
 @op("MaxUnpool", since=9)
 def max_unpool(b: Builder, node: Node) -> Value:
     """Elements put back where MaxPool's indices say, zeros elsewhere."""
-    window = Window.of(node.attr("kernel_shape"), node.attr("strides", None), None, node.attr("pads", None))
-    shape: Sequence[Extent] | None = node.known(2, "unpooled", low=0).scalars() if node.has(2) else None
+    window = Window.of(
+        node.attr("kernel_shape"), node.attr("strides", None), None, node.attr("pads", None)
+    )
+    shape: Sequence[Extent] | None = (
+        node.known(2, "unpooled", low=0).scalars() if node.has(2) else None
+    )
     return nn_unpool.max_unpool(b, node.value(0), node.value(1), window, shape)
 
 
 @op("Col2Im", since=18)
 def col2im(b: Builder, node: Node) -> Value:
     """Columns of blocks added up to an image."""
-    image, block = (node.known(index, name, low=0).scalars() for index, name in ((1, "image"), (2, "block")))
-    window = Window.of(block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None))
+    image, block = (
+        node.known(index, name, low=0).scalars() for index, name in ((1, "image"), (2, "block"))
+    )
+    window = Window.of(
+        block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None)
+    )
     return nn_unpool.col2im(b, node.value(0), image, window)

@@ -57,7 +57,11 @@ def leaky_relu(b: Builder, node: Node) -> Value:
 def rrelu(b: Builder, node: Node) -> Value:
     """leaky_relu with the slope in the middle of its range, as in evaluation mode."""
     if node.bool("training"):
-        node.fail("rrelu in training mode is not supported", reason="unsupported_form", hint="save the model in evaluation mode")
+        node.fail(
+            "rrelu in training mode is not supported",
+            reason="unsupported_form",
+            hint="save the model in evaluation mode",
+        )
     x = node.value("self")
     slope = scalar(b, (node.float("lower") + node.float("upper")) / 2, x.dtype)
     return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, slope), x)
@@ -69,7 +73,9 @@ def prelu(b: Builder, node: Node) -> Value:
     x, weight = node.value("self"), node.value("weight")
     if len(weight.shape) == 1 and len(x.shape) > 1 and b.facts.same(weight.shape[0], 1) is not True:
         weight = nn_conv.per_channel(b, weight, x)
-    return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, weight), x)
+    return ew.where(
+        b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, weight), x
+    )
 
 
 @op("gelu")
@@ -103,13 +109,17 @@ def hardswish(b: Builder, node: Node) -> Value:
 
 
 def _hard(b: Builder, x: Value) -> Value:
-    return ew.divide(b, _limited(b, ew.add(b, x, scalar(b, 3, x.dtype)), 0, 6), scalar(b, 6, x.dtype))
+    return ew.divide(
+        b, _limited(b, ew.add(b, x, scalar(b, 3, x.dtype)), 0, 6), scalar(b, 6, x.dtype)
+    )
 
 
 def _pointwise(name: str, function: Callable[[Node, Any], Any]) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
-        return pw.in_float(b, lambda v: function(node, v), floated(b, node.value("self")), name=name)
+        return pw.in_float(
+            b, lambda v: function(node, v), floated(b, node.value("self")), name=name
+        )
 
     handler.__doc__ = f"{name}, elementwise."
 
@@ -127,7 +137,10 @@ def _elu(node: Node, v: Any) -> Any:
 _pointwise("softplus", _softplus)
 _pointwise("elu", _elu)
 _pointwise("celu", lambda node, v: fn.elu(v, node.float("alpha"), width=node.float("alpha")))
-_pointwise("selu", lambda node, v: fn.elu(v, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946))
+_pointwise(
+    "selu",
+    lambda node, v: fn.elu(v, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946),
+)
 _pointwise("mish", lambda node, v: fn.mish(v))
 _pointwise("log_sigmoid", lambda node, v: -fn.softplus(-v))
 _pointwise("tanhshrink", lambda node, v: v - tirx.tanh(v))

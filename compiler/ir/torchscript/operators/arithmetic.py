@@ -19,7 +19,11 @@ from compiler.ir.values import Known, Value
 
 def _scaled(b: Builder, node: Node, x: Value) -> Value:
     alpha = node.get("alpha", 1)
-    return x if isinstance(alpha, (int, float)) and alpha == 1 else ew.multiply(b, x, scalar(b, alpha, x.dtype))
+    return (
+        x
+        if isinstance(alpha, (int, float)) and alpha == 1
+        else ew.multiply(b, x, scalar(b, alpha, x.dtype))
+    )
 
 
 @op("add")
@@ -75,9 +79,13 @@ def floor_divide(b: Builder, node: Node) -> Value:
 
 
 def floor_division(b: Builder, x: Value, y: Value) -> Value:
-    """The quotient rounded down, of floats as torch corrects it: exact where the quotient is near an integer."""
+    """The quotient rounded down, of floats as torch corrects it: exact where the quotient is near
+    an integer.
+    """
     if not ew.is_float(x.dtype):
-        return ew.binary(b, x, y, relax.op.floor_divide, numpy=np.floor_divide, symbolic=ex.floordiv)
+        return ew.binary(
+            b, x, y, relax.op.floor_divide, numpy=np.floor_divide, symbolic=ex.floordiv
+        )
     return pw.in_float(b, _floor_quotient, x, y, name="floor_divide")
 
 
@@ -105,7 +113,11 @@ def _fmod(p: Any, q: Any) -> Any:
 
 def _truncated(b: Builder, x: Value, y: Value) -> Value:
     quotient = ew.divide(b, x, y)
-    return quotient if not ew.is_float(x.dtype) else ew.unary(b, quotient, relax.op.trunc, numpy=np.trunc)
+    return (
+        quotient
+        if not ew.is_float(x.dtype)
+        else ew.unary(b, quotient, relax.op.trunc, numpy=np.trunc)
+    )
 
 
 @op("remainder")
@@ -190,7 +202,9 @@ def numeric_extreme(b: Builder, node: Node) -> Value:
     if not ew.is_float(x.dtype):
         return greater_of(b, x, y) if greatest else lesser_of(b, x, y)
     of = tirx.max if greatest else tirx.min
-    return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(q), p, of(p, q)), x, y, name="extreme")
+    return pw.in_float(
+        b, lambda p, q: tirx.Select(tirx.isnan(q), p, of(p, q)), x, y, name="extreme"
+    )
 
 
 def greater_of(b: Builder, x: Value, y: Value) -> Value:
@@ -198,7 +212,9 @@ def greater_of(b: Builder, x: Value, y: Value) -> Value:
     if x.dtype == "bool":
         return _either(b, x, y)
     if _may_be_nan(x):
-        return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.max(p, q)), x, y, name="maximum")
+        return pw.in_float(
+            b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.max(p, q)), x, y, name="maximum"
+        )
     return ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
 
 
@@ -207,12 +223,16 @@ def lesser_of(b: Builder, x: Value, y: Value) -> Value:
     if x.dtype == "bool":
         return _both(b, x, y)
     if _may_be_nan(x):
-        return pw.in_float(b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.min(p, q)), x, y, name="minimum")
+        return pw.in_float(
+            b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.min(p, q)), x, y, name="minimum"
+        )
     return ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum)
 
 
 def _may_be_nan(x: Value) -> bool:
-    """Whether the first operand of an extreme may be NaN: TVM gives the second one where their order is undecided."""
+    """Whether the first operand of an extreme may be NaN: TVM gives the second one where their
+    order is undecided.
+    """
     return not isinstance(x, Known) and ew.is_float(x.dtype)
 
 
@@ -255,7 +275,9 @@ def _combined(b: Builder, node: Node) -> tuple[Value, Value, Value, Value]:
 def lerp(b: Builder, node: Node) -> Value:
     """self + weight * (end - self)."""
     x, end = pair(b, node, "self", "end")
-    return ew.add(b, x, ew.multiply(b, operand(b, node, node.get("weight"), x.dtype), ew.subtract(b, end, x)))
+    return ew.add(
+        b, x, ew.multiply(b, operand(b, node, node.get("weight"), x.dtype), ew.subtract(b, end, x))
+    )
 
 
 @op("atan2", "arctan2")
@@ -267,13 +289,21 @@ def atan2(b: Builder, node: Node) -> Value:
 def angle_of(b: Builder, x: Value, y: Value) -> Value:
     """The angle of the point (y, x)."""
     return pw.in_float(
-        b, lambda p, q: tirx.call_pure_extern(p.ty.dtype, "atan2" if p.ty.dtype == "float64" else "atan2f", p, q), x, y, name="atan2"
+        b,
+        lambda p, q: tirx.call_pure_extern(
+            p.ty.dtype, "atan2" if p.ty.dtype == "float64" else "atan2f", p, q
+        ),
+        x,
+        y,
+        name="atan2",
     )
 
 
 @op("where")
 def where(b: Builder, node: Node) -> Any:
-    """self where the condition holds, else other; without them, the coordinates at which it holds."""
+    """self where the condition holds, else other; without them, the coordinates at which
+    it holds.
+    """
     if "other" not in node.names:
         from compiler.ir.torchscript.operators.indexing import coordinates
 
@@ -286,4 +316,6 @@ def where(b: Builder, node: Node) -> Any:
 def masked_fill(b: Builder, node: Node) -> Value:
     """`value` where the mask holds, self elsewhere, in self's dtype."""
     x = node.value("self")
-    return ew.where(b, ew.cast(b, node.value("mask"), "bool"), operand(b, node, node.get("value"), x.dtype), x)
+    return ew.where(
+        b, ew.cast(b, node.value("mask"), "bool"), operand(b, node, node.get("value"), x.dtype), x
+    )

@@ -20,10 +20,16 @@ from compiler.ir.values import Known, Value
 
 @op("scaled_dot_product_attention")
 def attention(b: Builder, node: Node) -> Value:
-    """softmax(query @ key^T * scale + mask) @ value; a bool mask keeps where it holds; a row that keeps nothing gives zeros."""
+    """softmax(query @ key^T * scale + mask) @ value; a bool mask keeps where it holds; a row that
+    keeps nothing gives zeros.
+    """
     query, key, value = (node.value(name) for name in ("query", "key", "value"))
     if node.float("dropout_p", 0.0) != 0:
-        node.fail("attention with dropout is for training", reason="unsupported_form", hint="save the model in evaluation mode")
+        node.fail(
+            "attention with dropout is for training",
+            reason="unsupported_form",
+            hint="save the model in evaluation mode",
+        )
     if node.bool("enable_gqa", False):
         key, value = (_shared(b, query, x) for x in (key, value))
     rank = len(query.shape)
@@ -39,7 +45,9 @@ def attention(b: Builder, node: Node) -> Value:
         mask = ew.compare(b, scores, scalar(b, -np.inf, scores.dtype), "not_equal")
         weights = nn_norm.softmax(b, scores, rank - 1)
     else:
-        weights = nn_norm.softmax(b, ew.where(b, mask, scores, scalar(b, -np.inf, scores.dtype)), rank - 1)
+        weights = nn_norm.softmax(
+            b, ew.where(b, mask, scores, scalar(b, -np.inf, scores.dtype)), rank - 1
+        )
     return linear.matmul(b, ew.where(b, mask, weights, scalar(b, 0, weights.dtype)), value)
 
 
@@ -59,7 +67,9 @@ def _shared(b: Builder, query: Value, x: Value) -> Value:
     if b.facts.same(groups, 1) is True:
         return x
     at = len(x.shape) - 3
-    spread = broadcast.expand(b, layout.unsqueeze(b, x, [at + 1]), [*x.shape[: at + 1], groups, *x.shape[at + 1 :]])
+    spread = broadcast.expand(
+        b, layout.unsqueeze(b, x, [at + 1]), [*x.shape[: at + 1], groups, *x.shape[at + 1 :]]
+    )
     return layout.reshape(b, spread, [*x.shape[:at], query.shape[-3], *x.shape[at + 1 :]])
 
 
@@ -67,6 +77,8 @@ def _causal(b: Builder, rows: Extent, columns: Extent) -> Value:
     """bool[rows, columns], true up to the diagonal from the upper left corner."""
 
     def compute() -> te.Tensor:
-        return te.compute([ex.prim(rows), ex.prim(columns)], lambda i, j: tirx.GE(i, j), name="causal")
+        return te.compute(
+            [ex.prim(rows), ex.prim(columns)], lambda i, j: tirx.GE(i, j), name="causal"
+        )
 
     return b.te(compute, name="causal")

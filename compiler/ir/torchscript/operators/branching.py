@@ -1,4 +1,6 @@
-"""prim::If and prim::RaiseException: decided at import, compiled as a branch, or turned into a run-time check."""
+"""prim::If and prim::RaiseException: decided at import, compiled as a branch, or turned into a
+run-time check.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from compiler.ir.values import Known, Value
 
 @dataclass(frozen=True)
 class Tried:
-    """What a block does, found by importing it for nothing: forms of its results and of the outer cells it writes."""
+    """What a block does, found by importing it for nothing: forms of its results and of the outer
+    cells it writes.
+    """
 
     forms: list[st.Form]
     cells: dict[Cell, st.Form]
@@ -30,7 +34,9 @@ class Tried:
 
 @control("prim::If")
 def branch(b: Builder, node: Node) -> Any:
-    """The results of the block that the condition chooses; where only one of them fits the model, every run must choose it."""
+    """The results of the block that the condition chooses; where only one of them fits the model,
+    every run must choose it.
+    """
     condition = truth(b, node.args[0])
     blocks = list(node.raw.blocks())
     taken = condition if isinstance(condition, bool) else node.scope.model.assumed.get(node.label)
@@ -51,7 +57,11 @@ def branch(b: Builder, node: Node) -> Any:
 @control("prim::RaiseException")
 def raise_exception(b: Builder, node: Node) -> Any:
     """Reached by the import, it is reached by every run."""
-    node.fail(f"the model raises: {node.args[0]}", reason="raises", hint="the declared inputs and consts lead here at every size")
+    node.fail(
+        f"the model raises: {node.args[0]}",
+        reason="raises",
+        hint="the declared inputs and consts lead here at every size",
+    )
 
 
 def truth(b: Builder, condition: Any) -> Any:
@@ -88,7 +98,8 @@ def _touches_tensors(block: Any) -> bool:
         if raw.kind() == "prim::Constant":
             continue
         if not raw.kind().startswith("aten::") or any(
-            str(v.type()) not in ("int", "float", "bool", "number") for v in (*raw.inputs(), *raw.outputs())
+            str(v.type()) not in ("int", "float", "bool", "number")
+            for v in (*raw.inputs(), *raw.outputs())
         ):
             return True
     return any(str(output.type()) not in ("int", "bool") for output in block.outputs())
@@ -101,7 +112,9 @@ def _selected(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
 
 
 def _either(b: Builder, condition: Any, one: Any, other: Any) -> Any:
-    """One number where the condition holds, else the other; what a block leaves unset nobody reads."""
+    """One number where the condition holds, else the other; what a block leaves unset
+    nobody reads.
+    """
     if one is other or other is st.UNSET:
         return one
     return other if one is st.UNSET else b.facts.simplify(ex.select(condition, one, other))
@@ -115,12 +128,20 @@ def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:
         made = run()
         forms = [st.outside(node.builder, st.form_of(memory, value), dims) for value in made]
         cells = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
-        return Tried(forms, cells, [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in made])
+        return Tried(
+            forms,
+            cells,
+            [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in made],
+        )
 
 
 def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> list[Any]:
     memory = node.memory
-    then, other = (tried(node, lambda block=block: node.scope.inner().run(block)) for block in blocks)  # type: ignore[misc]
+
+    def run(block: Any) -> Any:
+        return tried(node, lambda: node.scope.inner().run(block))
+
+    then, other = map(run, blocks)
     _refuse_ranks(then.forms, other.forms)
     forms = [st.join(b, p, q) for p, q in zip(then.forms, other.forms, strict=True)]
     cells = {}
@@ -132,8 +153,16 @@ def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
         def run() -> list[Value]:
             with memory.trial():
                 made = node.scope.inner().run(block)
-                carried = [leaf for form, value in zip(forms, made, strict=True) for leaf in st.leaves(memory, form, value)]
-                return carried + [leaf for cell, form in cells.items() for leaf in st.content_leaves(memory, form, cell)]
+                carried = [
+                    leaf
+                    for form, value in zip(forms, made, strict=True)
+                    for leaf in st.leaves(memory, form, value)
+                ]
+                return carried + [
+                    leaf
+                    for cell, form in cells.items()
+                    for leaf in st.content_leaves(memory, form, cell)
+                ]
 
         return run
 
@@ -147,7 +176,9 @@ def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
 
 
 def _refuse_ranks(one: Sequence[st.Form], other: Sequence[st.Form]) -> None:
-    """Raise ImportFailed, in a way that makes `forks` try both ways, where a tensor has another rank in the other block."""
+    """Raise ImportFailed, in a way that makes `forks` try both ways, where a tensor has another
+    rank in the other block.
+    """
     for p, q in zip(one, other, strict=True):
         if isinstance(p, st.Array) and isinstance(q, st.Array) and p.rank != q.rank:
             ctl.refuse_ranks(p.rank, q.rank)
@@ -163,5 +194,7 @@ def refuse_sharing(shared: Sequence[Cell], what: str) -> None:
     """Raise ImportFailed where cells repeat."""
     if len(set(map(id, shared))) != len(shared):
         raise ImportFailed(
-            f"{what} share memory and are changed in place", reason="unsupported_mutation", hint="write out of place: y = x + 1, not x += 1"
+            f"{what} share memory and are changed in place",
+            reason="unsupported_mutation",
+            hint="write out of place: y = x + 1, not x += 1",
         )

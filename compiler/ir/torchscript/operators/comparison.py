@@ -27,13 +27,16 @@ def _comparison(name: str, *aliases: str) -> None:
 
 
 for _name, _aliases in (
-    ("equal", ("eq",)), ("not_equal", ("ne", "not_equal")), ("less", ("lt", "less")), ("less_equal", ("le", "less_equal")),
+    ("equal", ("eq",)), ("not_equal", ("ne", "not_equal")), ("less", ("lt", "less")),
+    ("less_equal", ("le", "less_equal")),
     ("greater", ("gt", "greater")), ("greater_equal", ("ge", "greater_equal")),
 ):  # fmt: skip
     _comparison(_name, *_aliases)
 
 
-def _logic(name: str, emit: Callable[..., Any], fold: Callable[..., Any], symbolic: Callable[..., Any]) -> None:
+def _logic(
+    name: str, emit: Callable[..., Any], fold: Callable[..., Any], symbolic: Callable[..., Any]
+) -> None:
     @op(f"logical_{name}")
     def handler(b: Builder, node: Node) -> Value:
         x, y = (operand(b, node, node.get(part), "bool") for part in ("self", "other"))
@@ -58,7 +61,13 @@ def negated(b: Builder, x: Value) -> Value:
     return ew.unary(b, x, relax.op.logical_not, numpy=np.logical_not, symbolic=ex.negate)
 
 
-def _bits(name: str, emit: Callable[..., Any], fold: Callable[..., Any], of_bool: Callable[..., Any], symbolic: Callable[..., Any]) -> None:
+def _bits(
+    name: str,
+    emit: Callable[..., Any],
+    fold: Callable[..., Any],
+    of_bool: Callable[..., Any],
+    symbolic: Callable[..., Any],
+) -> None:
     @op(f"bitwise_{name}", f"__{name}__")
     def handler(b: Builder, node: Node) -> Value:
         x, y = pair(b, node)
@@ -78,7 +87,11 @@ _bits("xor", relax.op.bitwise_xor, np.bitwise_xor, relax.op.logical_xor, ex.not_
 def bitwise_not(b: Builder, node: Node) -> Value:
     """Every bit flipped; of bool, not."""
     x = node.value("self")
-    return negated(b, x) if x.dtype == "bool" else ew.unary(b, x, relax.op.bitwise_not, numpy=np.bitwise_not)
+    return (
+        negated(b, x)
+        if x.dtype == "bool"
+        else ew.unary(b, x, relax.op.bitwise_not, numpy=np.bitwise_not)
+    )
 
 
 @op("bitwise_left_shift", "__lshift__")
@@ -97,7 +110,11 @@ def right_shift(b: Builder, node: Node) -> Value:
 def isnan(b: Builder, node: Node) -> Value:
     """Whether each element is not a number."""
     x = node.value("self")
-    return pw.pointwise(b, lambda v: tirx.isnan(_wide(v)), x, name="isnan") if ew.is_float(x.dtype) else _nowhere(b, x)
+    return (
+        pw.pointwise(b, lambda v: tirx.isnan(_wide(v)), x, name="isnan")
+        if ew.is_float(x.dtype)
+        else _nowhere(b, x)
+    )
 
 
 @op("isinf")
@@ -105,7 +122,12 @@ def isinf(b: Builder, node: Node) -> Value:
     """Whether each element is an infinity."""
     x = node.value("self")
     return (
-        pw.pointwise(b, lambda v: tirx.EQ(tirx.abs(_wide(v)), pw.like(_wide(v), float("inf"))), x, name="isinf")
+        pw.pointwise(
+            b,
+            lambda v: tirx.EQ(tirx.abs(_wide(v)), pw.like(_wide(v), float("inf"))),
+            x,
+            name="isinf",
+        )
         if ew.is_float(x.dtype)
         else _nowhere(b, x)
     )
@@ -117,7 +139,9 @@ def isfinite(b: Builder, node: Node) -> Value:
     x = node.value("self")
     if not ew.is_float(x.dtype):
         return negated(b, _nowhere(b, x))
-    return pw.pointwise(b, lambda v: tirx.abs(_wide(v)) < pw.like(_wide(v), float("inf")), x, name="isfinite")
+    return pw.pointwise(
+        b, lambda v: tirx.abs(_wide(v)) < pw.like(_wide(v), float("inf")), x, name="isfinite"
+    )
 
 
 def _wide(value: Any) -> Any:
@@ -137,7 +161,13 @@ def isclose(b: Builder, node: Node) -> Value:
     bound = ew.add(
         b,
         scalar(b, node.float("atol"), x.dtype),
-        ew.multiply(b, scalar(b, node.float("rtol"), x.dtype), ew.unary(b, y, relax.op.abs, numpy=np.abs)),
+        ew.multiply(
+            b, scalar(b, node.float("rtol"), x.dtype), ew.unary(b, y, relax.op.abs, numpy=np.abs)
+        ),
     )
-    near = ew.compare(b, ew.unary(b, ew.subtract(b, x, y), relax.op.abs, numpy=np.abs), bound, "less_equal")
-    return ew.binary(b, near, ew.compare(b, x, y, "equal"), relax.op.logical_or, numpy=np.logical_or)
+    near = ew.compare(
+        b, ew.unary(b, ew.subtract(b, x, y), relax.op.abs, numpy=np.abs), bound, "less_equal"
+    )
+    return ew.binary(
+        b, near, ew.compare(b, x, y, "equal"), relax.op.logical_or, numpy=np.logical_or
+    )

@@ -25,7 +25,11 @@ def _place(b: Builder, node: Node, index: Any, count: int) -> int:
     """An index into a list of a known length."""
     found = b.facts.simplify(node.as_extent(index, "index"))
     if not isinstance(found, int):
-        node.fail("an index into a list is known only at run time", reason="data_dependent", hint="stack the list into a tensor")
+        node.fail(
+            "an index into a list is known only at run time",
+            reason="data_dependent",
+            hint="stack the list into a tensor",
+        )
     if not -count <= found < count:
         node.fail(f"the index {found} is out of range for a list of {count}", reason="index")
     return int(found)
@@ -55,7 +59,9 @@ def unpack(b: Builder, node: Node) -> Any:
     content = _content(node, node.args[0])
     count = len(list(node.raw.outputs()))
     if isinstance(content, Stack):
-        b.require(ex.equal(content.length, count), f"a list of {content.length} is unpacked into {count}")
+        b.require(
+            ex.equal(content.length, count), f"a list of {content.length} is unpacked into {count}"
+        )
         content = tuple(_item(b, node, content, index) for index in range(count))
     if len(content) != count:
         node.fail(f"a list of {len(content)} is unpacked into {count}", reason="shape")
@@ -81,10 +87,15 @@ def get_item(b: Builder, node: Node) -> Any:
 def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
     """The number at an index that only run time knows."""
     count = len(items)
-    b.require(ex.both(ex.less(index, count), ex.greater_equal(index, -count)), f"the index {index} is out of range for a list of {count}")
+    b.require(
+        ex.both(ex.less(index, count), ex.greater_equal(index, -count)),
+        f"the index {index} is out of range for a list of {count}",
+    )
     result = items[-1]
     for place in reversed(range(count - 1)):
-        result = ex.select(ex.either(ex.equal(index, place), ex.equal(index, place - count)), items[place], result)
+        result = ex.select(
+            ex.either(ex.equal(index, place), ex.equal(index, place - count)), items[place], result
+        )
     return b.facts.simplify(result)
 
 
@@ -97,10 +108,20 @@ def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Ref:
     )
     negative = b.facts.decide(ex.less(index, 0))
     place = (
-        ex.add(index, length) if negative else index if negative is False else ex.select(ex.less(index, 0), ex.add(index, length), index)
+        ex.add(index, length)
+        if negative
+        else index
+        if negative is False
+        else ex.select(ex.less(index, 0), ex.add(index, length), index)
     )
     place = b.facts.simplify(place)
-    return node.memory.item(layout.squeeze(b, layout.strided_slice(b, stack.tensor, 0, place, b.facts.simplify(ex.add(place, 1)), 1), [0]))
+    return node.memory.item(
+        layout.squeeze(
+            b,
+            layout.strided_slice(b, stack.tensor, 0, place, b.facts.simplify(ex.add(place, 1)), 1),
+            [0],
+        )
+    )
 
 
 @plain("prim::TupleSlice", "slice")
@@ -110,8 +131,14 @@ def slice_items(b: Builder, node: Node) -> Any:
     if node.kind == "prim::TupleSlice":
         return content[node.raw.i("beg") : node.raw.i("end")]
     if isinstance(content, Stack):
-        node.fail("part of a list whose length only run time knows is not supported", reason="data_dependent")
-    bounds = [None if item is None else b.facts.simplify(node.as_extent(item, "bound")) for item in node.args[1:4]]
+        node.fail(
+            "part of a list whose length only run time knows is not supported",
+            reason="data_dependent",
+        )
+    bounds = [
+        None if item is None else b.facts.simplify(node.as_extent(item, "bound"))
+        for item in node.args[1:4]
+    ]
     if not all(item is None or isinstance(item, int) for item in bounds):
         node.fail("the bounds of a list's part are known only at run time", reason="data_dependent")
     part = content[slice(*bounds)]
@@ -130,7 +157,9 @@ def append(b: Builder, node: Node) -> Any:
     """One more item."""
     box, item = node.args
     content = node.memory.content(box)
-    node.memory.write(box, _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item))
+    node.memory.write(
+        box, _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item)
+    )
     return box
 
 
@@ -146,9 +175,13 @@ def extend(b: Builder, node: Node) -> Any:
     box, other = node.args
     content, added = node.memory.content(box), node.memory.content(other)
     if isinstance(added, Stack):
-        node.fail("a list is extended by one whose length only run time knows", reason="data_dependent")
+        node.fail(
+            "a list is extended by one whose length only run time knows", reason="data_dependent"
+        )
     for item in added:
-        content = _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item)
+        content = (
+            _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item)
+        )
     node.memory.write(box, content)
     return box
 
@@ -189,7 +222,10 @@ def reverse(b: Builder, node: Node) -> None:
     """Items in the opposite order, in place."""
     content = node.memory.content(node.args[0])
     if isinstance(content, Stack):
-        node.memory.write(node.args[0], Stack(layout.strided_slice(b, content.tensor, 0, -1, -layout.INT64_MAX, -1)))
+        node.memory.write(
+            node.args[0],
+            Stack(layout.strided_slice(b, content.tensor, 0, -1, -layout.INT64_MAX, -1)),
+        )
     else:
         node.memory.write(node.args[0], content[::-1])
 
@@ -234,7 +270,11 @@ def contains(b: Builder, node: Node) -> Any:
 def entries(b: Builder, node: Node) -> Any:
     """The keys, the values, or both, of a dict in order."""
     content = node.memory.content(node.args[0])
-    made = {"aten::keys": content.keys, "aten::values": content.values, "aten::items": content.items}[node.kind]()
+    made = {
+        "aten::keys": content.keys,
+        "aten::values": content.values,
+        "aten::items": content.items,
+    }[node.kind]()
     return node.memory.cell(tuple(made), ListBox)
 
 

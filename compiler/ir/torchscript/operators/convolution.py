@@ -20,7 +20,9 @@ def per_axis(node: Node, name: str, rank: int, default: int = 1) -> list[int]:
     return [default] * rank if not found else found * rank if len(found) == 1 else found
 
 
-def _padding(b: Builder, node: Node, kernel: Sequence[Extent], dilations: Sequence[int]) -> list[Extent]:
+def _padding(
+    b: Builder, node: Node, kernel: Sequence[Extent], dilations: Sequence[int]
+) -> list[Extent]:
     """Padding before, then after every axis: given as numbers, or as `same` and `valid`."""
     given = node.get("padding")
     rank = len(kernel)
@@ -31,7 +33,13 @@ def _padding(b: Builder, node: Node, kernel: Sequence[Extent], dilations: Sequen
         return [0] * (2 * rank)
     total = [ex.mul(ex.sub(k, 1), d) for k, d in zip(kernel, dilations, strict=True)]
     before = [b.facts.simplify(ex.floordiv(extent, 2)) for extent in total]
-    return [*before, *(b.facts.simplify(ex.sub(extent, first)) for extent, first in zip(total, before, strict=True))]
+    return [
+        *before,
+        *(
+            b.facts.simplify(ex.sub(extent, first))
+            for extent, first in zip(total, before, strict=True)
+        ),
+    ]
 
 
 @op(
@@ -46,14 +54,21 @@ def _padding(b: Builder, node: Node, kernel: Sequence[Extent], dilations: Sequen
     "conv_transpose3d",
 )
 def conv(b: Builder, node: Node) -> Value:
-    """[N, C, *spatial] (or without N) with [O, C/groups, *kernel], transposed with [C, O/groups, *kernel]."""
+    """[N, C, *spatial] (or without N) with [O, C/groups, *kernel], transposed with [C, O/groups,
+    *kernel].
+    """
     x, weight = node.value("input"), node.value("weight")
     rank = len(weight.shape) - 2
     single = len(x.shape) == rank + 1
     if single:
         x = layout.unsqueeze(b, x, [0])
     dilations, groups = per_axis(node, "dilation", rank), node.int("groups")
-    window = Window.of(weight.shape[2:], per_axis(node, "stride", rank), dilations, _padding(b, node, weight.shape[2:], dilations))
+    window = Window.of(
+        weight.shape[2:],
+        per_axis(node, "stride", rank),
+        dilations,
+        _padding(b, node, weight.shape[2:], dilations),
+    )
     if "transpose" in node.kind or ("transposed" in node.names and node.bool("transposed")):
         result = _transposed(b, node, x, weight, window, groups)
     else:
@@ -61,7 +76,12 @@ def conv(b: Builder, node: Node) -> Value:
     return layout.squeeze(b, result, [0]) if single else result
 
 
-def _transposed(b: Builder, node: Node, x: Value, weight: Value, window: Window, groups: int) -> Value:
+def _transposed(
+    b: Builder, node: Node, x: Value, weight: Value, window: Window, groups: int
+) -> Value:
     extra = per_axis(node, "output_padding", window.rank, 0)
-    out = [nn_conv.transposed_extent(b, window, axis, extent, extra[axis]) for axis, extent in enumerate(x.shape[2:])]
+    out = [
+        nn_conv.transposed_extent(b, window, axis, extent, extra[axis])
+        for axis, extent in enumerate(x.shape[2:])
+    ]
     return nn_conv.conv_transpose(b, x, weight, node.optional("bias"), window, groups, out)

@@ -118,10 +118,16 @@ def zero(b: Builder, node: Node) -> Value:
 def arange(b: Builder, node: Node) -> Value:
     """start, start + step, ... up to end, exclusive; integers stay integers."""
     if node.kind == "aten::range":
-        node.fail("range includes its end, which is not supported", reason="unsupported_form", hint="use arange")
+        node.fail(
+            "range includes its end, which is not supported",
+            reason="unsupported_form",
+            hint="use arange",
+        )
     start, step = node.get("start", 0), node.get("step", 1)
     end = node.get("end")
-    start, step, end = (node.memory.read(item) if isinstance(item, Ref) else item for item in (start, step, end))
+    start, step, end = (
+        node.memory.read(item) if isinstance(item, Ref) else item for item in (start, step, end)
+    )
     items = [item.scalars()[0] if isinstance(item, Known) else item for item in (start, step, end)]
     whole = all(kind_of(item) is Number.INT for item in items)
     if not whole:
@@ -131,10 +137,20 @@ def arange(b: Builder, node: Node) -> Value:
 
 def _of_floats(b: Builder, node: Node, items: Sequence[Any]) -> Value:
     if not all(isinstance(item, (int, float)) for item in items):
-        start, step, end = (ew.cast(b, item, "float64") if isinstance(item, Tensor) else scalar(b, item, "float64") for item in items)
-        return ew.cast(b, windows.float_range(b, start, end, step, "float64"), node.dtype("dtype", DEFAULT_FLOAT))
+        start, step, end = (
+            ew.cast(b, item, "float64") if isinstance(item, Tensor) else scalar(b, item, "float64")
+            for item in items
+        )
+        return ew.cast(
+            b,
+            windows.float_range(b, start, end, step, "float64"),
+            node.dtype("dtype", DEFAULT_FLOAT),
+        )
     start, step, end = items
-    return Known(np.arange(start, end, step).astype(np.dtype(node.dtype("dtype", DEFAULT_FLOAT))), node.dtype("dtype", DEFAULT_FLOAT))
+    return Known(
+        np.arange(start, end, step).astype(np.dtype(node.dtype("dtype", DEFAULT_FLOAT))),
+        node.dtype("dtype", DEFAULT_FLOAT),
+    )
 
 
 def counted(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) -> Value:
@@ -146,13 +162,20 @@ def counted(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) ->
     up = f.decide(ex.greater(step, 0))
     if up is None:
         b.require(ex.greater(step, 0), "a range whose step only run time knows must count up")
-    span, stride = (ex.sub(start, end), ex.sub(0, step)) if up is False else (ex.sub(end, start), step)
+    span, stride = (
+        (ex.sub(start, end), ex.sub(0, step)) if up is False else (ex.sub(end, start), step)
+    )
     count = ex.ceildiv(span, stride)
     if f.decide(ex.greater_equal(span, 0)) is not True:
         count = ex.maximum(count, 0)
     (count,) = b.extents([count], "range")
     return b.te(
-        lambda: te.compute([ex.prim(count)], lambda i: (ex.prim(start) + i * ex.prim(step)).astype(dtype), name="arange"), name="arange"
+        lambda: te.compute(
+            [ex.prim(count)],
+            lambda i: (ex.prim(start) + i * ex.prim(step)).astype(dtype),
+            name="arange",
+        ),
+        name="arange",
     )
 
 
@@ -165,7 +188,11 @@ def linspace(b: Builder, node: Node) -> Value:
         return Known(np.linspace(start, end, steps).astype(np.dtype(dtype)), dtype)
     index = ew.cast(b, counted(b, 0, steps, 1, "int64"), dtype)
     divisor = ew.cast(b, Known.of(b.facts.simplify(ex.maximum(ex.sub(steps, 1), 1))), dtype)
-    return ew.add(b, scalar(b, start, dtype), ew.divide(b, ew.multiply(b, index, scalar(b, end - start, dtype)), divisor))
+    return ew.add(
+        b,
+        scalar(b, start, dtype),
+        ew.divide(b, ew.multiply(b, index, scalar(b, end - start, dtype)), divisor),
+    )
 
 
 @op("eye")
@@ -207,7 +234,12 @@ def _array(b: Builder, node: Node, data: Any, dtype: str) -> Value:
     items = node.memory.content(data) if isinstance(data, ListBox) else data
     if not items:
         return Known(np.zeros(0, np.dtype(dtype)), dtype)
-    parts = [_array(b, node, item, dtype) if isinstance(item, (ListBox, tuple)) else operand(b, node, item, dtype) for item in items]
+    parts = [
+        _array(b, node, item, dtype)
+        if isinstance(item, (ListBox, tuple))
+        else operand(b, node, item, dtype)
+        for item in items
+    ]
     return layout.concat(b, [layout.unsqueeze(b, part, [0]) for part in parts], 0)
 
 

@@ -35,7 +35,13 @@ def linalg_norm(b: Builder, node: Node) -> Value:
     matrices = node.kind == "aten::linalg_matrix_norm" or (order is not None and len(axes) == 2)
     if matrices and order not in (None, "fro"):
         node.fail("of matrices only the Frobenius norm is supported", reason="unsupported_form")
-    return norm_of(b, x, 2.0 if order in (None, "fro") else node.float("ord"), axes, node.bool("keepdim", False))
+    return norm_of(
+        b,
+        x,
+        2.0 if order in (None, "fro") else node.float("ord"),
+        axes,
+        node.bool("keepdim", False),
+    )
 
 
 def _typed(b: Builder, node: Node) -> Value:
@@ -55,7 +61,13 @@ def norm_of(b: Builder, x: Value, p: float, axes: Sequence[int], keepdim: bool) 
     if p == 0:
         return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), x.dtype), "sum", axes, keepdim)
     powers = ew.binary(b, size, scalar(b, p, x.dtype), relax.op.power, numpy=np.power)
-    return ew.binary(b, rd.reduce(b, powers, "sum", axes, keepdim), scalar(b, 1 / p, x.dtype), relax.op.power, numpy=np.power)
+    return ew.binary(
+        b,
+        rd.reduce(b, powers, "sum", axes, keepdim),
+        scalar(b, 1 / p, x.dtype),
+        relax.op.power,
+        numpy=np.power,
+    )
 
 
 @op("dist")
@@ -78,7 +90,9 @@ def cdist(b: Builder, node: Node) -> Value:
     """Distances of every row of one to every row of the other by the p-norm."""
     one, other = node.value("x1"), node.value("x2")
     rank = len(one.shape)
-    apart = ew.subtract(b, layout.unsqueeze(b, one, [rank - 1]), layout.unsqueeze(b, other, [rank - 2]))
+    apart = ew.subtract(
+        b, layout.unsqueeze(b, one, [rank - 1]), layout.unsqueeze(b, other, [rank - 2])
+    )
     return norm_of(b, apart, node.float("p"), [rank], False)
 
 
@@ -88,7 +102,10 @@ def cosine_similarity(b: Builder, node: Node) -> Value:
     one, other = node.value("x1"), node.value("x2")
     rank = max(len(one.shape), len(other.shape))
     axis, eps = node.axis("dim", rank), node.float("eps")
-    parts = [ew.divide(b, value, _not_below(b, norm_of(b, value, 2.0, [axis - rank], True), eps)) for value in (one, other)]
+    parts = [
+        ew.divide(b, value, _not_below(b, norm_of(b, value, 2.0, [axis - rank], True), eps))
+        for value in (one, other)
+    ]
     return rd.reduce(b, ew.multiply(b, *parts), "sum", [axis], False)
 
 

@@ -1,4 +1,6 @@
-"""Fused layers that torch records in place of a transformer encoder's modules in evaluation mode."""
+"""Fused layers that torch records in place of a transformer encoder's modules in
+evaluation mode.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,16 @@ from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
 
 _ATTENTION, _PADDING = 0, 1
-"""Kinds of mask: [rows, columns] for all, [batch, columns]; any other is [batch, heads, rows, columns]."""
+"""Kinds of mask: [rows, columns] for all, [batch, columns]; any other is [batch, heads, rows,
+columns].
+"""
 
 
 @op("_transformer_encoder_layer_fwd")
 def encoder_layer(b: Builder, node: Node) -> Value:
-    """Self-attention and two linear layers, each beside a residual and normalised before or after."""
+    """Self-attention and two linear layers, each beside a residual and normalised before
+    or after.
+    """
     x, first = node.value("src"), node.bool("norm_first")
     if first:
         x = ew.add(b, x, _self_attention(b, node, _normal(b, node, x, 1)))
@@ -55,20 +61,29 @@ def _self_attention(b: Builder, node: Node, x: Value) -> Value:
 
 @op("_native_multi_head_attention")
 def multi_head_attention(b: Builder, node: Node) -> list[Value | None]:
-    """Attention of query, key and value [batch, length, width], and its weights, averaged over the heads where asked for."""
+    """Attention of query, key and value [batch, length, width], and its weights, averaged over the
+    heads where asked for.
+    """
     width = node.int("embed_dim")
     weights = layout.split(b, node.value("qkv_weight"), 0, [width] * 3)
     biases = layout.split(b, node.value("qkv_bias"), 0, [width] * 3)
     inputs = [node.value(name) for name in ("query", "key", "value")]
-    shares = tuple(_linear(b, x, weight, bias) for x, weight, bias in zip(inputs, weights, biases, strict=True))
+    shares = tuple(
+        _linear(b, x, weight, bias) for x, weight, bias in zip(inputs, weights, biases, strict=True)
+    )
     result, seen = _attend(b, node, shares, node.int("num_head"))
     if not node.bool("need_weights", True):
         return [result, None]
-    return [result, rd.reduce(b, seen, "mean", [1], False) if node.bool("average_attn_weights", True) else seen]
+    return [
+        result,
+        rd.reduce(b, seen, "mean", [1], False) if node.bool("average_attn_weights", True) else seen,
+    ]
 
 
 def _attend(b: Builder, node: Node, shares: tuple[Value, ...], heads: int) -> tuple[Value, Value]:
-    """The projected result, and weights [batch, heads, rows, columns]; the mask, taken as bool, leaves out where it holds."""
+    """The projected result, and weights [batch, heads, rows, columns]; the mask, taken as bool,
+    leaves out where it holds.
+    """
     width = node.int("embed_dim")
     query, key, value = (_by_head(b, x, heads, width) for x in shares)
     scores = linear.matmul(b, query, layout.transpose(b, key, [0, 1, 3, 2]))
@@ -84,7 +99,9 @@ def _attend(b: Builder, node: Node, shares: tuple[Value, ...], heads: int) -> tu
 
 
 def _by_head(b: Builder, x: Value, heads: int, width: int) -> Value:
-    return layout.transpose(b, layout.reshape(b, x, [*x.shape[:2], heads, width // heads]), [0, 2, 1, 3])
+    return layout.transpose(
+        b, layout.reshape(b, x, [*x.shape[:2], heads, width // heads]), [0, 2, 1, 3]
+    )
 
 
 def _spread(b: Builder, node: Node, mask: Value, scores: Value) -> Value:
@@ -95,5 +112,8 @@ def _spread(b: Builder, node: Node, mask: Value, scores: Value) -> Value:
         return layout.reshape(b, mask, [1, 1, *mask.shape[-2:]])
     if len(mask.shape) == 3:
         return layout.reshape(b, mask, [mask.shape[0], 1, *mask.shape[1:]])
-    b.require(ex.equal(mask.shape[-1], scores.shape[-1]), "the mask has not as many columns as there are keys")
+    b.require(
+        ex.equal(mask.shape[-1], scores.shape[-1]),
+        "the mask has not as many columns as there are keys",
+    )
     return mask

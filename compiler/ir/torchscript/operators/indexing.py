@@ -22,7 +22,9 @@ from compiler.ir.values import Known, Value
 
 
 def indexes(b: Builder, node: Node, name: str, extent: Extent) -> None:
-    """Note that an argument holds indices into an axis of this extent: sample inputs keep to its least value."""
+    """Note that an argument holds indices into an axis of this extent: sample inputs keep to its
+    least value.
+    """
     low, _ = b.facts.bounds(extent)
     node.scope.model.indexed.append((list(node.raw.inputs())[node.names.index(name)], 0, low - 1))
 
@@ -62,9 +64,15 @@ def gather(b: Builder, node: Node) -> Value:
 
 def _along(b: Builder, x: Value, index: Value, axis: int) -> tuple[Value, Value]:
     """Both broadcast to one another on every other axis."""
-    shapes = [[1 if place == axis else extent for place, extent in enumerate(value.shape)] for value in (x, index)]
+    shapes = [
+        [1 if place == axis else extent for place, extent in enumerate(value.shape)]
+        for value in (x, index)
+    ]
     joined = broadcast.joined_shape(b, *shapes)
-    made = [broadcast.expand(b, v, [*joined[:axis], v.shape[axis], *joined[axis + 1 :]]) for v in (x, index)]
+    made = [
+        broadcast.expand(b, v, [*joined[:axis], v.shape[axis], *joined[axis + 1 :]])
+        for v in (x, index)
+    ]
     return made[0], made[1]
 
 
@@ -85,7 +93,10 @@ def coordinates(b: Builder, x: Value) -> list[Value]:
     """A vector of indices for each axis: where x is not zero."""
     found = selecting.nonzero(b, x)
     rank = len(x.shape)
-    return [layout.squeeze(b, layout.strided_slice(b, found, 0, axis, axis + 1, 1), [0]) for axis in range(rank)]
+    return [
+        layout.squeeze(b, layout.strided_slice(b, found, 0, axis, axis + 1, 1), [0])
+        for axis in range(rank)
+    ]
 
 
 @op("masked_select")
@@ -100,7 +111,9 @@ def masked_select(b: Builder, node: Node) -> Value:
 
 @op("index", "_unsafe_index")
 def index(b: Builder, node: Node) -> Value:
-    """numpy's advanced indexing: None takes an axis whole, bool tensors stand for the coordinates at which they hold."""
+    """numpy's advanced indexing: None takes an axis whole, bool tensors stand for the coordinates
+    at which they hold.
+    """
     x = node.value("self")
     found = places(b, node, x)
     if len(found) == 1:
@@ -131,13 +144,20 @@ def places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
         found[axis] = value
         axis += 1
     if len(found) > 1:
-        shape = broadcast.joined_shape(b, *(value.shape for value in found.values()), what="indices")
-        found = {axis: broadcast.expand(b, ew.cast(b, value, "int64"), shape) for axis, value in found.items()}
+        shape = broadcast.joined_shape(
+            b, *(value.shape for value in found.values()), what="indices"
+        )
+        found = {
+            axis: broadcast.expand(b, ew.cast(b, value, "int64"), shape)
+            for axis, value in found.items()
+        }
     return found
 
 
 def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
-    """x at the places: their axes come where the indexed axes are if those are neighbours, else first."""
+    """x at the places: their axes come where the indexed axes are if those are neighbours, else
+    first.
+    """
     axes = sorted(places)
     shape = next(iter(places.values())).shape
     for axis in axes:
@@ -153,7 +173,12 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
         def at(*i: Any) -> Any:
             here = i[lead : lead + rank]
             place = dict(zip([*before, *after], [*i[:lead], *i[lead + rank :]], strict=True))
-            place.update({axis: ix.wrap(index(*here), x.shape[axis]) for axis, index in zip(axes, indices, strict=True)})
+            place.update(
+                {
+                    axis: ix.wrap(index(*here), x.shape[axis])
+                    for axis, index in zip(axes, indices, strict=True)
+                }
+            )
             return data(*(place[axis] for axis in range(len(x.shape))))
 
         return te.compute([ex.prim(extent) for extent in out], at, name="index")
@@ -166,7 +191,11 @@ def one_hot(b: Builder, node: Node) -> Value:
     """int64 rows with a 1 at the index."""
     depth = node.extent("num_classes", -1)
     if isinstance(depth, int) and depth < 0:
-        node.fail("one_hot needs num_classes", reason="unsupported_form", hint="give num_classes in the model")
+        node.fail(
+            "one_hot needs num_classes",
+            reason="unsupported_form",
+            hint="give num_classes in the model",
+        )
     x = node.value("self")
     indexes(b, node, "self", depth)
     ix.check(b, x, depth, "one_hot")
@@ -175,22 +204,40 @@ def one_hot(b: Builder, node: Node) -> Value:
 
 @op("bucketize", "searchsorted")
 def bucketize(b: Builder, node: Node) -> Value:
-    """How many of the sorted boundaries, a vector, lie before each element, or up to it with `right`."""
+    """How many of the sorted boundaries, a vector, lie before each element, or up to it with
+    `right`.
+    """
     bounds = node.value("boundaries" if "boundaries" in node.names else "sorted_sequence")
     x = operand(b, node, node.get("self"), bounds.dtype)
     if len(bounds.shape) != 1:
         node.fail("boundaries of more than one axis are not supported", reason="unsupported_form")
     if node.has("sorter"):
-        node.fail("a sorter is not supported", reason="unsupported_form", hint="sort the boundaries in the model")
+        node.fail(
+            "a sorter is not supported",
+            reason="unsupported_form",
+            hint="sort the boundaries in the model",
+        )
     right = node.bool("right", False) or node.get("side", None) == "right"
-    before = ew.compare(b, bounds, layout.unsqueeze(b, x, [len(x.shape)]), "less_equal" if right else "less")
-    return rd.reduce(b, ew.cast(b, before, "int32" if node.bool("out_int32", False) else "int64"), "sum", [len(x.shape)], False)
+    before = ew.compare(
+        b, bounds, layout.unsqueeze(b, x, [len(x.shape)]), "less_equal" if right else "less"
+    )
+    return rd.reduce(
+        b,
+        ew.cast(b, before, "int32" if node.bool("out_int32", False) else "int64"),
+        "sum",
+        [len(x.shape)],
+        False,
+    )
 
 
 @op("isin")
 def isin(b: Builder, node: Node) -> Value:
     """Whether each element is one of the test elements."""
-    names = [name for name in ("elements", "element", "test_elements", "test_element") if name in node.names]
+    names = [
+        name
+        for name in ("elements", "element", "test_elements", "test_element")
+        if name in node.names
+    ]
     x, tests = pair(b, node, *names)
     flat = layout.reshape(b, tests, [b.facts.simplify(ex.product(tests.shape))])
     hits = ew.compare(b, layout.unsqueeze(b, x, [len(x.shape)]), flat, "equal")

@@ -41,7 +41,11 @@ def cat(b: Builder, node: Node) -> Value:
         return _joined_stack(b, node, stack.tensor)
     values = _promoted(b, node.values("tensors"))
     rank = max(len(value.shape) for value in values)
-    kept = [value for value in values if len(value.shape) == rank or b.facts.same(value.shape[0], 0) is not True] or values[:1]
+    kept = [
+        value
+        for value in values
+        if len(value.shape) == rank or b.facts.same(value.shape[0], 0) is not True
+    ] or values[:1]
     return layout.concat(b, kept, node.axis("dim", rank, 0))
 
 
@@ -79,7 +83,10 @@ def hstack(b: Builder, node: Node) -> Value:
 @op("vstack", "row_stack")
 def vstack(b: Builder, node: Node) -> Value:
     """Tensors joined along the first axis, vectors as rows."""
-    values = [layout.unsqueeze(b, value, [0]) if len(value.shape) == 1 else value for value in _promoted(b, node.values("tensors"))]
+    values = [
+        layout.unsqueeze(b, value, [0]) if len(value.shape) == 1 else value
+        for value in _promoted(b, node.values("tensors"))
+    ]
     return layout.concat(b, values, 0)
 
 
@@ -103,7 +110,9 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
     if not node.has("dim"):
         x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
     axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
-    spread = broadcast.expand(b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], count, *x.shape[axis + 1 :]])
+    spread = broadcast.expand(
+        b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], count, *x.shape[axis + 1 :]]
+    )
     merged = b.facts.simplify(ex.mul(x.shape[axis], count))
     return layout.reshape(b, spread, [*x.shape[:axis], merged, *x.shape[axis + 1 :]])
 
@@ -132,14 +141,20 @@ def _sources(b: Builder, repeats: Value) -> Value:
 
     def compute(data: te.Tensor) -> te.Tensor:
         taken = te.reduce_axis((tirx.const(0, "int64"), data.shape[0]), name="taken")
-        return te.compute([ex.prim(count)], lambda i: te.sum((data(taken) <= i).astype("int64"), axis=taken), name="sources")
+        return te.compute(
+            [ex.prim(count)],
+            lambda i: te.sum((data(taken) <= i).astype("int64"), axis=taken),
+            name="sources",
+        )
 
     return b.te(compute, ends, name="sources")
 
 
 @op("column_stack", "dstack")
 def stacked_along(b: Builder, node: Node) -> Value:
-    """Tensors joined along the second axis, or the third, after axes of 1 are added to those of too few."""
+    """Tensors joined along the second axis, or the third, after axes of 1 are added to those of too
+    few.
+    """
     axis = 1 if node.kind == "aten::column_stack" else 2
     values = [_deep(b, value, axis) for value in _promoted(b, node.values("tensors"))]
     return layout.concat(b, values, axis)
@@ -156,7 +171,9 @@ def _deep(b: Builder, x: Value, axis: int) -> Value:
 @op("fliplr", "flipud")
 def flip_side(b: Builder, node: Node) -> Value:
     """The second or the first axis reversed."""
-    return layout.strided_slice(b, node.value("self"), 1 if node.kind == "aten::fliplr" else 0, -1, -layout.INT64_MAX, -1)
+    return layout.strided_slice(
+        b, node.value("self"), 1 if node.kind == "aten::fliplr" else 0, -1, -layout.INT64_MAX, -1
+    )
 
 
 @op("flip")
@@ -178,9 +195,14 @@ def roll(b: Builder, node: Node) -> Value:
         x, axes = layout.reshape(b, x, [b.facts.simplify(ex.product(shape))]), [0]
     for axis, shift in zip(axes, shifts, strict=True):
         extent = x.shape[axis]
-        divisor = extent if b.facts.decide(ex.greater_equal(extent, 1)) is True else ex.maximum(extent, 1)
+        divisor = (
+            extent if b.facts.decide(ex.greater_equal(extent, 1)) is True else ex.maximum(extent, 1)
+        )
         split = b.facts.simplify(ex.sub(extent, ex.floormod(shift, divisor)))
-        parts = [layout.strided_slice(b, x, axis, split, extent, 1), layout.strided_slice(b, x, axis, 0, split, 1)]
+        parts = [
+            layout.strided_slice(b, x, axis, split, extent, 1),
+            layout.strided_slice(b, x, axis, 0, split, 1),
+        ]
         x = b.adopt(b.tensor(layout.concat(b, parts, axis)).expr, x.shape)
     return layout.reshape(b, x, shape)
 
@@ -203,7 +225,9 @@ def pad(b: Builder, node: Node) -> Value:
     return padded(b, x, node.extents("pad"), _MODES[mode], fill)
 
 
-def padded(b: Builder, x: Value, pads: Sequence[Extent], mode: nn_pad.PadMode, fill: Value | None) -> Value:
+def padded(
+    b: Builder, x: Value, pads: Sequence[Extent], mode: nn_pad.PadMode, fill: Value | None
+) -> Value:
     """`pads` are pairs of before and after, the last axis first."""
     rank = len(x.shape)
     before: list[Extent] = [0] * rank
@@ -215,7 +239,10 @@ def padded(b: Builder, x: Value, pads: Sequence[Extent], mode: nn_pad.PadMode, f
             limit = ex.sub(x.shape[axis], 1) if mode is nn_pad.PadMode.REFLECT else x.shape[axis]
             for size in (before[axis], after[axis]):
                 if b.facts.same(size, 0) is not True and mode is not nn_pad.PadMode.EDGE:
-                    b.require(ex.less_equal(size, limit), f"{mode} padding of {size} needs a longer axis than {x.shape[axis]}")
+                    b.require(
+                        ex.less_equal(size, limit),
+                        f"{mode} padding of {size} needs a longer axis than {x.shape[axis]}",
+                    )
     return nn_pad.pad(b, x, before, after, mode, fill)
 
 
@@ -247,7 +274,9 @@ def _triangle(b: Builder, node: Node, upper: bool) -> Value:
     x = node.value("self")
     if x.dtype == "bool":
         # TVM selects between booleans as bytes.
-        return ew.cast(b, indexing.triangle(b, ew.cast(b, x, "int8"), upper, node.extent("diagonal")), "bool")
+        return ew.cast(
+            b, indexing.triangle(b, ew.cast(b, x, "int8"), upper, node.extent("diagonal")), "bool"
+        )
     return indexing.triangle(b, x, upper, node.extent("diagonal"))
 
 
@@ -263,7 +292,9 @@ def meshgrid(b: Builder, node: Node) -> list[Ref]:
     grids = []
     for index, value in enumerate(values):
         axis = order.index(index)
-        column = layout.reshape(b, value, [extents[index] if place == axis else 1 for place in range(len(values))])
+        column = layout.reshape(
+            b, value, [extents[index] if place == axis else 1 for place in range(len(values))]
+        )
         grids.append(_shared(node, index, broadcast.expand(b, column, shape)))
     return grids
 
@@ -280,7 +311,10 @@ def broadcast_tensors(b: Builder, node: Node) -> list[Ref]:
     """Tensors brought to their common shape."""
     values = node.values("tensors")
     shape = broadcast.joined_shape(b, *(value.shape for value in values))
-    return [_shared(node, index, broadcast.expand(b, value, shape)) for index, value in enumerate(values)]
+    return [
+        _shared(node, index, broadcast.expand(b, value, shape))
+        for index, value in enumerate(values)
+    ]
 
 
 @op("pixel_shuffle")
@@ -292,7 +326,11 @@ def pixel_shuffle(b: Builder, node: Node) -> Value:
     at = len(lead)
     split = layout.reshape(b, x, [*lead, depth, r, r, height, width])
     moved = layout.transpose(b, split, [*range(at), at, at + 3, at + 1, at + 4, at + 2])
-    return layout.reshape(b, moved, [*lead, depth, b.facts.simplify(ex.mul(height, r)), b.facts.simplify(ex.mul(width, r))])
+    return layout.reshape(
+        b,
+        moved,
+        [*lead, depth, b.facts.simplify(ex.mul(height, r)), b.facts.simplify(ex.mul(width, r))],
+    )
 
 
 @op("pixel_unshuffle")
@@ -313,7 +351,9 @@ def channel_shuffle(b: Builder, node: Node) -> Value:
     x, groups = node.value("self"), node.int("groups")
     depth = b.facts.simplify(ex.floordiv(x.shape[1], groups))
     split = layout.reshape(b, x, [x.shape[0], groups, depth, *x.shape[2:]])
-    return layout.reshape(b, layout.transpose(b, split, [0, 2, 1, *range(3, len(split.shape))]), x.shape)
+    return layout.reshape(
+        b, layout.transpose(b, split, [0, 2, 1, *range(3, len(split.shape))]), x.shape
+    )
 
 
 @op("diff")
@@ -329,5 +369,11 @@ def diff(b: Builder, node: Node) -> Value:
         if x.dtype == "bool":
             x = ew.compare(b, later, earlier, "not_equal")
         else:
-            x = ew.subtract(b, later, b.adopt(b.tensor(earlier).expr, later.shape) if not isinstance(earlier, Known) else earlier)
+            x = ew.subtract(
+                b,
+                later,
+                b.adopt(b.tensor(earlier).expr, later.shape)
+                if not isinstance(earlier, Known)
+                else earlier,
+            )
     return x

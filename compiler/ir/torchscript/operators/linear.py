@@ -12,7 +12,15 @@ from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
 
-_RANKS = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1), "addmm": (2, 2), "addmv": (2, 1), "baddbmm": (3, 3)}
+_RANKS = {
+    "mm": (2, 2),
+    "bmm": (3, 3),
+    "mv": (2, 1),
+    "dot": (1, 1),
+    "addmm": (2, 2),
+    "addmv": (2, 1),
+    "baddbmm": (3, 3),
+}
 
 
 def _factors(node: Node, first: int) -> list[Value]:
@@ -21,7 +29,9 @@ def _factors(node: Node, first: int) -> list[Value]:
     name = node.kind.removeprefix("aten::").removesuffix("_")
     ranks = tuple(len(factor.shape) for factor in factors)
     if ranks != _RANKS.get(name, ranks):
-        node.fail(f"{name} takes factors of ranks {_RANKS[name]}, these have {ranks}", reason="shape")
+        node.fail(
+            f"{name} takes factors of ranks {_RANKS[name]}, these have {ranks}", reason="shape"
+        )
     return factors
 
 
@@ -35,7 +45,11 @@ def matmul(b: Builder, node: Node) -> Value:
 def fully_connected(b: Builder, node: Node) -> Value:
     """input @ weight^T + bias."""
     weight = node.value("weight")
-    product = linear.matmul(b, node.value("input"), weight if len(weight.shape) == 1 else layout.transpose(b, weight, [1, 0]))
+    product = linear.matmul(
+        b,
+        node.value("input"),
+        weight if len(weight.shape) == 1 else layout.transpose(b, weight, [1, 0]),
+    )
     bias = node.optional("bias")
     return product if bias is None else ew.add(b, product, bias)
 
@@ -79,6 +93,8 @@ def einsum(b: Builder, node: Node) -> Value:
 @op("bilinear")
 def bilinear(b: Builder, node: Node) -> Value:
     """input1 @ weight[o] @ input2 for every output o."""
-    product = es.einsum(b, "...i,oij,...j->...o", [node.value("input1"), node.value("weight"), node.value("input2")])
+    product = es.einsum(
+        b, "...i,oij,...j->...o", [node.value("input1"), node.value("weight"), node.value("input2")]
+    )
     bias = node.optional("bias")
     return product if bias is None else ew.add(b, product, bias)

@@ -25,7 +25,9 @@ ALIASED = "a tensor that a loop changes in place is read after it under another 
 
 @control("prim::Loop")
 def loop(b: Builder, node: Node) -> Any:
-    """body(iteration, state) -> condition, state, while the condition holds and fewer than `trips` are done."""
+    """body(iteration, state) -> condition, state, while the condition holds and fewer than `trips`
+    are done.
+    """
     trips, go, *state = node.args
     go = truth(b, go)
     if go is False or b.facts.decide(ex.less_equal(trips, 0)) is True:
@@ -57,11 +59,17 @@ def _count(b: Builder, node: Node, trips: Any, go: Any, state: Sequence[Any]) ->
         done, _ = _iterated(node, state, limit)
     if done is None or (done == limit and not (isinstance(trips, int) and trips <= UNROLLED)):
         return None
-    return done if isinstance(trips, int) or b.facts.decide(ex.greater_equal(trips, done)) is True else None
+    return (
+        done
+        if isinstance(trips, int) or b.facts.decide(ex.greater_equal(trips, done)) is True
+        else None
+    )
 
 
 def _iterated(node: Node, state: Sequence[Any], limit: int) -> tuple[int | None, list[Any]]:
-    """At most `limit` iterations written out: how many there were, None where only run time knows, and the state after them."""
+    """At most `limit` iterations written out: how many there were, None where only run time knows,
+    and the state after them.
+    """
     for iteration in range(limit):
         condition, *state = once(node, iteration, state)
         going = truth(node.builder, condition)
@@ -82,7 +90,9 @@ def once(node: Node, iteration: Any, state: Sequence[Any]) -> list[Any]:
 
 @dataclass
 class _Trial:
-    """What one iteration found: forms after it, outer cells it writes, carried values it writes in place, items a list gains."""
+    """What one iteration found: forms after it, outer cells it writes, carried values it writes in
+    place, items a list gains.
+    """
 
     forms: list[st.Form]
     cells: dict[Cell, st.Form]
@@ -91,7 +101,9 @@ class _Trial:
 
 
 class _Compiled:
-    """One loop that only run time ends; `forms` and `cells` say what travels from iteration to iteration."""
+    """One loop that only run time ends; `forms` and `cells` say what travels from iteration to
+    iteration.
+    """
 
     def __init__(self, node: Node, trips: Any, go: Any, state: Sequence[Any]) -> None:
         self.node, self.trips, self.go, self.state = node, trips, go, list(state)
@@ -104,15 +116,27 @@ class _Compiled:
     def run(self) -> list[Any]:
         """The state after the loop."""
         self._settle()
-        outer = [cell for value, written in zip(self.state, self.written, strict=True) if written for cell in st.cells_of(value)]
+        outer = [
+            cell
+            for value, written in zip(self.state, self.written, strict=True)
+            if written
+            for cell in st.cells_of(value)
+        ]
         refuse_sharing([*outer, *self.cells], "values that a loop carries")
         self._outer = outer
         initial = self._initial()
-        refuse_sharing([*set(outer), *{cell for cell in outer if cell.held}], "a value that a loop carries and an item of a list")
-        trips = None if isinstance(self.trips, int) and self.trips >= ENDLESS else Known.of(self.trips)
+        refuse_sharing(
+            [*set(outer), *{cell for cell in outer if cell.held}],
+            "a value that a loop carries and an item of a list",
+        )
+        trips = (
+            None if isinstance(self.trips, int) and self.trips >= ENDLESS else Known.of(self.trips)
+        )
         go = None if self.go is True else Known.of(self.go, "bool")
         tensors = ctl.loop(self.b, trips, go, initial, self._step)
-        restated = iter([self._restated(index, tensor, initial[index]) for index, tensor in enumerate(tensors)])
+        restated = iter(
+            [self._restated(index, tensor, initial[index]) for index, tensor in enumerate(tensors)]
+        )
         values = [st.rebuild(self.memory, form, restated) for form in self.forms]
         for cell, form in self.cells.items():
             st.restore(self.memory, form, cell, restated)
@@ -127,9 +151,16 @@ class _Compiled:
             forms = [st.join(self.b, p, q) for p, q in zip(self.forms, found.forms, strict=True)]
             cells = dict(self.cells)
             for cell, form in found.cells.items():
-                cells[cell] = st.join(self.b, self.cells.get(cell) or st.content_form(self.memory, cell), form)
+                cells[cell] = st.join(
+                    self.b, self.cells.get(cell) or st.content_form(self.memory, cell), form
+                )
             settled = forms == self.forms and cells == self.cells
-            self.forms, self.cells, self.written, self.gains = forms, cells, found.written, found.gains
+            self.forms, self.cells, self.written, self.gains = (
+                forms,
+                cells,
+                found.written,
+                found.gains,
+            )
             if settled:
                 return
 
@@ -143,17 +174,35 @@ class _Compiled:
             _, *after = once(self.node, self._index(index), carried)
             written = [any(cell in journal for cell in st.cells_of(value)) for value in carried]
             if any(written):
-                outside = [cell for value in after for cell in st.cells_of(value) if cell.serial <= start]
-                refuse_sharing([cell for value in after for cell in st.cells_of(value)] + outside * 2, "values that a loop carries")
-            outer = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
+                outside = [
+                    cell for value in after for cell in st.cells_of(value) if cell.serial <= start
+                ]
+                refuse_sharing(
+                    [cell for value in after for cell in st.cells_of(value)] + outside * 2,
+                    "values that a loop carries",
+                )
+            outer = {
+                cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start
+            }
             forms = [st.outside(self.b, st.form_of(memory, value), dims) for value in after]
             gains = self._gained(leaves, self._leaves(after, forms))
-            lasting = {cell for *pair, yes in zip(carried, after, written, strict=True) if yes for v in pair for cell in st.cells_of(v)}
-            refuse_sharing([*lasting, *set(memory.pushed[pushed:])], "a value that a loop carries and an item of a list")
+            lasting = {
+                cell
+                for *pair, yes in zip(carried, after, written, strict=True)
+                if yes
+                for v in pair
+                for cell in st.cells_of(v)
+            }
+            refuse_sharing(
+                [*lasting, *set(memory.pushed[pushed:])],
+                "a value that a loop carries and an item of a list",
+            )
             return _Trial(forms, outer, written, gains)
 
     def _gained(self, before: Sequence[Value], after: Sequence[Value]) -> dict[int, Extent]:
-        """By how much the first extent of each travelling tensor grows in an iteration, where that is certain."""
+        """By how much the first extent of each travelling tensor grows in an iteration, where that
+        is certain.
+        """
         if len(before) != len(after):
             return {}
         growth = {}
@@ -166,11 +215,19 @@ class _Compiled:
 
     def _leaves(self, values: Sequence[Any], forms: Sequence[st.Form] | None = None) -> list[Value]:
         carried = (
-            [leaf for form, value in zip(self.forms, values, strict=True) for leaf in self._of(form, value)]
+            [
+                leaf
+                for form, value in zip(self.forms, values, strict=True)
+                for leaf in self._of(form, value)
+            ]
             if forms is None or forms == self.forms
             else []
         )
-        return carried + [leaf for cell, form in self.cells.items() for leaf in st.content_leaves(self.memory, form, cell)]
+        return carried + [
+            leaf
+            for cell, form in self.cells.items()
+            for leaf in st.content_leaves(self.memory, form, cell)
+        ]
 
     def _of(self, form: st.Form, value: Any) -> list[Value]:
         return st.leaves(self.memory, form, value)
@@ -180,7 +237,9 @@ class _Compiled:
         return ctl._parameter(self.b, leaf.dtype, leaf.shape)
 
     def _enter(self, tensors: Any) -> list[Any]:
-        """The state inside the body, in cells of its own; outer cells hold what the last iteration left."""
+        """The state inside the body, in cells of its own; outer cells hold what the last iteration
+        left.
+        """
         carried = [st.rebuild(self.memory, form, tensors) for form in self.forms]
         for cell, form in self.cells.items():
             st.restore(self.memory, form, cell, tensors)
@@ -199,7 +258,9 @@ class _Compiled:
             return self.b.tensor(Known.of(condition, "bool")), self._leaves(after)
 
     def _initial(self) -> list[Value]:
-        """The state before the first iteration; a list that is still empty takes its items' extents from a trial."""
+        """The state before the first iteration; a list that is still empty takes its items' extents
+        from a trial.
+        """
         initial = self._leaves(self.state)
         empty = [i for i, leaf in enumerate(initial) if i in self._stacks() and leaf.shape[0] == 0]
         if not empty:
@@ -210,7 +271,10 @@ class _Compiled:
                 carried = self._enter(iter([self._placeholder(leaf) for leaf in initial]))
                 _, *after = once(self.node, self._index(self._placeholder(Known.of(0))), carried)
                 made = self._leaves(after)
-                return [Tensor(self.b.tensor(made[i]).expr, made[i].shape[1:], made[i].dtype) for i in empty]
+                return [
+                    Tensor(self.b.tensor(made[i]).expr, made[i].shape[1:], made[i].dtype)
+                    for i in empty
+                ]
 
         for i, stack in zip(empty, ctl.empty_stacks(self.b, items), strict=True):
             initial[i] = stack
@@ -223,9 +287,16 @@ class _Compiled:
 
     def _restated(self, index: int, tensor: Value, initial: Value) -> Value:
         """A stack whose length follows from the number of iterations, with that length."""
-        if index not in self._stacks() or index not in self.gains or not _endures(self.node) or self.go is not True:
+        if (
+            index not in self._stacks()
+            or index not in self.gains
+            or not _endures(self.node)
+            or self.go is not True
+        ):
             return tensor
-        length = self.b.facts.simplify(ex.add(initial.shape[0], ex.mul(self.gains[index], ex.maximum(self.trips, 0))))
+        length = self.b.facts.simplify(
+            ex.add(initial.shape[0], ex.mul(self.gains[index], ex.maximum(self.trips, 0)))
+        )
         (length,) = self.b.extents([length], "items")
         return self.b.adopt(self.b.tensor(tensor).expr, [length, *tensor.shape[1:]])
 

@@ -46,7 +46,9 @@ def _embedded(b: Builder, x: Value, offset: int) -> Value:
         def at(*i: Any) -> Any:
             row, column = i[-2], i[-1]
             place = row if offset >= 0 else column
-            return tirx.if_then_else(tirx.EQ(column - row, ex.prim(offset)), data(*i[:-2], place), tirx.const(0, byte))
+            return tirx.if_then_else(
+                tirx.EQ(column - row, ex.prim(offset)), data(*i[:-2], place), tirx.const(0, byte)
+            )
 
         return te.compute(shape, at, name="diag")
 
@@ -58,7 +60,9 @@ def trace(b: Builder, node: Node) -> Value:
     """The sum of the diagonal."""
     x = node.value("self")
     picked = diagonal_of(b, x, 0, 0, 1)(b, x)
-    return rd.reduce(b, picked if ew.is_float(x.dtype) else ew.cast(b, picked, "int64"), "sum", [0], False)
+    return rd.reduce(
+        b, picked if ew.is_float(x.dtype) else ew.cast(b, picked, "int64"), "sum", [0], False
+    )
 
 
 @plain("tril_indices", "triu_indices")
@@ -83,7 +87,9 @@ def cross(b: Builder, node: Node) -> Value:
     shape = broadcast.joined_shape(b, x.shape, y.shape)
     x, y = (broadcast.expand(b, value, shape) for value in (x, y))
     if node.kind == "aten::cross" and not node.has("dim"):
-        axis = next((place for place, extent in enumerate(shape) if b.facts.same(extent, 3) is True), 0)
+        axis = next(
+            (place for place, extent in enumerate(shape) if b.facts.same(extent, 3) is True), 0
+        )
     else:
         axis = node.axis("dim", len(shape), -1)
     b.same(shape[axis], 3, "a cross product needs an axis of three")
@@ -92,21 +98,37 @@ def cross(b: Builder, node: Node) -> Value:
         return layout.take(b, value, Known.of(np.asarray(order)), axis)
 
     forth, back = [1, 2, 0], [2, 0, 1]
-    return ew.subtract(b, *(ew.multiply(b, turned(x, p), turned(y, q)) for p, q in ((forth, back), (back, forth))))
+    return ew.subtract(
+        b, *(ew.multiply(b, turned(x, p), turned(y, q)) for p, q in ((forth, back), (back, forth)))
+    )
 
 
 @op("tensordot")
 def tensordot(b: Builder, node: Node) -> Value:
     """Products summed over pairs of axes."""
     x, y = node.value("self"), node.value("other")
-    summed = [[node.as_axis(axis, len(v.shape)) for axis in node.ints(name)] for v, name in ((x, "dims_self"), (y, "dims_other"))]
-    kept = [[axis for axis in range(len(v.shape)) if axis not in mine] for v, mine in ((x, summed[0]), (y, summed[1]))]
+    summed = [
+        [node.as_axis(axis, len(v.shape)) for axis in node.ints(name)]
+        for v, name in ((x, "dims_self"), (y, "dims_other"))
+    ]
+    kept = [
+        [axis for axis in range(len(v.shape)) if axis not in mine]
+        for v, mine in ((x, summed[0]), (y, summed[1]))
+    ]
     for one, other in zip(*summed, strict=True):
         b.same(x.shape[one], y.shape[other], "the axes of a tensordot differ")
     inner = b.facts.simplify(ex.product(x.shape[axis] for axis in summed[0]))
     rows, columns = ([v.shape[axis] for axis in mine] for v, mine in ((x, kept[0]), (y, kept[1])))
-    left = layout.reshape(b, layout.transpose(b, x, [*kept[0], *summed[0]]), [b.facts.simplify(ex.product(rows)), inner])
-    right = layout.reshape(b, layout.transpose(b, y, [*summed[1], *kept[1]]), [inner, b.facts.simplify(ex.product(columns))])
+    left = layout.reshape(
+        b,
+        layout.transpose(b, x, [*kept[0], *summed[0]]),
+        [b.facts.simplify(ex.product(rows)), inner],
+    )
+    right = layout.reshape(
+        b,
+        layout.transpose(b, y, [*summed[1], *kept[1]]),
+        [inner, b.facts.simplify(ex.product(columns))],
+    )
     return layout.reshape(b, linear.matmul(b, left, right), [*rows, *columns])
 
 

@@ -22,7 +22,9 @@ def batch_norm(b: Builder, node: Node) -> Any:
     """By the running statistics, for each channel of [N, C, ..]."""
     if node.bool("training", False):
         node.fail(
-            "batch normalisation in training mode is not supported", reason="unsupported_form", hint="save the model in evaluation mode"
+            "batch normalisation in training mode is not supported",
+            reason="unsupported_form",
+            hint="save the model in evaluation mode",
         )
     x, eps = node.value("input"), node.float("eps")
     mean, variance = node.value("running_mean"), node.value("running_var")
@@ -41,7 +43,9 @@ def _or_zeros(given: Value | None, like: Value) -> Value:
 
 
 def _constant(like: Value, value: int) -> Value:
-    return Known(np.full([int(extent) for extent in like.shape], value, np.dtype(like.dtype)), like.dtype)  # type: ignore[arg-type]
+    return Known(
+        np.full([int(extent) for extent in like.shape], value, np.dtype(like.dtype)), like.dtype
+    )  # type: ignore[arg-type]
 
 
 @op("layer_norm")
@@ -55,7 +59,9 @@ def native_layer_norm(b: Builder, node: Node) -> list[Value]:
     """layer_norm with its mean and inverse standard deviation."""
     x = node.value("input")
     axes = list(range(len(x.shape) - len(node.items("normalized_shape")), len(x.shape)))
-    normal, mean, inverse = nn_norm.layer_norm_moments(b, x, node.optional("weight"), node.optional("bias"), axes, node.float("eps"))
+    normal, mean, inverse = nn_norm.layer_norm_moments(
+        b, x, node.optional("weight"), node.optional("bias"), axes, node.float("eps")
+    )
     return [normal, mean, inverse]
 
 
@@ -75,7 +81,9 @@ def rms_norm(b: Builder, node: Node) -> Value:
     axis = len(x.shape) - len(node.items("normalized_shape"))
     eps = node.float("eps") if node.has("eps") else float(np.finfo(np.dtype(x.dtype)).eps)
     weight = node.optional("weight")
-    return nn_norm.rms_norm(b, x, scalar(b, 1, x.dtype) if weight is None else weight, axis, eps, nn_norm.wide(x.dtype))
+    return nn_norm.rms_norm(
+        b, x, scalar(b, 1, x.dtype) if weight is None else weight, axis, eps, nn_norm.wide(x.dtype)
+    )
 
 
 @op("group_norm")
@@ -85,9 +93,16 @@ def group_norm(b: Builder, node: Node) -> Value:
     weight, bias = node.optional("weight"), node.optional("bias")
     channels = x.shape[1]
     if not isinstance(channels, int):
-        node.fail("group_norm over a symbolic number of channels is not supported", reason="unsupported_form")
-    ones, zeros = (Known(np.full([channels], value, np.dtype(x.dtype)), x.dtype) for value in (1, 0))
-    return nn_norm.group_norm(b, x, weight or ones, bias or zeros, node.int("num_groups"), node.float("eps"), False)
+        node.fail(
+            "group_norm over a symbolic number of channels is not supported",
+            reason="unsupported_form",
+        )
+    ones, zeros = (
+        Known(np.full([channels], value, np.dtype(x.dtype)), x.dtype) for value in (1, 0)
+    )
+    return nn_norm.group_norm(
+        b, x, weight or ones, bias or zeros, node.int("num_groups"), node.float("eps"), False
+    )
 
 
 @op("instance_norm")
@@ -96,10 +111,20 @@ def instance_norm(b: Builder, node: Node) -> Value:
     x = node.value("input")
     if not node.bool("use_input_stats"):
         mean = node.value("running_mean")
-        weight, bias = _or_ones(node.optional("weight"), mean), _or_zeros(node.optional("bias"), mean)
-        return nn_norm.batch_norm(b, x, weight, bias, mean, node.value("running_var"), node.float("eps"))
-    weight_, bias_ = (None if v is None else nn_conv.per_channel(b, v, x) for v in (node.optional("weight"), node.optional("bias")))
-    return nn_norm.layer_norm_moments(b, x, weight_, bias_, list(range(2, len(x.shape))), node.float("eps"))[0]
+        weight, bias = (
+            _or_ones(node.optional("weight"), mean),
+            _or_zeros(node.optional("bias"), mean),
+        )
+        return nn_norm.batch_norm(
+            b, x, weight, bias, mean, node.value("running_var"), node.float("eps")
+        )
+    weight_, bias_ = (
+        None if v is None else nn_conv.per_channel(b, v, x)
+        for v in (node.optional("weight"), node.optional("bias"))
+    )
+    return nn_norm.layer_norm_moments(
+        b, x, weight_, bias_, list(range(2, len(x.shape))), node.float("eps")
+    )[0]
 
 
 @op("_weight_norm")
@@ -116,5 +141,9 @@ def weight_norm(b: Builder, node: Node) -> Value:
 def dropout(b: Builder, node: Node) -> Step:
     """Self: a compiled model is in evaluation mode."""
     if node.bool("train") and node.float("p") != 0:
-        node.fail("dropout in training mode is not supported", reason="unsupported_form", hint="save the model in evaluation mode")
+        node.fail(
+            "dropout in training mode is not supported",
+            reason="unsupported_form",
+            hint="save the model in evaluation mode",
+        )
     return lambda b, x: x

@@ -27,24 +27,39 @@ def _double(value: Any) -> Any:
 
 
 def _apply(
-    b: Builder, node: Node, on_numbers: Callable[..., Any], on_exprs: Callable[..., Any], of_tensors: Callable[..., Any] | None, *args: Any
+    b: Builder,
+    node: Node,
+    on_numbers: Callable[..., Any],
+    on_exprs: Callable[..., Any],
+    of_tensors: Callable[..., Any] | None,
+    *args: Any,
 ) -> Any:
-    """A function of numbers: at import where all are known, as an expression of dims, or by tensors of rank 0."""
+    """A function of numbers: at import where all are known, as an expression of dims, or by tensors
+    of rank 0.
+    """
     if any(isinstance(arg, Measured) for arg in args):
         if of_tensors is None:
-            node.fail("this operation on a float that only run time knows is not supported", reason="unsupported_form")
+            node.fail(
+                "this operation on a float that only run time knows is not supported",
+                reason="unsupported_form",
+            )
         return of_tensors(*(scalar(b, arg, "float64") for arg in args))
     if not any(isinstance(arg, PrimExpr) for arg in args):
         return on_numbers(*args)
     if any(kind_of(arg) is Number.FLOAT for arg in args):
         args = tuple(ex.prim(_double(arg), "float64") for arg in args)
     else:
-        args = tuple(ex.prim(ex.select(arg, 1, 0)) if kind_of(arg) is Number.BOOL else arg for arg in args)
+        args = tuple(
+            ex.prim(ex.select(arg, 1, 0)) if kind_of(arg) is Number.BOOL else arg for arg in args
+        )
     return b.facts.simplify(on_exprs(*args))
 
 
 def _binary(
-    names: tuple[str, ...], on_numbers: Callable[..., Any], on_exprs: Callable[..., Any], tensors: Callable[..., Any] | None
+    names: tuple[str, ...],
+    on_numbers: Callable[..., Any],
+    on_exprs: Callable[..., Any],
+    tensors: Callable[..., Any] | None,
 ) -> None:
     @plain(*names)
     def handler(b: Builder, node: Node) -> Any:
@@ -93,7 +108,9 @@ def mul(b: Builder, node: Node) -> Any:
     if isinstance(one, ListBox) or isinstance(other, ListBox):
         box, count = (one, other) if isinstance(one, ListBox) else (other, one)
         return node.memory.cell(node.memory.content(box) * node.as_extent(count, "count"), ListBox)
-    return _apply(b, node, operator.mul, ex.mul, lambda p, q: Measured(ew.multiply(b, p, q)), one, other)
+    return _apply(
+        b, node, operator.mul, ex.mul, lambda p, q: Measured(ew.multiply(b, p, q)), one, other
+    )
 
 
 @plain("div")
@@ -116,8 +133,20 @@ def power(b: Builder, node: Node) -> Any:
     """A power; of dims, by a small whole exponent."""
     base, exponent = node.args
     if isinstance(base, PrimExpr) and isinstance(exponent, int) and 0 <= exponent <= 8:
-        return b.facts.simplify(ex.product([base] * exponent)) if kind_of(base) is Number.INT else math.prod([base] * exponent, start=1.0)
-    return _apply(b, node, operator.pow, lambda p, q: tirx.pow(ex.prim(p, "float64"), ex.prim(q, "float64")), None, base, exponent)
+        return (
+            b.facts.simplify(ex.product([base] * exponent))
+            if kind_of(base) is Number.INT
+            else math.prod([base] * exponent, start=1.0)
+        )
+    return _apply(
+        b,
+        node,
+        operator.pow,
+        lambda p, q: tirx.pow(ex.prim(p, "float64"), ex.prim(q, "float64")),
+        None,
+        base,
+        exponent,
+    )
 
 
 @plain("rsub")
@@ -126,7 +155,12 @@ def rsub(b: Builder, node: Node) -> Any:
     return _apply(b, node, operator.sub, ex.sub, None, node.args[1], node.args[0])
 
 
-def _comparison(names: tuple[str, ...], on_numbers: Callable[..., Any], on_exprs: Callable[..., Any], relation: str) -> None:
+def _comparison(
+    names: tuple[str, ...],
+    on_numbers: Callable[..., Any],
+    on_exprs: Callable[..., Any],
+    relation: str,
+) -> None:
     @plain(*names)
     def handler(b: Builder, node: Node) -> Any:
         one, other = node.args[0], node.args[1]
@@ -157,7 +191,10 @@ def _compared(b: Builder, node: Node, one: Any, other: Any, relation: str) -> An
 def same_values(b: Builder, node: Node, one: Any, other: Any) -> Any:
     """Whether two plain values are equal: a bool or an expression."""
     if isinstance(one, (ListBox, tuple)) and isinstance(other, (ListBox, tuple)):
-        p, q = (node.memory.content(item) if isinstance(item, ListBox) else item for item in (one, other))
+        p, q = (
+            node.memory.content(item) if isinstance(item, ListBox) else item
+            for item in (one, other)
+        )
         if len(p) != len(q):
             return False
         result: Any = True
@@ -189,7 +226,9 @@ def logic(b: Builder, node: Node) -> Any:
     name = node.kind.rpartition("::")[2].strip("_").removeprefix("logical_")
     if kind_of(one) is Number.INT and not isinstance(one, PrimExpr):
         return {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name](one, other)
-    return decided(b, {"and": ex.both, "or": ex.either, "xor": ex.not_equal}[name](_bool(one), _bool(other)))
+    return decided(
+        b, {"and": ex.both, "or": ex.either, "xor": ex.not_equal}[name](_bool(one), _bool(other))
+    )
 
 
 @plain("__not__")
@@ -258,18 +297,34 @@ def ceil(b: Builder, node: Node) -> Any:
 def rounded(b: Builder, node: Node) -> Any:
     """To the nearest, halves to even."""
     value = node.args[0]
-    return value if kind_of(value) is Number.INT else _apply(b, node, lambda p: float(round(p)), tirx.nearbyint, None, value)
+    return (
+        value
+        if kind_of(value) is Number.INT
+        else _apply(b, node, lambda p: float(round(p)), tirx.nearbyint, None, value)
+    )
 
 
-def _rounded(b: Builder, node: Node, scalar_of: Callable[[Any], Any], of_number: Callable[[Any], Any]) -> Any:
+def _rounded(
+    b: Builder, node: Node, scalar_of: Callable[[Any], Any], of_number: Callable[[Any], Any]
+) -> Any:
     value = node.args[0]
     if kind_of(value) is Number.INT:
         return value
     if isinstance(value, PrimExpr):
         inner = _integral(value)
-        return inner if inner is not None else b.symbol(tirx.Cast("int64", scalar_of(value)), "rounded")
+        return (
+            inner
+            if inner is not None
+            else b.symbol(tirx.Cast("int64", scalar_of(value)), "rounded")
+        )
     if isinstance(value, Measured):
-        return number_of(b, ew.cast(b, ew.unary(b, value.tensor, lambda v: _round_emit(b, value, scalar_of)), "int64"), Number.INT)
+        return number_of(
+            b,
+            ew.cast(
+                b, ew.unary(b, value.tensor, lambda v: _round_emit(b, value, scalar_of)), "int64"
+            ),
+            Number.INT,
+        )
     return of_number(value)
 
 
@@ -282,16 +337,21 @@ def _integral(value: PrimExpr) -> Any:
     return value.value if isinstance(value, tirx.Cast) and value.value.ty.dtype == "int64" else None
 
 
-def _float_function(name: str, on_numbers: Callable[[float], float], on_exprs: Callable[[Any], Any]) -> None:
+def _float_function(
+    name: str, on_numbers: Callable[[float], float], on_exprs: Callable[[Any], Any]
+) -> None:
     @plain(name)
     def handler(b: Builder, node: Node) -> Any:
-        return _apply(b, node, on_numbers, lambda p: on_exprs(ex.prim(p, "float64")), None, node.args[0])
+        return _apply(
+            b, node, on_numbers, lambda p: on_exprs(ex.prim(p, "float64")), None, node.args[0]
+        )
 
     handler.__doc__ = f"{name} of a number."
 
 
 for _name, _number, _expr in (
-    ("sqrt", math.sqrt, tirx.sqrt), ("exp", math.exp, tirx.exp), ("log", math.log, tirx.log), ("log2", math.log2, tirx.log2),
+    ("sqrt", math.sqrt, tirx.sqrt), ("exp", math.exp, tirx.exp), ("log", math.log, tirx.log),
+    ("log2", math.log2, tirx.log2),
     ("sin", math.sin, tirx.sin), ("cos", math.cos, tirx.cos), ("tanh", math.tanh, tirx.tanh),
 ):  # fmt: skip
     _float_function(_name, _number, _expr)
@@ -300,4 +360,6 @@ for _name, _number, _expr in (
 @plain("isinf", "isnan")
 def odd_number(b: Builder, node: Node) -> bool:
     """Whether a known number is an infinity, or is not a number."""
-    return bool({"aten::isinf": math.isinf, "aten::isnan": math.isnan}[node.kind](node.float(node.names[0])))
+    return bool(
+        {"aten::isinf": math.isinf, "aten::isnan": math.isnan}[node.kind](node.float(node.names[0]))
+    )

@@ -20,7 +20,12 @@ from compiler.ir.values import Value
 
 def _window(node: Node) -> Window:
     pads = per_axis(node, "padding", 2, 0)
-    return Window.of(per_axis(node, "kernel_size", 2), per_axis(node, "stride", 2), per_axis(node, "dilation", 2), [*pads, *pads])
+    return Window.of(
+        per_axis(node, "kernel_size", 2),
+        per_axis(node, "stride", 2),
+        per_axis(node, "dilation", 2),
+        [*pads, *pads],
+    )
 
 
 @op("im2col")
@@ -39,9 +44,16 @@ def im2col(b: Builder, node: Node) -> Value:
     return layout.squeeze(b, made, [0]) if single else made
 
 
-def _columns(data: te.Tensor, window: Window, image: Sequence[Extent], shape: Sequence[Extent]) -> te.Tensor:
+def _columns(
+    data: te.Tensor, window: Window, image: Sequence[Extent], shape: Sequence[Extent]
+) -> te.Tensor:
     def at(n: Any, c: Any, *place: Any) -> Any:
-        return guarded(lambda *i: data(n, c, *i), window.under(place[2:], place[:2]), image, tirx.const(0, data.dtype))
+        return guarded(
+            lambda *i: data(n, c, *i),
+            window.under(place[2:], place[:2]),
+            image,
+            tirx.const(0, data.dtype),
+        )
 
     return te.compute([ex.prim(extent) for extent in shape], at, name="im2col")
 
@@ -51,5 +63,7 @@ def col2im(b: Builder, node: Node) -> Value:
     """[N, C * taps, windows] (or without N) added up to [N, C, *output_size]."""
     x = node.value("self")
     single = len(x.shape) == 2
-    made = nn_unpool.col2im(b, layout.unsqueeze(b, x, [0]) if single else x, node.extents("output_size"), _window(node))
+    made = nn_unpool.col2im(
+        b, layout.unsqueeze(b, x, [0]) if single else x, node.extents("output_size"), _window(node)
+    )
     return layout.squeeze(b, made, [0]) if single else made

@@ -30,7 +30,9 @@ def _batched(b: Builder, x: Value, rank: int) -> tuple[Value, bool]:
 
 def _window(node: Node, rank: int) -> Window:
     kernel = per_axis(node, "kernel_size", rank)
-    strides = per_axis(node, "stride", rank) if node.has("stride") and node.ints("stride") else kernel
+    strides = (
+        per_axis(node, "stride", rank) if node.has("stride") and node.ints("stride") else kernel
+    )
     pads = per_axis(node, "padding", rank, 0)
     return Window.of(kernel, strides, per_axis(node, "dilation", rank), [*pads, *pads])
 
@@ -38,8 +40,13 @@ def _window(node: Node, rank: int) -> Window:
 def _fits(b: Builder, x: Value, window: Window) -> None:
     """torch refuses a window that is longer than the padded axis."""
     for axis, extent in enumerate(x.shape[2:]):
-        room = ex.sub(ex.add(ex.add(extent, window.before[axis]), window.after[axis]), window.reach(axis))
-        b.require(ex.greater_equal(room, 0), f"a window of {window.reach(axis)} elements does not fit an axis of {extent}")
+        room = ex.sub(
+            ex.add(ex.add(extent, window.before[axis]), window.after[axis]), window.reach(axis)
+        )
+        b.require(
+            ex.greater_equal(room, 0),
+            f"a window of {window.reach(axis)} elements does not fit an axis of {extent}",
+        )
 
 
 @op("max_pool1d", "max_pool2d", "max_pool3d")
@@ -62,7 +69,11 @@ def max_pool_indices(b: Builder, node: Node) -> list[Value]:
     _fits(b, x, window)
     values, indices = nn_pool.max_pool_indices(b, x, window, node.bool("ceil_mode"), False)
     area = ex.maximum(b.facts.simplify(ex.product(x.shape[2:])), 1)
-    local = b.te(lambda p: te.compute(p.shape, lambda *i: tirx.floormod(p(*i), ex.prim(area)), name="local"), indices, name="local")
+    local = b.te(
+        lambda p: te.compute(p.shape, lambda *i: tirx.floormod(p(*i), ex.prim(area)), name="local"),
+        indices,
+        name="local",
+    )
     return [layout.squeeze(b, value, [0]) if single else value for value in (values, local)]
 
 
@@ -94,10 +105,14 @@ def adaptive_avg_pool(b: Builder, node: Node) -> Value:
 
 @op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
-    """The greatest element over windows that share the axis out evenly; its index is not supported."""
+    """The greatest element over windows that share the axis out evenly; its index is not
+    supported.
+    """
     outputs = list(node.raw.outputs())
     if len(outputs) > 1 and list(outputs[1].uses()):
-        node.fail("the indices of adaptive max pooling are not supported", reason="unsupported_form")
+        node.fail(
+            "the indices of adaptive max pooling are not supported", reason="unsupported_form"
+        )
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
     pooled = _adaptive(b, x, _sizes(node, x, rank), mean=False)
@@ -105,8 +120,15 @@ def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
 
 
 def _sizes(node: Node, x: Value, rank: int) -> list[Extent]:
-    items = node.items("output_size") if not isinstance(node.get("output_size"), int) else (node.get("output_size"),)
-    sizes = [x.shape[2 + axis] if item is None else node.as_extent(item, "output_size") for axis, item in enumerate(items)]
+    items = (
+        node.items("output_size")
+        if not isinstance(node.get("output_size"), int)
+        else (node.get("output_size"),)
+    )
+    sizes = [
+        x.shape[2 + axis] if item is None else node.as_extent(item, "output_size")
+        for axis, item in enumerate(items)
+    ]
     return sizes * rank if len(sizes) == 1 else sizes
 
 
@@ -114,22 +136,34 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
     """Window i along an axis is [floor(i * n / o), ceil((i + 1) * n / o))."""
     out = list(b.extents(out, "pooled"))
     spatial = x.shape[2:]
-    spans = [b.facts.simplify(ex.add(ex.floordiv(ex.sub(ex.add(n, o), 1), o), 1)) for n, o in zip(spatial, out, strict=True)]
+    spans = [
+        b.facts.simplify(ex.add(ex.floordiv(ex.sub(ex.add(n, o), 1), o), 1))
+        for n, o in zip(spatial, out, strict=True)
+    ]
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
 
     def compute(data: te.Tensor) -> te.Tensor:
-        taps = [te.reduce_axis((tirx.const(0, "int64"), ex.prim(span)), name=f"k{axis}") for axis, span in enumerate(spans)]
+        taps = [
+            te.reduce_axis((tirx.const(0, "int64"), ex.prim(span)), name=f"k{axis}")
+            for axis, span in enumerate(spans)
+        ]
 
         def bounds(position: Any) -> list[tuple[Any, Any]]:
-            starts = [tirx.floordiv(p * ex.prim(n), ex.prim(o)) for p, n, o in zip(position, spatial, out, strict=True)]
+            starts = [
+                tirx.floordiv(p * ex.prim(n), ex.prim(o))
+                for p, n, o in zip(position, spatial, out, strict=True)
+            ]
             stops = [
-                tirx.floordiv((p + 1) * ex.prim(n) + ex.prim(o) - 1, ex.prim(o)) for p, n, o in zip(position, spatial, out, strict=True)
+                tirx.floordiv((p + 1) * ex.prim(n) + ex.prim(o) - 1, ex.prim(o))
+                for p, n, o in zip(position, spatial, out, strict=True)
             ]
             return list(zip(starts, stops, strict=True))
 
         def at(n: Any, c: Any, *position: Any) -> Any:
             places = [start + tap for (start, _), tap in zip(bounds(position), taps, strict=True)]
-            inside = tirx.all(*(place < stop for place, (_, stop) in zip(places, bounds(position), strict=True)))
+            inside = tirx.all(
+                *(place < stop for place, (_, stop) in zip(places, bounds(position), strict=True))
+            )
             fill = tirx.const(0, work.dtype) if mean else tirx.min_value(work.dtype)
             value = tirx.if_then_else(inside, data(n, c, *places), fill)
             return te.sum(value, axis=taps) if mean else te.max(value, axis=taps)

@@ -29,7 +29,11 @@ def _activations(*names: str) -> tuple[Activation, ...]:
 
 
 def _cell(kind: str, nonlinearity: str = "tanh") -> Cell:
-    names = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": (nonlinearity,)}[kind]
+    names = {
+        "LSTM": ("sigmoid", "tanh", "tanh"),
+        "GRU": ("sigmoid", "tanh"),
+        "RNN": (nonlinearity,),
+    }[kind]
     return Cell(kind, _activations(*names), linear_before_reset=True)
 
 
@@ -54,13 +58,19 @@ def rnn(b: Builder, node: Node) -> list[Value]:
 def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list[Value]:
     """Layer over layer; states are [layers * directions, batch, hidden]."""
     if "data" in node.names:
-        node.fail("packed sequences are not supported", reason="unsupported_form", hint="give the recurrent layer padded sequences")
+        node.fail(
+            "packed sequences are not supported",
+            reason="unsupported_form",
+            hint="give the recurrent layer padded sequences",
+        )
     x = node.value("input")
     dtype = x.dtype
     batch_first = node.bool("batch_first")
     if node.bool("train") and node.float("dropout") != 0:
         node.fail(
-            "a recurrent layer in training mode is not supported", reason="unsupported_form", hint="save the model in evaluation mode"
+            "a recurrent layer in training mode is not supported",
+            reason="unsupported_form",
+            hint="save the model in evaluation mode",
         )
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     directions = 2 if node.bool("bidirectional") else 1
@@ -80,15 +90,32 @@ def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list
     return [every, *(layout.concat(b, column, 0) for column in finals)]
 
 
-def _run(b: Builder, node: Node, cell: Cell, x: Value, weights: Any, states: Sequence[Value], backward: bool, dtype: str) -> list[Value]:
-    """One direction of one layer, its weights taken from the list: every step's output and the final states."""
+def _run(
+    b: Builder,
+    node: Node,
+    cell: Cell,
+    x: Value,
+    weights: Any,
+    states: Sequence[Value],
+    backward: bool,
+    dtype: str,
+) -> list[Value]:
+    """One direction of one layer, its weights taken from the list: every step's output and the
+    final states.
+    """
     w, r = (_reordered(b, cell, next(weights)) for _ in range(2))
-    bias = layout.concat(b, [_reordered(b, cell, next(weights)) for _ in range(2)], 0) if node.bool("has_biases") else None
+    bias = (
+        layout.concat(b, [_reordered(b, cell, next(weights)) for _ in range(2)], 0)
+        if node.bool("has_biases")
+        else None
+    )
     hidden = b.facts.simplify(ex.floordiv(r.shape[0], cell.gates))
     if b.facts.same(r.shape[1], hidden) is not True:
         node.fail("projections are not supported", reason="unsupported_form")
     memory = states[1] if len(states) > 1 else None
-    every, last, final = run(b, cell, x, None, Direction(w, r, bias, None, states[0], memory, backward))
+    every, last, final = run(
+        b, cell, x, None, Direction(w, r, bias, None, states[0], memory, backward)
+    )
     made: list[Value] = [every, last] if final is None else [every, last, final]
     return [ew.cast(b, value, dtype) for value in made]
 
@@ -132,7 +159,9 @@ def lstm_cell(b: Builder, node: Node) -> list[Value]:
     """The next hidden and cell state."""
     h, c = node.values("hx")
     i, f, g, o = _split(b, ew.add(b, *_gates(b, node, node.value("input"), h)), 4)
-    memory = ew.add(b, ew.multiply(b, _sigmoid(b, f), c), ew.multiply(b, _sigmoid(b, i), _tanh(b, g)))
+    memory = ew.add(
+        b, ew.multiply(b, _sigmoid(b, f), c), ew.multiply(b, _sigmoid(b, i), _tanh(b, g))
+    )
     return [ew.multiply(b, _sigmoid(b, o), _tanh(b, memory)), memory]
 
 
@@ -144,7 +173,11 @@ def gru_cell(b: Builder, node: Node) -> Value:
     (rx, zx, nx), (rh, zh, nh) = _split(b, mine, 3), _split(b, past, 3)
     reset, update = _sigmoid(b, ew.add(b, rx, rh)), _sigmoid(b, ew.add(b, zx, zh))
     new = _tanh(b, ew.add(b, nx, ew.multiply(b, reset, nh)))
-    return ew.add(b, ew.multiply(b, ew.subtract(b, scalar(b, 1, new.dtype), update), new), ew.multiply(b, update, h))
+    return ew.add(
+        b,
+        ew.multiply(b, ew.subtract(b, scalar(b, 1, new.dtype), update), new),
+        ew.multiply(b, update, h),
+    )
 
 
 @op("rnn_tanh_cell", "rnn_relu_cell")

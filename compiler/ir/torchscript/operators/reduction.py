@@ -36,21 +36,39 @@ def _summed(node: Node, x: Value) -> str:
 def total(b: Builder, node: Node) -> Value:
     """The sum."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "sum", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(
+        b,
+        ew.cast(b, x, _summed(node, x)),
+        "sum",
+        reduced_axes(node, x),
+        node.bool("keepdim", False),
+    )
 
 
 @op("prod")
 def prod(b: Builder, node: Node) -> Value:
     """The product."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, _summed(node, x)), "prod", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(
+        b,
+        ew.cast(b, x, _summed(node, x)),
+        "prod",
+        reduced_axes(node, x),
+        node.bool("keepdim", False),
+    )
 
 
 @op("mean")
 def mean(b: Builder, node: Node) -> Value:
     """The mean."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, x, node.dtype("dtype", x.dtype)), "mean", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(
+        b,
+        ew.cast(b, x, node.dtype("dtype", x.dtype)),
+        "mean",
+        reduced_axes(node, x),
+        node.bool("keepdim", False),
+    )
 
 
 @op("amax")
@@ -69,14 +87,20 @@ def amin(b: Builder, node: Node) -> Value:
 
 @op("max")
 def greatest(b: Builder, node: Node) -> Any:
-    """The greatest element of all, of two tensors at each place, or along an axis with its index."""
-    return greater_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=True)
+    """The greatest element of all, of two tensors at each place, or along an axis with
+    its index.
+    """
+    return (
+        greater_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=True)
+    )
 
 
 @op("min")
 def least(b: Builder, node: Node) -> Any:
     """The least element of all, of two tensors at each place, or along an axis with its index."""
-    return lesser_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=False)
+    return (
+        lesser_of(b, *pair(b, node)) if "other" in node.names else _extreme(b, node, greatest=False)
+    )
 
 
 def _extreme(b: Builder, node: Node, greatest: bool) -> Any:
@@ -122,7 +146,11 @@ def _argument(b: Builder, node: Node, greatest: bool) -> Value:
 def aminmax(b: Builder, node: Node) -> list[Value]:
     """The least and the greatest element, of all or along an axis."""
     x = node.value("self")
-    axes = [node.axis("dim", len(x.shape))] if node.has("dim") and x.shape else list(range(len(x.shape)))
+    axes = (
+        [node.axis("dim", len(x.shape))]
+        if node.has("dim") and x.shape
+        else list(range(len(x.shape)))
+    )
     return [rd.reduce(b, x, kind, axes, node.bool("keepdim")) for kind in ("min", "max")]
 
 
@@ -136,7 +164,11 @@ def of_numbers(b: Builder, node: Node) -> Value:
         return rd.reduce(b, x, "sum", axes, keepdim)
     number = pw.pointwise(b, lambda v: tirx.Not(tirx.isnan(v.astype("float64"))), x, name="number")
     total = rd.reduce(b, ew.where(b, number, x, scalar(b, 0, x.dtype)), "sum", axes, keepdim)
-    return total if node.kind == "aten::nansum" else ew.divide(b, total, rd.reduce(b, ew.cast(b, number, x.dtype), "sum", axes, keepdim))
+    return (
+        total
+        if node.kind == "aten::nansum"
+        else ew.divide(b, total, rd.reduce(b, ew.cast(b, number, x.dtype), "sum", axes, keepdim))
+    )
 
 
 @op("any")
@@ -162,7 +194,9 @@ def _truths(b: Builder, node: Node, kind: str) -> Value:
 def count_nonzero(b: Builder, node: Node) -> Value:
     """How many elements are not zero."""
     x = node.value("self")
-    return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), "int64"), "sum", reduced_axes(node, x), False)
+    return rd.reduce(
+        b, ew.cast(b, ew.cast(b, x, "bool"), "int64"), "sum", reduced_axes(node, x), False
+    )
 
 
 @op("var")
@@ -191,15 +225,23 @@ def std_mean(b: Builder, node: Node) -> list[Value]:
 
 
 def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
-    """Sum of squared distances from the mean over the count less the correction (1 unless told otherwise)."""
+    """Sum of squared distances from the mean over the count less the correction (1 unless told
+    otherwise).
+    """
     x, keepdim = node.value("self"), node.bool("keepdim", False)
     axes = reduced_axes(node, x)
-    correction = node.float("correction") if node.has("correction") else float(node.bool("unbiased", True))
+    correction = (
+        node.float("correction") if node.has("correction") else float(node.bool("unbiased", True))
+    )
     centred, middle = nn_norm.moments(b, x, axes)
     squares = rd.reduce(b, ew.multiply(b, centred, centred), "sum", axes, keepdim)
     count = scalar(b, b.facts.simplify(ex.product(x.shape[axis] for axis in axes)), squares.dtype)
     divisor = ew.binary(
-        b, ew.subtract(b, count, scalar(b, correction, squares.dtype)), scalar(b, 0, squares.dtype), relax.op.maximum, numpy=np.maximum
+        b,
+        ew.subtract(b, count, scalar(b, correction, squares.dtype)),
+        scalar(b, 0, squares.dtype),
+        relax.op.maximum,
+        numpy=np.maximum,
     )
     kept = middle if keepdim else layout.squeeze(b, middle, axes)
     return ew.cast(b, ew.divide(b, squares, divisor), x.dtype), ew.cast(b, kept, x.dtype)
@@ -212,9 +254,13 @@ def logsumexp(b: Builder, node: Node) -> Value:
     axes, keepdim = reduced_axes(node, x), node.bool("keepdim", False)
     top = rd.reduce(b, x, "max", axes, True)
     zero, infinity = scalar(b, 0, x.dtype), scalar(b, np.inf, x.dtype)
-    top = ew.where(b, ew.compare(b, ew.unary(b, top, relax.op.abs, numpy=np.abs), infinity, "less"), top, zero)
+    top = ew.where(
+        b, ew.compare(b, ew.unary(b, top, relax.op.abs, numpy=np.abs), infinity, "less"), top, zero
+    )
     powers = ew.unary(b, ew.subtract(b, x, top), relax.op.exp, numpy=np.exp)
-    result = ew.add(b, ew.unary(b, rd.reduce(b, powers, "sum", axes, True), relax.op.log, numpy=np.log), top)
+    result = ew.add(
+        b, ew.unary(b, rd.reduce(b, powers, "sum", axes, True), relax.op.log, numpy=np.log), top
+    )
     return result if keepdim else layout.squeeze(b, result, axes)
 
 
@@ -233,7 +279,11 @@ def cumprod(b: Builder, node: Node) -> Value:
 def _running(b: Builder, node: Node, combine: Any, start: int) -> Value:
     x = node.value("self")
     x = ew.cast(b, x, _summed(node, x))
-    return x if not x.shape else scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False)
+    return (
+        x
+        if not x.shape
+        else scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False)
+    )
 
 
 @op("cummax", "cummin")
@@ -244,5 +294,9 @@ def running_extreme(b: Builder, node: Node) -> Any:
     x = node.value("self")
     combine, dtype = (tirx.max, x.dtype) if node.kind == "aten::cummax" else (tirx.min, x.dtype)
     info = np.finfo(np.dtype(dtype)) if ew.is_float(dtype) else np.iinfo(np.dtype(dtype))
-    start = float("-inf" if combine is tirx.max else "inf") if ew.is_float(dtype) else int(info.min if combine is tirx.max else info.max)
+    start = (
+        float("-inf" if combine is tirx.max else "inf")
+        if ew.is_float(dtype)
+        else int(info.min if combine is tirx.max else info.max)
+    )
     return [scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False), None]  # type: ignore[arg-type]

@@ -12,18 +12,31 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import nn_sample
-from compiler.ir.ops.resize import Along, Coordinates, Given, Interpolation, Rounding, Sampling, resize
+from compiler.ir.ops.resize import (
+    Along,
+    Coordinates,
+    Given,
+    Interpolation,
+    Rounding,
+    Sampling,
+    resize,
+)
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
 
 _EXACT = 64
 
-_KINDS = {"nearest": Interpolation.NEAREST, "linear": Interpolation.LINEAR, "bicubic": Interpolation.CUBIC}
+_KINDS = {
+    "nearest": Interpolation.NEAREST,
+    "linear": Interpolation.LINEAR,
+    "bicubic": Interpolation.CUBIC,
+}
 
 
 @op(
-    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
     "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
     "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
@@ -36,10 +49,18 @@ def upsample(b: Builder, node: Node) -> Value:
     if node.has("output_size"):
         wanted = node.extents("output_size")
     else:
-        wanted = [_scaled(b, node, x.shape[axis], scale) for axis, scale in zip(spatial, scales, strict=True)]
+        wanted = [
+            _scaled(b, node, x.shape[axis], scale)
+            for axis, scale in zip(spatial, scales, strict=True)
+        ]
     # A scale that is given maps positions by itself; extents that are given decide without one.
     plan = [
-        Along(axis, x.shape[axis], want, None if sampling.coordinates is Coordinates.ALIGN_CORNERS else scale)
+        Along(
+            axis,
+            x.shape[axis],
+            want,
+            None if sampling.coordinates is Coordinates.ALIGN_CORNERS else scale,
+        )
         for axis, want, scale in zip(spatial, b.extents(wanted, "resized"), scales, strict=True)
     ]
     return resize(b, x, plan, Given(None, None, len(plan)), sampling)
@@ -50,7 +71,9 @@ def _sampling(node: Node) -> Sampling:
     if kind is Interpolation.NEAREST:
         exact = "exact" in node.kind
         return Sampling(
-            kind, Coordinates.HALF_PIXEL if exact else Coordinates.ASYMMETRIC, Rounding.ROUND_PREFER_CEIL if exact else Rounding.FLOOR
+            kind,
+            Coordinates.HALF_PIXEL if exact else Coordinates.ASYMMETRIC,
+            Rounding.ROUND_PREFER_CEIL if exact else Rounding.FLOOR,
         )
     corners = node.bool("align_corners")
     antialias = node.kind.endswith("_aa")
@@ -77,7 +100,11 @@ def _scales(node: Node, rank: int) -> list[float | None]:
 def _number(node: Node, item: Any) -> float | None:
     if item is None or isinstance(item, (int, float)):
         return None if item is None else float(item)
-    node.fail("a scale factor is known only at run time", reason="data_dependent", hint="resize to extents instead")
+    node.fail(
+        "a scale factor is known only at run time",
+        reason="data_dependent",
+        hint="resize to extents instead",
+    )
 
 
 def _scaled(b: Builder, node: Node, extent: Extent, scale: float | None) -> Extent:
@@ -89,10 +116,17 @@ def _scaled(b: Builder, node: Node, extent: Extent, scale: float | None) -> Exte
         return b.facts.simplify(ex.floordiv(ex.mul(extent, numerator), denominator))  # type: ignore[no-any-return]
     if isinstance(extent, int):
         return math.floor(extent * scale)
-    return b.symbol(tirx.Cast("int64", tirx.floor(ex.prim(extent, "float64") * tirx.const(scale, "float64"))), "resized")
+    return b.symbol(
+        tirx.Cast("int64", tirx.floor(ex.prim(extent, "float64") * tirx.const(scale, "float64"))),
+        "resized",
+    )
 
 
-_INTERPOLATIONS: Sequence[Interpolation] = (Interpolation.LINEAR, Interpolation.NEAREST, Interpolation.CUBIC)
+_INTERPOLATIONS: Sequence[Interpolation] = (
+    Interpolation.LINEAR,
+    Interpolation.NEAREST,
+    Interpolation.CUBIC,
+)
 _EDGES = (nn_sample.Edge.ZEROS, nn_sample.Edge.BORDER, nn_sample.Edge.REFLECTION)
 
 
@@ -100,11 +134,16 @@ _EDGES = (nn_sample.Edge.ZEROS, nn_sample.Edge.BORDER, nn_sample.Edge.REFLECTION
 def grid_sampler(b: Builder, node: Node) -> Value:
     """[N, C, *spatial] read at a grid of places in [-1, 1]."""
     x, grid = node.value("input"), node.value("grid")
-    interpolation, edge = _INTERPOLATIONS[node.int("interpolation_mode")], _EDGES[node.int("padding_mode")]
+    interpolation, edge = (
+        _INTERPOLATIONS[node.int("interpolation_mode")],
+        _EDGES[node.int("padding_mode")],
+    )
     return nn_sample.grid_sample(b, x, grid, interpolation, edge, node.bool("align_corners"))
 
 
 @op("affine_grid_generator")
 def affine_grid(b: Builder, node: Node) -> Value:
     """The grid of places that an affine map of [N, C, *spatial] reads."""
-    return nn_sample.affine_grid(b, node.value("theta"), node.extents("size")[2:], node.bool("align_corners"))
+    return nn_sample.affine_grid(
+        b, node.value("theta"), node.extents("size")[2:], node.bool("align_corners")
+    )

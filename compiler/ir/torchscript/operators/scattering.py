@@ -30,17 +30,32 @@ def index_put(b: Builder, node: Node) -> Value:
     items = node.items("indices")
     if len(items) == 1 and isinstance(items[0], Ref):
         mask = node.memory.read(items[0])
-        if mask.dtype in ("bool", "uint8") and not values.shape and not node.bool("accumulate", False):
+        if (
+            mask.dtype in ("bool", "uint8")
+            and not values.shape
+            and not node.bool("accumulate", False)
+        ):
             shaped = layout.reshape(b, mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
             return ew.where(b, ew.cast(b, shaped, "bool"), values, x)
     found = places(b, node, x)
     axes = sorted(found)
     if axes[-1] - axes[0] != len(axes) - 1:
-        node.fail("writing at indices of axes that are not neighbours is not supported", reason="unsupported_form")
-    return _scattered(b, x, found, values, sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE)
+        node.fail(
+            "writing at indices of axes that are not neighbours is not supported",
+            reason="unsupported_form",
+        )
+    return _scattered(
+        b,
+        x,
+        found,
+        values,
+        sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE,
+    )
 
 
-def _scattered(b: Builder, x: Value, found: dict[int, Value], values: Value, reduction: sc.Reduction) -> Value:
+def _scattered(
+    b: Builder, x: Value, found: dict[int, Value], values: Value, reduction: sc.Reduction
+) -> Value:
     """The indexed axes moved to the front, written, and moved back."""
     axes = sorted(found)
     shape = next(iter(found.values())).shape
@@ -49,21 +64,35 @@ def _scattered(b: Builder, x: Value, found: dict[int, Value], values: Value, red
     spread = broadcast.expand(b, values, target)
     forward = [*axes, *lead, *tail]
     rank = len(shape)
-    moved = layout.transpose(b, spread, [*range(len(lead), len(lead) + rank), *range(len(lead)), *range(len(lead) + rank, len(target))])
-    indices = layout.concat(b, [layout.unsqueeze(b, ew.cast(b, found[axis], "int64"), [rank]) for axis in axes], rank)
+    moved = layout.transpose(
+        b,
+        spread,
+        [
+            *range(len(lead), len(lead) + rank),
+            *range(len(lead)),
+            *range(len(lead) + rank, len(target)),
+        ],
+    )
+    indices = layout.concat(
+        b, [layout.unsqueeze(b, ew.cast(b, found[axis], "int64"), [rank]) for axis in axes], rank
+    )
     written = sc.scatter_nd(b, layout.transpose(b, x, forward), indices, moved, reduction)
     return layout.transpose(b, written, [forward.index(axis) for axis in range(len(x.shape))])
 
 
 _REDUCTIONS = {
-    None: sc.Reduction.NONE, "add": sc.Reduction.ADD, "sum": sc.Reduction.ADD, "mean": sc.Reduction.ADD,
-    "multiply": sc.Reduction.MUL, "prod": sc.Reduction.MUL, "amax": sc.Reduction.MAX, "amin": sc.Reduction.MIN,
+    None: sc.Reduction.NONE, "add": sc.Reduction.ADD, "sum": sc.Reduction.ADD,
+    "mean": sc.Reduction.ADD,
+    "multiply": sc.Reduction.MUL, "prod": sc.Reduction.MUL, "amax": sc.Reduction.MAX,
+    "amin": sc.Reduction.MIN,
 }  # fmt: skip
 
 
 @op("scatter", "scatter_add", "scatter_reduce")
 def scatter(b: Builder, node: Node) -> Value:
-    """`src` (a tensor or one number) written along an axis at indices, or combined with what is there, or among itself."""
+    """`src` (a tensor or one number) written along an axis at indices, or combined with what is
+    there, or among itself.
+    """
     x, index = node.value("self"), node.value("index")
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
@@ -71,7 +100,11 @@ def scatter(b: Builder, node: Node) -> Value:
     name = "sum" if node.kind == "aten::scatter_add" else node.get("reduce", None)
     reduction = _REDUCTIONS[name]
     alone = not node.bool("include_self", True)
-    old = sc.scatter_elements(b, x, index, _neutral(b, source, reduction), axis, sc.Reduction.NONE) if alone else x
+    old = (
+        sc.scatter_elements(b, x, index, _neutral(b, source, reduction), axis, sc.Reduction.NONE)
+        if alone
+        else x
+    )
     combined = sc.scatter_elements(b, old, index, source, axis, reduction)
     return _mean(b, combined, index, axis, alone) if name == "mean" else combined
 
@@ -79,7 +112,11 @@ def scatter(b: Builder, node: Node) -> Value:
 def _source(b: Builder, node: Node, x: Value, index: Value) -> Value:
     """What is written, in the shape of the indices."""
     if not isinstance(node.get("src", None), Ref):
-        return broadcast.expand(b, layout.reshape(b, scalar(b, node.get("value"), x.dtype), [1] * len(index.shape)), index.shape)
+        return broadcast.expand(
+            b,
+            layout.reshape(b, scalar(b, node.get("value"), x.dtype), [1] * len(index.shape)),
+            index.shape,
+        )
     source = ew.cast(b, node.value("src"), x.dtype)
     for place, (have, want) in enumerate(zip(source.shape, index.shape, strict=True)):
         if b.facts.same(have, want) is not True:
@@ -91,21 +128,33 @@ def _neutral(b: Builder, like: Value, reduction: sc.Reduction) -> Value:
     """Of the shape of `like`, the number that a reduction leaves everything as it is with."""
     info = np.iinfo(np.dtype(like.dtype)) if ew.is_integer(like.dtype) else None
     least, most = (-np.inf, np.inf) if info is None else (info.min, info.max)
-    number = {sc.Reduction.MUL: 1, sc.Reduction.MAX: least, sc.Reduction.MIN: most}.get(reduction, 0)
-    return broadcast.expand(b, layout.reshape(b, scalar(b, number, like.dtype), [1] * len(like.shape)), like.shape)
+    number = {sc.Reduction.MUL: 1, sc.Reduction.MAX: least, sc.Reduction.MIN: most}.get(
+        reduction, 0
+    )
+    return broadcast.expand(
+        b, layout.reshape(b, scalar(b, number, like.dtype), [1] * len(like.shape)), like.shape
+    )
 
 
 def _mean(b: Builder, total: Value, index: Value, axis: int, alone: bool) -> Value:
     """Sums divided by how many elements were added up at each place."""
 
     def full(shape: Sequence[Extent], number: int) -> Value:
-        return broadcast.expand(b, layout.reshape(b, scalar(b, number, total.dtype), [1] * len(shape)), shape)
+        return broadcast.expand(
+            b, layout.reshape(b, scalar(b, number, total.dtype), [1] * len(shape)), shape
+        )
 
     counts = full(total.shape, 1)
     if alone:
-        counts = sc.scatter_elements(b, counts, index, full(index.shape, 0), axis, sc.Reduction.NONE)
+        counts = sc.scatter_elements(
+            b, counts, index, full(index.shape, 0), axis, sc.Reduction.NONE
+        )
     counts = sc.scatter_elements(b, counts, index, full(index.shape, 1), axis, sc.Reduction.ADD)
-    return ew.divide(b, total, counts) if ew.is_float(total.dtype) else floor_division(b, total, counts)
+    return (
+        ew.divide(b, total, counts)
+        if ew.is_float(total.dtype)
+        else floor_division(b, total, counts)
+    )
 
 
 @op("index_add", "index_copy", "index_fill")
@@ -114,13 +163,23 @@ def index_write(b: Builder, node: Node) -> Value:
     x, index = node.value("self"), node.value("index")
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
-    source = operand(b, node, node.get("value" if node.kind == "aten::index_fill" else "source"), x.dtype)
+    source = operand(
+        b, node, node.get("value" if node.kind == "aten::index_fill" else "source"), x.dtype
+    )
     if node.kind == "aten::index_fill":
-        source = broadcast.expand(b, source, [*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]])
+        source = broadcast.expand(
+            b, source, [*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]]
+        )
     alpha = node.get("alpha", 1)
     if alpha != 1:
         source = ew.multiply(b, source, scalar(b, alpha, x.dtype))
-    return _scattered(b, x, {axis: index}, source, sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE)
+    return _scattered(
+        b,
+        x,
+        {axis: index},
+        source,
+        sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE,
+    )
 
 
 @op("masked_scatter")
@@ -132,9 +191,18 @@ def masked_scatter(b: Builder, node: Node) -> Value:
     chosen = selecting.places(b, layout.reshape(b, mask, [size]), "selected")
     count = chosen.shape[0]
     flat = layout.reshape(b, source, [b.facts.simplify(ex.product(source.shape))])
-    b.require(ex.less_equal(count, flat.shape[0]), "masked_scatter: the source has fewer elements than the mask selects")
+    b.require(
+        ex.less_equal(count, flat.shape[0]),
+        "masked_scatter: the source has fewer elements than the mask selects",
+    )
     updates = layout.strided_slice(b, flat, 0, 0, count, 1)
-    written = sc.scatter_nd(b, layout.reshape(b, x, [size]), layout.unsqueeze(b, chosen, [1]), updates, sc.Reduction.NONE)
+    written = sc.scatter_nd(
+        b,
+        layout.reshape(b, x, [size]),
+        layout.unsqueeze(b, chosen, [1]),
+        updates,
+        sc.Reduction.NONE,
+    )
     return layout.reshape(b, written, x.shape)
 
 
@@ -150,4 +218,6 @@ def view_scatter(b: Builder, node: Node) -> Value:
     x = node.value("self")
     step = registry.VIEW[node.kind.removesuffix("_scatter")](b, node)
     places = step(b, positions.of(b, x))
-    return positions.put(b, x, places, broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), places.shape))
+    return positions.put(
+        b, x, places, broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), places.shape)
+    )

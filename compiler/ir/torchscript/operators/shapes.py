@@ -69,9 +69,11 @@ def _always(value: Any, *names: str) -> None:
 _always("cpu", "prim::device")
 _always(0, "prim::layout")
 _always(
-    False, "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse", "prim::is_quantized", "prim::is_nested",
+    False, "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse",
+    "prim::is_quantized", "prim::is_nested",
     "prim::is_mkldnn",
-    "prim::requires_grad", "prim::is_vulkan", "prim::is_meta", "prim::is_sparse_csr", "prim::is_ipu", "prim::is_maia", "prim::is_mtia",
+    "prim::requires_grad", "prim::is_vulkan", "prim::is_meta", "prim::is_sparse_csr",
+    "prim::is_ipu", "prim::is_maia", "prim::is_mtia",
     "is_inference",
 )  # fmt: skip
 
@@ -98,7 +100,11 @@ def as_bool(b: Builder, node: Node) -> Any:
 def item(b: Builder, node: Node) -> Any:
     """The number in a tensor of one element, of the tensor's kind."""
     dtype = _self(node).dtype
-    return _number(b, node, Number.BOOL if dtype == "bool" else Number.FLOAT if "float" in dtype else Number.INT)
+    return _number(
+        b,
+        node,
+        Number.BOOL if dtype == "bool" else Number.FLOAT if "float" in dtype else Number.INT,
+    )
 
 
 def _number(b: Builder, node: Node, number: Number) -> Any:

@@ -46,7 +46,9 @@ def argsort(b: Builder, node: Node) -> Value:
 
 @op("_unique2", "unique_dim", "_unique")
 def unique(b: Builder, node: Node) -> list[Value]:
-    """Distinct elements in ascending order, where each input element went, and how often each occurs."""
+    """Distinct elements in ascending order, where each input element went, and how often each
+    occurs.
+    """
     x = node.value("self")
     axis = node.axis("dim", len(x.shape)) if node.kind == "aten::unique_dim" else None
     values, _, inverse, counts = sorting.unique(b, x, axis, True)
@@ -57,15 +59,30 @@ def unique(b: Builder, node: Node) -> list[Value]:
 
 @op("median", "kthvalue")
 def kth(b: Builder, node: Node) -> Any:
-    """The k-th least element along an axis and its index; the lower median is that of the middle."""
+    """The k-th least element along an axis and its index; the lower median is that of the
+    middle.
+    """
     x = node.value("self")
     if "dim" not in node.names:
         flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
         values, _ = sorting.top_k(b, flat, flat.shape[0], 0, False)
         middle = b.facts.simplify(ex.floordiv(ex.sub(flat.shape[0], 1), 2))
-        return layout.squeeze(b, layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1), [0])
+        return layout.squeeze(
+            b,
+            layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1),
+            [0],
+        )
     values, indices = _ordered(b, node, x, None, False)
     axis = node.axis("dim", len(x.shape))
-    place = ex.sub(node.extent("k"), 1) if node.kind == "aten::kthvalue" else ex.floordiv(ex.sub(x.shape[axis], 1), 2)
-    picked = [layout.strided_slice(b, v, axis, b.facts.simplify(place), b.facts.simplify(ex.add(place, 1)), 1) for v in (values, indices)]
+    place = (
+        ex.sub(node.extent("k"), 1)
+        if node.kind == "aten::kthvalue"
+        else ex.floordiv(ex.sub(x.shape[axis], 1), 2)
+    )
+    picked = [
+        layout.strided_slice(
+            b, v, axis, b.facts.simplify(place), b.facts.simplify(ex.add(place, 1)), 1
+        )
+        for v in (values, indices)
+    ]
     return picked if node.bool("keepdim", False) else [layout.squeeze(b, v, [axis]) for v in picked]

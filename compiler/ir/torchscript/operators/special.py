@@ -29,7 +29,9 @@ def _two(name: str, function: Callable[[Any, Any], Any]) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         other = "values" if "values" in node.names else "other"
-        return pw.in_float(b, function, *pair(b, node, "self", other, floating=name != "heaviside"), name=name)
+        return pw.in_float(
+            b, function, *pair(b, node, "self", other, floating=name != "heaviside"), name=name
+        )
 
     handler.__doc__ = f"{name} of two operands."
 
@@ -79,9 +81,16 @@ def _infinite(name: str, sign: int) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = floated(b, node.value("self"))
-        return pw.pointwise(b, _is_infinite(sign), ew.cast(b, x, "float32") if x.dtype in pw.NARROW else x, name=name)
+        return pw.pointwise(
+            b,
+            _is_infinite(sign),
+            ew.cast(b, x, "float32") if x.dtype in pw.NARROW else x,
+            name=name,
+        )
 
-    handler.__doc__ = f"Whether each element is the {'positive' if sign > 0 else 'negative'} infinity."
+    handler.__doc__ = (
+        f"Whether each element is the {'positive' if sign > 0 else 'negative'} infinity."
+    )
 
 
 _infinite("isposinf", 1)

@@ -24,7 +24,10 @@ from compiler.ir.values import Known, Value
 def _spectrum(node: Node) -> Spectrum:
     found = node.get("self")
     if not isinstance(found, Spectrum):
-        node.fail("this is supported for the complex results of transforms only", reason="unsupported_form")
+        node.fail(
+            "this is supported for the complex results of transforms only",
+            reason="unsupported_form",
+        )
     return found
 
 
@@ -61,16 +64,26 @@ def stft(b: Builder, node: Node) -> Any:
     x, length = node.value("self"), node.int("n_fft")
     single = len(x.shape) == 1
     if node.get("align_to_window", None) or node.get("onesided", None) is False:
-        node.fail("stft is supported one-sided and not aligned to its window only", reason="unsupported_form")
+        node.fail(
+            "stft is supported one-sided and not aligned to its window only",
+            reason="unsupported_form",
+        )
     if single:
         x = layout.unsqueeze(b, x, [0])
     if node.bool("center", False):
-        mode = {"reflect": nn_pad.PadMode.REFLECT, "constant": nn_pad.PadMode.CONSTANT}.get(node.text("pad_mode"))
+        mode = {"reflect": nn_pad.PadMode.REFLECT, "constant": nn_pad.PadMode.CONSTANT}.get(
+            node.text("pad_mode")
+        )
         if mode is None:
-            node.fail(f"stft with {node.text('pad_mode')} padding is not supported", reason="unsupported_form")
+            node.fail(
+                f"stft with {node.text('pad_mode')} padding is not supported",
+                reason="unsupported_form",
+            )
         x = padded(b, x, [length // 2, length // 2], mode, scalar(b, 0, x.dtype))
     step = node.int("hop_length") if node.has("hop_length") else length // 4
-    frames = fourier.stft(b, layout.unsqueeze(b, x, [2]), step, _window(b, node, length, x.dtype), length, True)
+    frames = fourier.stft(
+        b, layout.unsqueeze(b, x, [2]), step, _window(b, node, length, x.dtype), length, True
+    )
     factor = 1 / math.sqrt(length) if node.bool("normalized") else 1.0
     parts = [_part(b, frames, place, factor, single) for place in (0, 1)]
     return Spectrum(*parts) if node.bool("return_complex", False) else fourier.joined(b, *parts)
@@ -92,7 +105,13 @@ def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
         return None
     window = Known(np.ones(width, np.dtype(dtype)), dtype) if given is None else given
     before = (length - width) // 2
-    return padded(b, window, [before, length - width - before], nn_pad.PadMode.CONSTANT, scalar(b, 0, window.dtype))
+    return padded(
+        b,
+        window,
+        [before, length - width - before],
+        nn_pad.PadMode.CONSTANT,
+        scalar(b, 0, window.dtype),
+    )
 
 
 @op("fft_rfft")
@@ -102,7 +121,9 @@ def rfft(b: Builder, node: Node) -> Spectrum:
     length = node.extent("n") if node.has("n") else x.shape[-1]
     bins = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
     parts = fourier.transform(b, (x, None), length, bins, False)
-    return Spectrum(*(layout.transpose(b, _normed(b, node, part, length, False), back) for part in parts))
+    return Spectrum(
+        *(layout.transpose(b, _normed(b, node, part, length, False), back) for part in parts)
+    )
 
 
 @op("fft_irfft")
@@ -112,7 +133,9 @@ def irfft(b: Builder, node: Node) -> Value:
     (real_part, back), (other, _) = (_last(b, node, part) for part in (found.real, found.imaginary))
     natural = ex.mul(ex.sub(real_part.shape[-1], 1), 2)
     length = node.extent("n") if node.has("n") else b.facts.simplify(natural)
-    return layout.transpose(b, _normed(b, node, fourier.real_inverse(b, (real_part, other), length), length, True), back)
+    return layout.transpose(
+        b, _normed(b, node, fourier.real_inverse(b, (real_part, other), length), length, True), back
+    )
 
 
 def _last(b: Builder, node: Node, x: Value) -> tuple[Value, list[int]]:
@@ -133,7 +156,11 @@ def _normed(b: Builder, node: Node, x: Value, length: Extent, inverse: bool) -> 
     return ew.multiply(b, x, factor) if inverse else ew.divide(b, x, factor)
 
 
-_COSINES: dict[str, Sequence[float]] = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08)}
+_COSINES: dict[str, Sequence[float]] = {
+    "hann": (0.5, 0.5),
+    "hamming": (0.54, 0.46),
+    "blackman": (0.42, 0.5, 0.08),
+}
 
 
 @plain("hann_window", "hamming_window", "blackman_window")
@@ -145,4 +172,6 @@ def window(b: Builder, node: Node) -> Value:
     size = node.extent("window_length")
     if isinstance(size, int) and size <= 1:
         return Known(np.ones(size, np.float32), "float32")
-    return windows.cosine_window(b, size, weights, node.bool("periodic", True), node.dtype("dtype", "float32"))
+    return windows.cosine_window(
+        b, size, weights, node.bool("periodic", True), node.dtype("dtype", "float32")
+    )

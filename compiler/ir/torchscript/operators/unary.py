@@ -21,15 +21,26 @@ from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Known, Value
 
 
-def of_float(b: Builder, x: Value, emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[Any], Any] | None = None) -> Value:
-    """A function of floats: integers become floats first, 16-bit floats are worked out in float32."""
+def of_float(
+    b: Builder,
+    x: Value,
+    emit: Callable[[relax.Expr], relax.Expr],
+    fold: Callable[[Any], Any] | None = None,
+) -> Value:
+    """A function of floats: integers become floats first, 16-bit floats are worked out in
+    float32.
+    """
     x = floated(b, x)
     if x.dtype in pw.NARROW:
         return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit, numpy=fold), x.dtype)
     return ew.unary(b, x, emit, numpy=fold)
 
 
-def _register(names: tuple[str, ...], emit: Callable[[relax.Expr], relax.Expr], fold: Callable[[Any], Any] | None) -> None:
+def _register(
+    names: tuple[str, ...],
+    emit: Callable[[relax.Expr], relax.Expr],
+    fold: Callable[[Any], Any] | None,
+) -> None:
     @op(*names)
     def handler(b: Builder, node: Node) -> Value:
         return of_float(b, node.value("self"), emit, fold)
@@ -41,7 +52,8 @@ _R = relax.op
 for _names, _emit, _fold in (
     (("exp",), _R.exp, np.exp), (("log",), _R.log, np.log), (("sqrt",), _R.sqrt, np.sqrt),
     (("sin",), _R.sin, np.sin), (("cos",), _R.cos, np.cos), (("tan",), _R.tan, np.tan),
-    (("asin", "arcsin"), _R.asin, np.arcsin), (("acos", "arccos"), _R.acos, np.arccos), (("atan", "arctan"), _R.atan, np.arctan),
+    (("asin", "arcsin"), _R.asin, np.arcsin), (("acos", "arccos"), _R.acos, np.arccos), (("atan",
+    "arctan"), _R.atan, np.arctan),
     (("sinh",), _R.sinh, np.sinh), (("cosh",), _R.cosh, np.cosh), (("tanh",), _R.tanh, np.tanh),
     (("asinh", "arcsinh"), _R.asinh, np.arcsinh), (("acosh", "arccosh"), _R.acosh, np.arccosh),
     (("atanh", "arctanh"), _R.atanh, np.arctanh),
@@ -78,14 +90,23 @@ def exp2(b: Builder, node: Node) -> Value:
 def log1p(b: Builder, node: Node) -> Value:
     """log(1 + self), exact near zero."""
     x = floated(b, node.value("self"))
-    return pw.in_float(b, lambda v: tirx.Select(v > pw.like(v, 1e30), tirx.log(v), fn.log1p(v)), x, name="log1p")
+    return pw.in_float(
+        b, lambda v: tirx.Select(v > pw.like(v, 1e30), tirx.log(v), fn.log1p(v)), x, name="log1p"
+    )
 
 
 @op("expm1")
 def expm1(b: Builder, node: Node) -> Value:
     """exp(self) - 1, exact near zero."""
     x = floated(b, node.value("self"))
-    return pw.in_float(b, lambda v: tirx.Select(v > pw.like(v, 40), tirx.exp(v), fn.expm1(tirx.min(v, pw.like(v, 40)))), x, name="expm1")
+    return pw.in_float(
+        b,
+        lambda v: tirx.Select(
+            v > pw.like(v, 40), tirx.exp(v), fn.expm1(tirx.min(v, pw.like(v, 40)))
+        ),
+        x,
+        name="expm1",
+    )
 
 
 @op("rsqrt")
@@ -105,7 +126,9 @@ def reciprocal(b: Builder, node: Node) -> Value:
 @op("neg", "negative")
 def neg(b: Builder, node: Node) -> Value:
     """-self."""
-    return ew.unary(b, node.value("self"), relax.op.negative, numpy=np.negative, symbolic=lambda v: ex.sub(0, v))
+    return ew.unary(
+        b, node.value("self"), relax.op.negative, numpy=np.negative, symbolic=lambda v: ex.sub(0, v)
+    )
 
 
 @op("abs", "absolute")
@@ -113,8 +136,16 @@ def absolute(b: Builder, node: Node) -> Value:
     """|self|, also of complex numbers."""
     given = node.get("self")
     if isinstance(given, Spectrum):
-        return nn_norm.sqrt(b, ew.add(b, *(ew.multiply(b, part, part) for part in (given.real, given.imaginary))))
-    return ew.unary(b, node.value("self"), relax.op.abs, numpy=np.abs, symbolic=lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v))
+        return nn_norm.sqrt(
+            b, ew.add(b, *(ew.multiply(b, part, part) for part in (given.real, given.imaginary)))
+        )
+    return ew.unary(
+        b,
+        node.value("self"),
+        relax.op.abs,
+        numpy=np.abs,
+        symbolic=lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v),
+    )
 
 
 @op("square")
@@ -147,13 +178,21 @@ def _rounding(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], 
             return x
         if node.get("decimals", 0):
             return _to_decimals(b, x, 10.0 ** node.int("decimals"))
-        return ew.unary(b, x, lambda v: _emit_rounding(b, x, scalar_of, name), numpy=fold, symbolic=lambda v: _whole(v, scalar_of))
+        return ew.unary(
+            b,
+            x,
+            lambda v: _emit_rounding(b, x, scalar_of, name),
+            numpy=fold,
+            symbolic=lambda v: _whole(v, scalar_of),
+        )
 
     handler.__doc__ = f"{name}, elementwise; integers stay as they are."
 
 
 def _to_decimals(b: Builder, x: Value, unit: float) -> Value:
-    return pw.in_float(b, lambda v: tirx.nearbyint(v * pw.like(v, unit)) / pw.like(v, unit), x, name="round")
+    return pw.in_float(
+        b, lambda v: tirx.nearbyint(v * pw.like(v, unit)) / pw.like(v, unit), x, name="round"
+    )
 
 
 def _emit_rounding(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:
@@ -182,18 +221,27 @@ def frac(b: Builder, node: Node) -> Value:
 
 @op("nan_to_num")
 def nan_to_num(b: Builder, node: Node) -> Value:
-    """NaN as `nan` (0), infinities as `posinf` and `neginf` (the greatest and least finite number)."""
+    """NaN as `nan` (0), infinities as `posinf` and `neginf` (the greatest and least
+    finite number).
+    """
     x = node.value("self")
     if not ew.is_float(x.dtype):
         return x
-    high = float(np.finfo(np.dtype(x.dtype)).max) if x.dtype != "bfloat16" else 3.3895313892515355e38
+    high = (
+        float(np.finfo(np.dtype(x.dtype)).max) if x.dtype != "bfloat16" else 3.3895313892515355e38
+    )
     nan, above, below = (
-        node.get(name) if node.get(name) is not None else value for name, value in (("nan", 0.0), ("posinf", high), ("neginf", -high))
+        node.get(name) if node.get(name) is not None else value
+        for name, value in (("nan", 0.0), ("posinf", high), ("neginf", -high))
     )
 
     def at(v: Any) -> Any:
         infinity = pw.like(v, float("inf"))
-        finite = tirx.Select(tirx.EQ(v, infinity), pw.like(v, above), tirx.Select(tirx.EQ(v, -infinity), pw.like(v, below), v))
+        finite = tirx.Select(
+            tirx.EQ(v, infinity),
+            pw.like(v, above),
+            tirx.Select(tirx.EQ(v, -infinity), pw.like(v, below), v),
+        )
         return tirx.Select(tirx.isnan(v), pw.like(v, nan), finite)
 
     return pw.in_float(b, at, x, name="nan_to_num")

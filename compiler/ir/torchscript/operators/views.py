@@ -19,14 +19,18 @@ from compiler.ir.torchscript.registry import op, view
 from compiler.ir.values import Value
 
 
-def resolved(b: Builder, node: Node, have: Sequence[Extent], wanted: Sequence[Extent]) -> list[Extent]:
+def resolved(
+    b: Builder, node: Node, have: Sequence[Extent], wanted: Sequence[Extent]
+) -> list[Extent]:
     """A target shape with its -1 worked out."""
     sizes = [b.facts.simplify(size) for size in wanted]
     if sizes.count(-1) == 0:
         return sizes
     if sizes.count(-1) > 1:
         node.fail("more than one size is -1", reason="shape")
-    rest = b.facts.simplify(ex.product(size for size in sizes if not (isinstance(size, int) and size == -1)))
+    rest = b.facts.simplify(
+        ex.product(size for size in sizes if not (isinstance(size, int) and size == -1))
+    )
     if b.facts.same(rest, 0) is True:
         node.fail("a size of -1 beside a size of 0 is ambiguous", reason="shape")
     whole = b.facts.simplify(ex.product(have))
@@ -113,7 +117,11 @@ def atleast(b: Builder, node: Node) -> Step:
 def squeeze(b: Builder, node: Node) -> Step:
     """Axes of 1 removed: all, or those named that are 1."""
     x = node.value("self")
-    named = [node.as_axis(axis, len(x.shape)) for axis in node.ints("dim")] if "dim" in node.names else list(range(len(x.shape)))
+    named = (
+        [node.as_axis(axis, len(x.shape)) for axis in node.ints("dim")]
+        if "dim" in node.names
+        else list(range(len(x.shape)))
+    )
     axes = [axis for axis in named if x.shape and _one(b, node, x.shape[axis])]
     return lambda b, x: layout.squeeze(b, x, axes)
 
@@ -122,7 +130,9 @@ def _one(b: Builder, node: Node, extent: Extent) -> bool:
     decided = b.facts.same(extent, 1)
     if decided is None:
         node.fail(
-            f"squeezing an axis of {extent} leaves the rank open", reason="unknown_rank", hint="declare the dim's min as 2, or fix it to 1"
+            f"squeezing an axis of {extent} leaves the rank open",
+            reason="unknown_rank",
+            hint="declare the dim's min as 2, or fix it to 1",
         )
     return decided
 
@@ -163,9 +173,13 @@ def matrix_transpose(b: Builder, node: Node) -> Step:
 def movedim(b: Builder, node: Node) -> Step:
     """Axes moved to other positions, the rest in order."""
     rank = len(node.value("self").shape)
-    source, target = ([node.as_axis(axis, rank) for axis in node.ints(name)] for name in ("source", "destination"))
+    source, target = (
+        [node.as_axis(axis, rank) for axis in node.ints(name)] for name in ("source", "destination")
+    )
     rest = iter(axis for axis in range(rank) if axis not in source)
-    return _permuted([source[target.index(place)] if place in target else next(rest) for place in range(rank)])
+    return _permuted(
+        [source[target.index(place)] if place in target else next(rest) for place in range(rank)]
+    )
 
 
 @view("expand", "broadcast_to", "expand_as")
@@ -174,10 +188,16 @@ def expand(b: Builder, node: Node) -> Step:
     x = node.value("self")
     wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
     lead = len(wanted) - len(x.shape)
-    shape = [x.shape[i - lead] if isinstance(size, int) and size == -1 else size for i, size in enumerate(wanted)]
+    shape = [
+        x.shape[i - lead] if isinstance(size, int) and size == -1 else size
+        for i, size in enumerate(wanted)
+    ]
     for have, want in zip(x.shape, shape[lead:], strict=True):
         if b.facts.same(have, want) is not True and b.facts.same(have, 1) is not True:
-            b.require(ex.either(ex.equal(have, want), ex.equal(have, 1)), f"an axis of {have} cannot be expanded to {want}")
+            b.require(
+                ex.either(ex.equal(have, want), ex.equal(have, 1)),
+                f"an axis of {have} cannot be expanded to {want}",
+            )
     return lambda b, x: broadcast.expand(b, x, shape)
 
 
@@ -193,10 +213,16 @@ def select(b: Builder, node: Node) -> Step:
     )
     negative = b.facts.decide(ex.less(index, 0))
     place = (
-        ex.add(index, extent) if negative else index if negative is False else ex.select(ex.less(index, 0), ex.add(index, extent), index)
+        ex.add(index, extent)
+        if negative
+        else index
+        if negative is False
+        else ex.select(ex.less(index, 0), ex.add(index, extent), index)
     )
     place = b.facts.simplify(place)
-    return lambda b, x: layout.squeeze(b, layout.strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis])
+    return lambda b, x: layout.squeeze(
+        b, layout.strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis]
+    )
 
 
 @view("slice")
@@ -220,11 +246,18 @@ def narrow_copy(b: Builder, node: Node) -> Value:
 def narrow(b: Builder, node: Node) -> Step:
     """`length` elements from `start` along an axis."""
     x = node.value("self")
-    axis, start, length = node.axis("dim", len(x.shape)), node.extent("start"), node.extent("length")
+    axis, start, length = (
+        node.axis("dim", len(x.shape)),
+        node.extent("start"),
+        node.extent("length"),
+    )
     if b.facts.decide(ex.less(start, 0)) is True:
         start = b.facts.simplify(ex.add(start, x.shape[axis]))
     end = b.facts.simplify(ex.add(start, length))
-    b.require(ex.less_equal(end, x.shape[axis]), f"{length} elements from {start} exceed an axis of {x.shape[axis]}")
+    b.require(
+        ex.less_equal(end, x.shape[axis]),
+        f"{length} elements from {start} exceed an axis of {x.shape[axis]}",
+    )
     return lambda b, x: layout.strided_slice(b, x, axis, start, end, 1)
 
 
@@ -232,7 +265,13 @@ def narrow(b: Builder, node: Node) -> Step:
 def diagonal(b: Builder, node: Node) -> Step:
     """The diagonal of two axes as a new last axis."""
     x = node.value("self")
-    return diagonal_of(b, x, node.int("offset", 0), node.axis("dim1", len(x.shape), 0), node.axis("dim2", len(x.shape), 1))
+    return diagonal_of(
+        b,
+        x,
+        node.int("offset", 0),
+        node.axis("dim1", len(x.shape), 0),
+        node.axis("dim2", len(x.shape), 1),
+    )
 
 
 def diagonal_of(b: Builder, x: Value, offset: int, one: int, other: int) -> Step:
@@ -248,7 +287,13 @@ def diagonal_of(b: Builder, x: Value, offset: int, one: int, other: int) -> Step
             place[one], place[other] = index[-1] + max(-offset, 0), index[-1] + max(offset, 0)
             return data(*(place[axis] for axis in range(len(x.shape))))
 
-        return b.te(lambda data: te.compute([ex.prim(e) for e in shape], lambda *i: at(data, i), name="diagonal"), x, name="diagonal")
+        return b.te(
+            lambda data: te.compute(
+                [ex.prim(e) for e in shape], lambda *i: at(data, i), name="diagonal"
+            ),
+            x,
+            name="diagonal",
+        )
 
     return step
 
@@ -257,8 +302,15 @@ def diagonal_of(b: Builder, x: Value, offset: int, one: int, other: int) -> Step
 def unfold(b: Builder, node: Node) -> Step:
     """Windows of `size` elements along an axis, `step` apart, as a new last axis."""
     x = node.value("self")
-    axis, size, stride = node.axis("dimension", len(x.shape)), node.extent("size"), node.extent("step")
-    b.require(ex.less_equal(size, x.shape[axis]), f"a window of {size} does not fit an axis of {x.shape[axis]}")
+    axis, size, stride = (
+        node.axis("dimension", len(x.shape)),
+        node.extent("size"),
+        node.extent("step"),
+    )
+    b.require(
+        ex.less_equal(size, x.shape[axis]),
+        f"a window of {size} does not fit an axis of {x.shape[axis]}",
+    )
     count = b.facts.simplify(ex.add(ex.floordiv(ex.sub(x.shape[axis], size), stride), 1))
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :], size]
 
@@ -326,7 +378,11 @@ def _even(b: Builder, node: Node, axis: int, size: Extent) -> list[Ref]:
     extent = node.value("self").shape[axis]
     count = b.facts.simplify(ex.ceildiv(extent, size))
     if not isinstance(count, int):
-        node.fail("the number of parts is known only at run time", reason="data_dependent", hint="fix the dim that is split")
+        node.fail(
+            "the number of parts is known only at run time",
+            reason="data_dependent",
+            hint="fix the dim that is split",
+        )
     last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
     return _pieces(b, node, axis, [*[size] * (count - 1), last] if count else [0])
 
@@ -338,7 +394,11 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
     axis = node.axis("dim", len(x.shape), 0)
     extent = b.facts.simplify(x.shape[axis])
     if isinstance(extent, int):
-        return _even(b, node, axis, -(-extent // chunks)) if extent else _pieces(b, node, axis, [0] * chunks)
+        return (
+            _even(b, node, axis, -(-extent // chunks))
+            if extent
+            else _pieces(b, node, axis, [0] * chunks)
+        )
     if b.facts.same(ex.floormod(extent, chunks), 0) is True:
         return _pieces(b, node, axis, [b.facts.simplify(ex.floordiv(extent, chunks))] * chunks)
     node.fail(
@@ -350,18 +410,41 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
 
 @op("tensor_split")
 def tensor_split(b: Builder, node: Node) -> list[Ref]:
-    """So many parts, the first ones larger by one where they do not divide the axis, or parts that begin at indices."""
+    """So many parts, the first ones larger by one where they do not divide the axis, or parts that
+    begin at indices.
+    """
     x = node.value("self")
     axis = node.axis("dim", len(x.shape), 0)
     extent = b.facts.simplify(x.shape[axis])
     if "sections" in node.names and isinstance(extent, int):
         small, more = divmod(extent, node.int("sections"))
-        return _pieces(b, node, axis, [small + (index < more) for index in range(node.int("sections"))])
-    if "sections" in node.names and b.facts.same(ex.floormod(extent, node.int("sections")), 0) is True:
-        return _pieces(b, node, axis, [b.facts.simplify(ex.floordiv(extent, node.int("sections")))] * node.int("sections"))
+        return _pieces(
+            b, node, axis, [small + (index < more) for index in range(node.int("sections"))]
+        )
+    if (
+        "sections" in node.names
+        and b.facts.same(ex.floormod(extent, node.int("sections")), 0) is True
+    ):
+        return _pieces(
+            b,
+            node,
+            axis,
+            [b.facts.simplify(ex.floordiv(extent, node.int("sections")))] * node.int("sections"),
+        )
     if "indices" not in node.names or not isinstance(extent, int):
-        node.fail("parts of an axis that only run time knows are not supported", reason="data_dependent", hint="fix the dim that is split")
-    places = [0, *(min(max(index + extent if index < 0 else index, 0), extent) for index in node.ints("indices")), extent]
+        node.fail(
+            "parts of an axis that only run time knows are not supported",
+            reason="data_dependent",
+            hint="fix the dim that is split",
+        )
+    places = [
+        0,
+        *(
+            min(max(index + extent if index < 0 else index, 0), extent)
+            for index in node.ints("indices")
+        ),
+        extent,
+    ]
     return _pieces(b, node, axis, [max(stop - start, 0) for start, stop in pairwise(places)])
 
 
@@ -382,4 +465,6 @@ def unbind(b: Builder, node: Node) -> Any:
 
 
 def _row(axis: int, index: int) -> Step:
-    return lambda b, x: layout.squeeze(b, layout.strided_slice(b, x, axis, index, index + 1, 1), [axis])
+    return lambda b, x: layout.squeeze(
+        b, layout.strided_slice(b, x, axis, index, index + 1, 1), [axis]
+    )

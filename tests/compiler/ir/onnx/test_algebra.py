@@ -5,7 +5,13 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.onnx.running import assert_close, assert_like_onnxruntime, build, model_of, normal
+from tests.compiler.ir.onnx.running import (
+    assert_close,
+    assert_like_onnxruntime,
+    build,
+    model_of,
+    normal,
+)
 
 NODE = helper.make_node
 
@@ -31,11 +37,20 @@ NODE = helper.make_node
 )
 def test_einsum(equation: str, shapes: list[str]) -> None:
     names = [f"x{index}" for index in range(len(shapes))]
-    model = model_of([NODE("Einsum", names, ["y"], equation=equation)], {n: f"float32[{s}]" for n, s in zip(names, shapes, strict=True)})
+    model = model_of(
+        [NODE("Einsum", names, ["y"], equation=equation)],
+        {n: f"float32[{s}]" for n, s in zip(names, shapes, strict=True)},
+    )
     built = build(model)
     for seed, least in ((0, 2), (1, 1), (2, 0)):
-        extents = {axis: least + index % 3 for index, axis in enumerate(sorted({a for s in shapes for a in s.split(",")}))}
-        feed = {n: normal(*(extents[a] for a in s.split(",")), seed=seed) for n, s in zip(names, shapes, strict=True)}
+        extents = {
+            axis: least + index % 3
+            for index, axis in enumerate(sorted({a for s in shapes for a in s.split(",")}))
+        }
+        feed = {
+            n: normal(*(extents[a] for a in s.split(",")), seed=seed)
+            for n, s in zip(names, shapes, strict=True)
+        }
         assert_close(built.run(feed), [np.asarray(np.einsum(equation, *feed.values()))], ["y"])
 
 
@@ -55,11 +70,22 @@ def test_determinants() -> None:
 def test_running_sums_along_a_run_time_axis(exclusive: int, reverse: int) -> None:
     node = NODE("CumSum", ["x", "axis"], ["y"], exclusive=exclusive, reverse=reverse)
     model = model_of([node], {"x": "float32[a,b,c]", "axis": "int32[]"})
-    feeds = [{"x": normal(*shape), "axis": np.array(axis, np.int32)} for shape in ((2, 3, 5), (1, 1, 1)) for axis in (0, 1, -1)]
+    feeds = [
+        {"x": normal(*shape), "axis": np.array(axis, np.int32)}
+        for shape in ((2, 3, 5), (1, 1, 1))
+        for axis in (0, 1, -1)
+    ]
     assert_like_onnxruntime(model, feeds)
 
 
 def test_running_products() -> None:
-    built = build(model_of([NODE("CumProd", ["x", "axis"], ["y"])], {"x": "float64[a,b]"}, {"axis": np.array(1)}, opset=26))
+    built = build(
+        model_of(
+            [NODE("CumProd", ["x", "axis"], ["y"])],
+            {"x": "float64[a,b]"},
+            {"axis": np.array(1)},
+            opset=26,
+        )
+    )
     x = normal(2, 7, dtype="float64")
     assert_close(built.run({"x": x}), [np.cumprod(x, 1)], ["y"])

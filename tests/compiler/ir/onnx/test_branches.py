@@ -1,4 +1,6 @@
-"""If: decided by facts, compiled, or, where its branches differ in rank, decided by what the rest of the model can take."""
+"""If: decided by facts, compiled, or, where its branches differ in rank, decided by what the rest
+of the model can take.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,12 +28,20 @@ ROWS = [NODE("Gemm", ["picked", "w"], ["y"])]
 
 
 def branch(nodes: Sequence[onnx.NodeProto], *names: str) -> onnx.GraphProto:
-    outputs = [helper.make_empty_tensor_value_info(name) for name in names or (nodes[-1].output[0],)]
+    outputs = [
+        helper.make_empty_tensor_value_info(name) for name in names or (nodes[-1].output[0],)
+    ]
     return helper.make_graph(list(nodes), "branch", [], outputs)
 
 
-def choice(condition: str = "is_one", then: Sequence[onnx.NodeProto] = FLAT, other: Sequence[onnx.NodeProto] = SAME) -> onnx.NodeProto:
-    return NODE("If", [condition], ["picked"], "choice", then_branch=branch(then), else_branch=branch(other))
+def choice(
+    condition: str = "is_one",
+    then: Sequence[onnx.NodeProto] = FLAT,
+    other: Sequence[onnx.NodeProto] = SAME,
+) -> onnx.NodeProto:
+    return NODE(
+        "If", [condition], ["picked"], "choice", then_branch=branch(then), else_branch=branch(other)
+    )
 
 
 def squeezed(after: Sequence[onnx.NodeProto], axes: str = "n,4,w") -> onnx.ModelProto:
@@ -47,7 +57,9 @@ def code_of(model: onnx.ModelProto, **declared: Any) -> str:
 
 
 def test_ranks_that_only_one_branch_fits() -> None:
-    built = assert_like_onnxruntime(squeezed(ROWS), [{"x": normal(n, 4, 1)} for n in (0, 1, 2, 7, 31)])
+    built = assert_like_onnxruntime(
+        squeezed(ROWS), [{"x": normal(n, 4, 1)} for n in (0, 1, 2, 7, 31)]
+    )
     with pytest.raises(Exception, match="match_cast"):
         built.run({"x": normal(2, 4, 3)})
 
@@ -62,19 +74,30 @@ def test_ranks_that_both_branches_fit_are_refused() -> None:
 
 
 def test_ranks_that_neither_branch_fits_are_refused() -> None:
-    assert code_of(squeezed([NODE("Squeeze", ["picked", "one"], ["rows"]), NODE("Gemm", ["rows", "w"], ["y"])])) == "import.branch_rank"
+    assert (
+        code_of(
+            squeezed(
+                [NODE("Squeeze", ["picked", "one"], ["rows"]), NODE("Gemm", ["rows", "w"], ["y"])]
+            )
+        )
+        == "import.branch_rank"
+    )
 
 
 def test_what_is_not_supported_proves_nothing() -> None:
     random = [NODE("Identity", ["x"], ["again"]), NODE("RandomUniformLike", ["again"], ["same"])]
-    model = model_of([*ONE, choice(other=random), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"])
+    model = model_of(
+        [*ONE, choice(other=random), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"]
+    )
     with pytest.raises(ImportFailed) as caught:
         build(model)
     assert caught.value.code == "import.unsupported_op"
 
 
 def test_a_run_time_condition_that_the_model_needs() -> None:
-    model = model_of([choice("flag"), *ROWS], {"flag": "bool[]", "x": "float32[n,4,1]"}, CONSTANTS, outputs=["y"])
+    model = model_of(
+        [choice("flag"), *ROWS], {"flag": "bool[]", "x": "float32[n,4,1]"}, CONSTANTS, outputs=["y"]
+    )
     feeds = [{"flag": np.array(True), "x": normal(n, 4, 1)} for n in (1, 5)]
     built = assert_like_onnxruntime(model, feeds)
     with pytest.raises(Exception, match="match_cast"):
@@ -83,10 +106,23 @@ def test_a_run_time_condition_that_the_model_needs() -> None:
 
 def test_a_fork_inside_a_branch_is_checked_only_there() -> None:
     inner = [*ONE, choice(), *ROWS]
-    zeros = [NODE("ReduceSum", ["x", "last"], ["sums"], keepdims=0), NODE("Gemm", ["sums", "w"], ["z"])]
-    outer = NODE("If", ["flag"], ["out"], "outer", then_branch=branch(inner, "y"), else_branch=branch(zeros, "z"))
+    zeros = [
+        NODE("ReduceSum", ["x", "last"], ["sums"], keepdims=0),
+        NODE("Gemm", ["sums", "w"], ["z"]),
+    ]
+    outer = NODE(
+        "If",
+        ["flag"],
+        ["out"],
+        "outer",
+        then_branch=branch(inner, "y"),
+        else_branch=branch(zeros, "z"),
+    )
     model = model_of([outer], {"flag": "bool[]", "x": "float32[n,4,w]"}, CONSTANTS, outputs=["out"])
-    feeds = [{"flag": np.array(True), "x": normal(3, 4, 1)}, *({"flag": np.array(False), "x": normal(2, 4, w)} for w in (1, 2, 5))]
+    feeds = [
+        {"flag": np.array(True), "x": normal(3, 4, 1)},
+        *({"flag": np.array(False), "x": normal(2, 4, w)} for w in (1, 2, 5)),
+    ]
     built = assert_like_onnxruntime(model, feeds)
     with pytest.raises(Exception, match="match_cast"):
         built.run({"flag": np.array(True), "x": normal(2, 4, 2)})
@@ -94,13 +130,22 @@ def test_a_fork_inside_a_branch_is_checked_only_there() -> None:
 
 def test_extents_that_differ_between_branches() -> None:
     halves = [NODE("Split", ["x"], ["left", "right"], num_outputs=2, axis=0)]
-    model = model_of([choice("flag", [*halves, NODE("Relu", ["left"], ["l"])], SAME)], {"flag": "bool[]", "x": "float32[n,3]"}, CONSTANTS)
-    assert_like_onnxruntime(model, [{"flag": np.array(flag), "x": normal(n, 3)} for n in (2, 5, 12) for flag in (True, False)])
+    model = model_of(
+        [choice("flag", [*halves, NODE("Relu", ["left"], ["l"])], SAME)],
+        {"flag": "bool[]", "x": "float32[n,3]"},
+        CONSTANTS,
+    )
+    assert_like_onnxruntime(
+        model,
+        [{"flag": np.array(flag), "x": normal(n, 3)} for n in (2, 5, 12) for flag in (True, False)],
+    )
 
 
 def test_a_packaged_model_of_nested_branches_keeps_its_axes_open() -> None:
     model = onnx.load(packaged("silero_vad", "data/silero_vad.onnx"))
-    request = CompileRequest.of(inputs={"input": "float32[batch,samples]", "state": "float32[2,batch,128]"})
+    request = CompileRequest.of(
+        inputs={"input": "float32[batch,samples]", "state": "float32[2,batch,128]"}
+    )
     imported = import_model(model, request)
     assert [spec.text for spec in imported.outputs] == ["float32[batch,1]", "float32[2,batch,128]"]
     assert {dim.name for dim in imported.dims} == {"batch", "samples"}

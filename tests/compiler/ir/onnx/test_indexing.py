@@ -5,7 +5,13 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.onnx.running import assert_close, assert_like_onnxruntime, build, model_of, normal
+from tests.compiler.ir.onnx.running import (
+    assert_close,
+    assert_like_onnxruntime,
+    build,
+    model_of,
+    normal,
+)
 
 NODE = helper.make_node
 
@@ -15,13 +21,24 @@ def indices(shape: tuple[int, ...], extent: int, seed: int = 0) -> np.ndarray:
 
 
 def test_gather_elements() -> None:
-    model = model_of([NODE("GatherElements", ["x", "i"], ["y"], axis=1)], {"x": "float32[n,c]", "i": "int64[n,k]"})
-    feeds = [{"x": normal(n, c), "i": indices((n, k), c)} for n, c, k in ((1, 1, 1), (3, 5, 7), (0, 2, 3), (2, 3, 0))]
+    model = model_of(
+        [NODE("GatherElements", ["x", "i"], ["y"], axis=1)],
+        {"x": "float32[n,c]", "i": "int64[n,k]"},
+    )
+    feeds = [
+        {"x": normal(n, c), "i": indices((n, k), c)}
+        for n, c, k in ((1, 1, 1), (3, 5, 7), (0, 2, 3), (2, 3, 0))
+    ]
     assert_like_onnxruntime(model, feeds)
 
 
 def test_an_index_out_of_range_is_an_error() -> None:
-    built = build(model_of([NODE("GatherElements", ["x", "i"], ["y"], axis=0)], {"x": "float32[n]", "i": "int64[k]"}))
+    built = build(
+        model_of(
+            [NODE("GatherElements", ["x", "i"], ["y"], axis=0)],
+            {"x": "float32[n]", "i": "int64[k]"},
+        )
+    )
     for bad in (3, -4):
         with pytest.raises(RuntimeError, match="match_cast"):
             built.run({"x": normal(3), "i": np.array([0, bad])})
@@ -29,13 +46,21 @@ def test_an_index_out_of_range_is_an_error() -> None:
 
 @pytest.mark.parametrize("batch", [0, 1])
 def test_gather_nd(batch: int) -> None:
-    model = model_of([NODE("GatherND", ["x", "i"], ["y"], batch_dims=batch)], {"x": "float32[n,c,w]", "i": "int64[n,k,2]"})
-    feeds = [{"x": normal(n, c, w), "i": indices((n, k, 2), min(n, c, w))} for n, c, w, k in ((2, 3, 2, 5), (1, 1, 7, 2), (4, 4, 4, 1))]
+    model = model_of(
+        [NODE("GatherND", ["x", "i"], ["y"], batch_dims=batch)],
+        {"x": "float32[n,c,w]", "i": "int64[n,k,2]"},
+    )
+    feeds = [
+        {"x": normal(n, c, w), "i": indices((n, k, 2), min(n, c, w))}
+        for n, c, w, k in ((2, 3, 2, 5), (1, 1, 7, 2), (4, 4, 4, 1))
+    ]
     assert_like_onnxruntime(model, feeds)
 
 
 def test_coordinates_counted_by_the_declared_rank() -> None:
-    model = model_of([NODE("GatherND", ["x", "i"], ["y"])], {"x": "float32[n,c]", "i": "int64[k,d]"})
+    model = model_of(
+        [NODE("GatherND", ["x", "i"], ["y"])], {"x": "float32[n,c]", "i": "int64[k,d]"}
+    )
     with pytest.raises(ImportFailed, match="rank of the result is open"):
         build(model)
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["k"]))
@@ -51,7 +76,11 @@ def test_scatter_elements(reduction: str, axis: int) -> None:
     feeds = []
     for n, c, a, b in ((3, 5, 2, 4), (1, 7, 1, 7), (5, 3, 5, 0)):
         extent = (n, c)[axis]
-        i = np.argsort(normal(a, b), axis) % extent if reduction == "none" else indices((a, b), extent)
+        i = (
+            np.argsort(normal(a, b), axis) % extent
+            if reduction == "none"
+            else indices((a, b), extent)
+        )
         feeds.append({"x": normal(n, c), "i": i, "u": normal(a, b, seed=1)})
     assert_like_onnxruntime(model, feeds)
 
@@ -62,19 +91,33 @@ def test_scatter_nd(reduction: str) -> None:
     model = model_of([node], {"x": "float32[n,c]", "i": "int64[k,1]", "u": "float32[k,c]"})
     feeds = []
     for n, c, k in ((7, 3, 5), (1, 1, 1), (4, 2, 0)):
-        i = np.random.default_rng(1).permutation(n)[:k, None] if reduction == "none" else indices((k, 1), n)
+        i = (
+            np.random.default_rng(1).permutation(n)[:k, None]
+            if reduction == "none"
+            else indices((k, 1), n)
+        )
         feeds.append({"x": normal(n, c), "i": i, "u": normal(k, c, seed=2)})
     assert_like_onnxruntime(model, feeds)
 
 
 def test_messages_are_added_up_along_edges() -> None:
     node = NODE("ScatterElements", ["zeros", "target", "message"], ["y"], axis=0, reduction="add")
-    model = model_of([node], {"zeros": "float32[nodes,f]", "target": "int64[edges,f]", "message": "float32[edges,f]"})
+    model = model_of(
+        [node],
+        {"zeros": "float32[nodes,f]", "target": "int64[edges,f]", "message": "float32[edges,f]"},
+    )
     target = np.random.default_rng(0).integers(0, 50, (20000, 1)).repeat(4, 1)
     message = np.ones((20000, 4), np.float32)
     wanted = np.zeros((50, 4), np.float32)
     np.add.at(wanted, target[:, 0], message)
-    assert_close(build(model).run({"zeros": np.zeros((50, 4), np.float32), "target": target, "message": message}), [wanted], ["y"], 0)
+    assert_close(
+        build(model).run(
+            {"zeros": np.zeros((50, 4), np.float32), "target": target, "message": message}
+        ),
+        [wanted],
+        ["y"],
+        0,
+    )
 
 
 def test_tile_one_hot_triangles_and_eye() -> None:
@@ -85,25 +128,58 @@ def test_tile_one_hot_triangles_and_eye() -> None:
         NODE("Trilu", ["x", "k"], ["lower"], upper=0),
         NODE("EyeLike", ["x"], ["eye"], k=1, dtype=7),
     ]
-    inputs = {"x": "float32[n,m]", "repeats": "int64[2]", "ids": "int64[q]", "depth": "int64[]", "k": "int64[]"}
+    inputs = {
+        "x": "float32[n,m]",
+        "repeats": "int64[2]",
+        "ids": "int64[q]",
+        "depth": "int64[]",
+        "k": "int64[]",
+    }
     model = model_of(nodes, inputs, {"values": np.array([-1, 2], np.float32)})
     feeds = [
-        {"x": normal(n, m), "repeats": np.array(r), "ids": indices((q,), 4), "depth": np.array(d), "k": np.array(k)}
-        for n, m, r, q, d, k in ((3, 5, [2, 3], 4, 5, 1), (1, 1, [1, 1], 1, 1, -1), (7, 2, [0, 2], 3, 3, 0))
+        {
+            "x": normal(n, m),
+            "repeats": np.array(r),
+            "ids": indices((q,), 4),
+            "depth": np.array(d),
+            "k": np.array(k),
+        }
+        for n, m, r, q, d, k in (
+            (3, 5, [2, 3], 4, 5, 1),
+            (1, 1, [1, 1], 1, 1, -1),
+            (7, 2, [0, 2], 3, 3, 0),
+        )
     ]
     assert_like_onnxruntime(model, feeds)
 
 
 def test_reverse_sequence() -> None:
-    model = model_of([NODE("ReverseSequence", ["x", "len"], ["y"], batch_axis=0, time_axis=1)], {"x": "float32[n,t,2]", "len": "int64[n]"})
-    assert_like_onnxruntime(model, [{"x": normal(3, 5, 2), "len": np.array([5, 1, 3])}, {"x": normal(1, 1, 2), "len": np.array([1])}])
+    model = model_of(
+        [NODE("ReverseSequence", ["x", "len"], ["y"], batch_axis=0, time_axis=1)],
+        {"x": "float32[n,t,2]", "len": "int64[n]"},
+    )
+    assert_like_onnxruntime(
+        model,
+        [
+            {"x": normal(3, 5, 2), "len": np.array([5, 1, 3])},
+            {"x": normal(1, 1, 2), "len": np.array([1])},
+        ],
+    )
 
 
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 def test_tensor_scatter(mode: str) -> None:
     node = NODE("TensorScatter", ["past", "new", "at"], ["y"], mode=mode, axis=1)
-    built = build(model_of([node], {"past": "float32[n,t,d]", "new": "float32[n,s,d]", "at": "int64[n]"}, opset=24))
-    past, new, at = normal(2, 5, 3), normal(2, 2, 3, seed=1), np.array([3, 4 if mode == "circular" else 0])
+    built = build(
+        model_of(
+            [node], {"past": "float32[n,t,d]", "new": "float32[n,s,d]", "at": "int64[n]"}, opset=24
+        )
+    )
+    past, new, at = (
+        normal(2, 5, 3),
+        normal(2, 2, 3, seed=1),
+        np.array([3, 4 if mode == "circular" else 0]),
+    )
     wanted = past.copy()
     for entry in range(2):
         wanted[entry, (at[entry] + np.arange(2)) % 5] = new[entry]
@@ -111,14 +187,18 @@ def test_tensor_scatter(mode: str) -> None:
 
 
 def test_known_indices_out_of_range_are_refused() -> None:
-    model = model_of([NODE("GatherElements", ["x", "i"], ["y"])], {"x": "float32[4]"}, {"i": np.array([4])})
+    model = model_of(
+        [NODE("GatherElements", ["x", "i"], ["y"])], {"x": "float32[4]"}, {"i": np.array([4])}
+    )
     with pytest.raises(ImportFailed, match="out of range"):
         build(model)
 
 
 @pytest.mark.parametrize("index", [3, -4])
 def test_a_gather_out_of_range_is_an_error(index: int) -> None:
-    built = build(model_of([NODE("Gather", ["x", "i"], ["y"])], {"x": "float32[n,c]", "i": "int64[k]"}))
+    built = build(
+        model_of([NODE("Gather", ["x", "i"], ["y"])], {"x": "float32[n,c]", "i": "int64[k]"})
+    )
     x = normal(3, 2)
     assert_close(built.run({"x": x, "i": np.array([2, -3])}), [x[[2, -3]]], ["y"], 0)
     with pytest.raises(RuntimeError, match="match_cast"):

@@ -1,4 +1,6 @@
-"""Constants of 2 and 4 bits: weights that are dequantised in blocks, and what else would read them."""
+"""Constants of 2 and 4 bits: weights that are dequantised in blocks, and what else would
+read them.
+"""
 
 import numpy as np
 import onnx
@@ -32,7 +34,10 @@ def test_weights_in_blocks(kind: int) -> None:
     zero, zeros = packed(kind, (2, 5), "z")
     scales = np.abs(normal(2, 5))
     scale = onnx.numpy_helper.from_array(scales, "s")
-    nodes = [NODE("DequantizeLinear", ["w", "s", "z"], ["real"], axis=0, block_size=3), NODE("MatMul", ["x", "real"], ["y"])]
+    nodes = [
+        NODE("DequantizeLinear", ["w", "s", "z"], ["real"], axis=0, block_size=3),
+        NODE("MatMul", ["x", "real"], ["y"]),
+    ]
     built = build(model_of(nodes, [weight, scale, zero]))
     real = (values - zeros.repeat(3, 0)) * scales.repeat(3, 0)
     for n in (1, 4):
@@ -44,6 +49,9 @@ def test_a_grid_of_such_a_type_is_refused() -> None:
     """Its results would have to saturate to 4 bits."""
     zero, _ = packed(TensorProto.INT4, (1,), "z")
     scale = onnx.numpy_helper.from_array(np.ones(1, np.float32), "s")
-    nodes = [NODE("QuantizeLinear", ["x", "s", "z"], ["q"]), NODE("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    nodes = [
+        NODE("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        NODE("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
     with pytest.raises(ImportFailed, match="INT4"):
         build(model_of(nodes, [zero, scale]))

@@ -13,7 +13,10 @@ def shaped(*shapes: str) -> dict[str, str]:
     return {name: f"float32[{shape}]" for name, shape in zip("xy", shapes, strict=True)}
 
 
-NODES = [helper.make_node("Slice", ["x", "from", "to"], ["cut"]), helper.make_node("MatMul", ["cut", "y"], ["product"])]
+NODES = [
+    helper.make_node("Slice", ["x", "from", "to"], ["cut"]),
+    helper.make_node("MatMul", ["cut", "y"], ["product"]),
+]
 CONSTANTS = {"from": np.array([3]), "to": np.array([2**62])}
 
 
@@ -37,11 +40,15 @@ def test_a_dim_beside_another_that_is_plain() -> None:
     x, y = normal(5, 4), normal(4, 2)
     assert_close(made.run({"x": x, "y": y}), [x[3:], x[3:] @ y], ["cut", "product"])
     with pytest.raises(RuntimeError, match="match_cast"):
-        build(model(), inputs=shaped("n+m,2*m", "2*m,n-m")).run({"x": normal(5, 4), "y": normal(4, 2)})
+        build(model(), inputs=shaped("n+m,2*m", "2*m,n-m")).run(
+            {"x": normal(5, 4), "y": normal(4, 2)}
+        )
 
 
 def test_a_dim_that_no_axis_gives_is_refused() -> None:
-    with pytest.raises(ImportFailed, match="no input gives the dim 'n': axis 0 of 'x' is n // 2") as caught:
+    with pytest.raises(
+        ImportFailed, match="no input gives the dim 'n': axis 0 of 'x' is n // 2"
+    ) as caught:
         build(model(), inputs=shaped("n//2,4", "4,3"))
     assert caught.value.failure.field == "inputs.x"
     assert "plainly n" in (caught.value.failure.hint or "")

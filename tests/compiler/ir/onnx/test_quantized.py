@@ -1,4 +1,6 @@
-"""Quantised operators, of the standard and of ONNX Runtime's own domain, beside ONNX Runtime at several shapes."""
+"""Quantised operators, of the standard and of ONNX Runtime's own domain, beside ONNX Runtime at
+several shapes.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +11,14 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.onnx.running import Arrays, assert_like_onnxruntime, build, model_of, normal, session_of
+from tests.compiler.ir.onnx.running import (
+    Arrays,
+    assert_like_onnxruntime,
+    build,
+    model_of,
+    normal,
+    session_of,
+)
 
 MICROSOFT = "com.microsoft"
 
@@ -32,8 +41,12 @@ def one_node(
     return model
 
 
-def assert_within_one_step(model: onnx.ModelProto, feeds: Sequence[Arrays], share: float = 0.02) -> None:
-    """Integers differ by one step at most, and only that share of them; floats by what float32 loses."""
+def assert_within_one_step(
+    model: onnx.ModelProto, feeds: Sequence[Arrays], share: float = 0.02
+) -> None:
+    """Integers differ by one step at most, and only that share of them; floats by what float32
+    loses.
+    """
     built, session = build(model), session_of(model)
     for feed in feeds:
         for mine, theirs in zip(built.run(feed), session.run(None, dict(feed)), strict=True):
@@ -49,7 +62,9 @@ def assert_within_one_step(model: onnx.ModelProto, feeds: Sequence[Arrays], shar
 
 def integers(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
     info = np.iinfo(dtype)
-    return np.random.default_rng((seed, *shape)).integers(info.min, info.max, shape, dtype, endpoint=True)
+    return np.random.default_rng((seed, *shape)).integers(
+        info.min, info.max, shape, dtype, endpoint=True
+    )
 
 
 def f32(*values: float) -> np.ndarray:
@@ -78,7 +93,9 @@ def test_quantizing_and_dequantizing(dtype: str, axis: int | None) -> None:
 
 
 def test_halves_round_to_even_and_the_range_saturates() -> None:
-    model = one_node("QuantizeLinear", {"x": "float32[n]"}, {"s": f32(2.0), "z": u8(1)}, "x s z", "")
+    model = one_node(
+        "QuantizeLinear", {"x": "float32[n]"}, {"s": f32(2.0), "z": u8(1)}, "x s z", ""
+    )
     feed = {"x": np.array([1, 3, 5, -1, -3, 508, 509, 1e30, -1e30, np.inf, -np.inf], np.float32)}
     assert build(model).run(feed)[0].tolist() == [1, 3, 3, 1, 0, 255, 255, 255, 0, 255, 0]
 
@@ -114,16 +131,24 @@ def test_types_of_four_bits_are_refused_by_name() -> None:
 
 
 def test_dynamic_quantization() -> None:
-    model = one_node("DynamicQuantizeLinear", {"x": "float32[n,5]"}, {}, "x", "", ["y", "scale", "zero"])
-    assert_within_one_step(model, [*X[1:], {"x": np.zeros((2, 5), np.float32)}, {"x": np.abs(X[2]["x"]) + 5}])
+    model = one_node(
+        "DynamicQuantizeLinear", {"x": "float32[n,5]"}, {}, "x", "", ["y", "scale", "zero"]
+    )
+    assert_within_one_step(
+        model, [*X[1:], {"x": np.zeros((2, 5), np.float32)}, {"x": np.abs(X[2]["x"]) + 5}]
+    )
 
 
 @pytest.mark.parametrize("depth", [6, 600])
 @pytest.mark.parametrize("known", [True, False])
 def test_integer_products_are_exact(depth: int, known: bool) -> None:
-    """600 products of 255 by 255 leave what float32 holds, so the sum is made in parts or in integers."""
+    """600 products of 255 by 255 leave what float32 holds, so the sum is made in parts or in
+    integers.
+    """
     weight = np.full((depth, 4), 255, np.uint8)
-    feeds = [{"x": np.full((n, depth), 255, np.uint8)} for n in (1, 3)] + [{"x": integers(2, depth)}]
+    feeds = [{"x": np.full((n, depth), 255, np.uint8)} for n in (1, 3)] + [
+        {"x": integers(2, depth)}
+    ]
     inputs = {"x": f"uint8[n,{depth}]"} | ({} if known else {"w": f"uint8[{depth},m]"})
     model = one_node("MatMulInteger", inputs, {"w": weight} if known else {}, "x w", "")
     built = build(model)
@@ -133,15 +158,23 @@ def test_integer_products_are_exact(depth: int, known: bool) -> None:
 
 
 def test_integer_products_less_zero_points() -> None:
-    constants = {"w": integers(6, 4, dtype="int8"), "a": u8(7), "b": u8(-3, 0, 5, 100, dtype="int8")}
-    assert_within_one_step(one_node("MatMulInteger", {"x": "uint8[n,6]"}, constants, "x w a b", ""), ROWS)
+    constants = {
+        "w": integers(6, 4, dtype="int8"),
+        "a": u8(7),
+        "b": u8(-3, 0, 5, 100, dtype="int8"),
+    }
+    assert_within_one_step(
+        one_node("MatMulInteger", {"x": "uint8[n,6]"}, constants, "x w a b", ""), ROWS
+    )
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_integer_convolutions(groups: int) -> None:
     constants = {"w": integers(4, 4 // groups, 3, 3), "a": u8(9), "b": u8(100)}
     attributes = {"pads": [1, 0, 1, 2], "strides": [2, 1], "group": groups}
-    model = one_node("ConvInteger", {"x": "uint8[n,4,h,w_]"}, constants, "x w a b", "", **attributes)
+    model = one_node(
+        "ConvInteger", {"x": "uint8[n,4,h,w_]"}, constants, "x w a b", "", **attributes
+    )
     assert_within_one_step(model, [{"x": integers(1, 4, 5, 7)}, {"x": integers(2, 4, 3, 3)}])
 
 
@@ -152,17 +185,36 @@ def test_quantized_convolutions_with_a_scale_a_channel(channels: int) -> None:
         "ws": f32(0.01, 0.02, 0.03), "b": u8(0, 0, 0, dtype="int8"), "ys": f32(2.0),
         "yz": u8(120), "bias": np.array([100, -5000, 90000], np.int32),
     }  # fmt: skip
-    model = one_node("QLinearConv", {"x": f"uint8[n,{channels},h,v]"}, constants, "x ss a w ws b ys yz bias", "", pads=[1, 1, 1, 1])
-    assert_within_one_step(model, [{"x": integers(1, channels, 5, 7)}, {"x": integers(2, channels, 4, 3)}])
+    model = one_node(
+        "QLinearConv",
+        {"x": f"uint8[n,{channels},h,v]"},
+        constants,
+        "x ss a w ws b ys yz bias",
+        "",
+        pads=[1, 1, 1, 1],
+    )
+    assert_within_one_step(
+        model, [{"x": integers(1, channels, 5, 7)}, {"x": integers(2, channels, 4, 3)}]
+    )
 
 
 def test_quantized_products() -> None:
-    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "xz": u8(120), "ws": f32(0.01, 0.1, 0.2, 0.05),
+    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "xz": u8(120),
+    "ws": f32(0.01, 0.1, 0.2, 0.05),
                  "wz": u8(0, 0, 0, 0, dtype="int8"), "ys": f32(0.1), "yz": u8(100)}  # fmt: skip
-    assert_within_one_step(one_node("QLinearMatMul", {"x": "uint8[n,6]"}, constants, "x xs xz w ws wz ys yz", ""), ROWS)
+    assert_within_one_step(
+        one_node("QLinearMatMul", {"x": "uint8[n,6]"}, constants, "x xs xz w ws wz ys yz", ""), ROWS
+    )
 
 
-GRIDS = {"xs": f32(0.02), "xz": u8(120), "vs": f32(0.03), "vz": u8(90), "ys": f32(0.05), "yz": u8(100)}
+GRIDS = {
+    "xs": f32(0.02),
+    "xz": u8(120),
+    "vs": f32(0.03),
+    "vz": u8(90),
+    "ys": f32(0.05),
+    "yz": u8(100),
+}
 
 
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
@@ -173,44 +225,78 @@ def test_elementwise_on_grids(op: str) -> None:
 
 def test_activations_on_grids() -> None:
     finer = {**GRIDS, "ys": f32(1 / 255), "yz": u8(0)}
-    assert_within_one_step(one_node("QLinearSigmoid", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz"), ROWS)
-    assert_within_one_step(one_node("QLinearLeakyRelu", {"x": "uint8[n,6]"}, GRIDS, "x xs xz ys yz", alpha=0.2), ROWS)
-    assert_within_one_step(one_node("QLinearSoftmax", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz", axis=-1, opset=13), ROWS[1:], share=0.2)
+    assert_within_one_step(
+        one_node("QLinearSigmoid", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz"), ROWS
+    )
+    assert_within_one_step(
+        one_node("QLinearLeakyRelu", {"x": "uint8[n,6]"}, GRIDS, "x xs xz ys yz", alpha=0.2), ROWS
+    )
+    assert_within_one_step(
+        one_node("QLinearSoftmax", {"x": "uint8[n,6]"}, finer, "x xs xz ys yz", axis=-1, opset=13),
+        ROWS[1:],
+        share=0.2,
+    )
 
 
 @pytest.mark.parametrize("last", [0, 1])
 def test_pools_on_grids(last: int) -> None:
     shape, feeds = (
-        ("n,h,v,2", [integers(1, 5, 7, 2), integers(2, 4, 4, 2)]) if last else ("n,2,h,v", [integers(1, 2, 5, 7), integers(2, 2, 4, 4)])
+        ("n,h,v,2", [integers(1, 5, 7, 2), integers(2, 4, 4, 2)])
+        if last
+        else ("n,2,h,v", [integers(1, 2, 5, 7), integers(2, 2, 4, 4)])
     )
     inputs, order = {"x": f"uint8[{shape}]"}, "x xs xz ys yz"
     window = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}
-    assert_within_one_step(one_node("QLinearAveragePool", inputs, GRIDS, order, channels_last=last, **window), [{"x": x} for x in feeds])
-    assert_within_one_step(one_node("QLinearGlobalAveragePool", inputs, GRIDS, order, channels_last=last), [{"x": x} for x in feeds])
+    assert_within_one_step(
+        one_node("QLinearAveragePool", inputs, GRIDS, order, channels_last=last, **window),
+        [{"x": x} for x in feeds],
+    )
+    assert_within_one_step(
+        one_node("QLinearGlobalAveragePool", inputs, GRIDS, order, channels_last=last),
+        [{"x": x} for x in feeds],
+    )
 
 
 def test_joining_and_choosing_on_grids() -> None:
-    model = one_node("QLinearConcat", {"x": "uint8[n,6]", "v": "uint8[n,6]"}, GRIDS, "ys yz x xs xz v vs vz", axis=0)
-    assert_within_one_step(model, [{"x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]])
+    model = one_node(
+        "QLinearConcat",
+        {"x": "uint8[n,6]", "v": "uint8[n,6]"},
+        GRIDS,
+        "ys yz x xs xz v vs vz",
+        axis=0,
+    )
+    assert_within_one_step(
+        model, [{"x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]]
+    )
     inputs = {"c": "bool[n,6]", "x": "uint8[n,6]", "v": "uint8[n,6]"}
     model = one_node("QLinearWhere", inputs, GRIDS, "c x xs xz v vs vz ys yz")
-    assert_within_one_step(model, [{"c": feed["x"] > 99, "x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]])
+    assert_within_one_step(
+        model,
+        [{"c": feed["x"] > 99, "x": feed["x"], "v": feed["x"][::-1].copy()} for feed in ROWS[1:]],
+    )
 
 
 @pytest.mark.parametrize("quantized", [True, False])
 def test_gemm_on_grids(quantized: bool) -> None:
-    constants = {**GRIDS, "w": integers(4, 6, dtype="int8"), "ws": f32(0.01, 0.1, 0.2, 0.05), "wz": u8(0, 0, 0, 0, dtype="int8"),
+    constants = {**GRIDS, "w": integers(4, 6, dtype="int8"), "ws": f32(0.01, 0.1, 0.2, 0.05),
+    "wz": u8(0, 0, 0, 0, dtype="int8"),
                  "c": np.array([1, -200, 3000, 4], np.int32)}  # fmt: skip
     order = "x xs xz w ws wz c" + (" ys yz" if quantized else "")
     used = {name: value for name, value in constants.items() if name in order.split()}
-    model = one_node("QGemm", {"x": "uint8[n,6]"}, used, order, transB=1, alpha=0.5 if quantized else 1.0)
+    model = one_node(
+        "QGemm", {"x": "uint8[n,6]"}, used, order, transB=1, alpha=0.5 if quantized else 1.0
+    )
     assert_within_one_step(model, ROWS[1:])
 
 
 def test_products_that_come_out_as_floats() -> None:
-    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "ws": f32(0.01, 0.1, 0.2, 0.05), "xz": u8(120),
+    constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02),
+    "ws": f32(0.01, 0.1, 0.2, 0.05), "xz": u8(120),
                  "wz": u8(0, 1, 2, 3, dtype="int8"), "c": normal(4)}  # fmt: skip
-    assert_within_one_step(one_node("MatMulIntegerToFloat", {"x": "uint8[n,6]"}, constants, "x w xs ws xz wz c"), ROWS[1:])
+    assert_within_one_step(
+        one_node("MatMulIntegerToFloat", {"x": "uint8[n,6]"}, constants, "x w xs ws xz wz c"),
+        ROWS[1:],
+    )
     used = {name: value for name, value in constants.items() if name not in ("xs", "xz")}
     model = one_node("DynamicQuantizeMatMul", {"x": "float32[n,m,6]"}, used, "x w ws wz c")
     assert_within_one_step(model, [{"x": normal(1, 1, 6)}, {"x": normal(2, 3, 6)}])
@@ -222,17 +308,31 @@ def test_weights_of_few_bits(zeros: str, bits: int, depth: int, block: int) -> N
     if zeros == "float" and bits == 8:
         pytest.skip("ONNX Runtime has no such kernel")
     blocks, columns = -(-depth // block), 5
-    constants = {"w": integers(columns, blocks, block * bits // 8), "s": np.abs(normal(columns * blocks)) * 0.1}
+    constants = {
+        "w": integers(columns, blocks, block * bits // 8),
+        "s": np.abs(normal(columns * blocks)) * 0.1,
+    }
     if zeros == "packed":
         constants["z"] = integers(columns * -(-blocks * bits // 8))
     elif zeros == "float":
         constants["z"] = normal(columns * blocks) + 8
     order = "x w s" + ("" if zeros == "none" else " z")
-    model = one_node("MatMulNBits", {"x": f"float32[n,m,{depth}]"}, constants, order, K=depth, N=columns, bits=bits, block_size=block)
+    model = one_node(
+        "MatMulNBits",
+        {"x": f"float32[n,m,{depth}]"},
+        constants,
+        order,
+        K=depth,
+        N=columns,
+        bits=bits,
+        block_size=block,
+    )
     assert_within_one_step(model, [{"x": normal(1, 1, depth)}, {"x": normal(2, 3, depth)}])
 
 
 def test_the_microsoft_spelling_of_quantize() -> None:
     constants = {"s": f32(0.05), "z": u8(128)}
     assert_within_one_step(one_node("QuantizeLinear", {"x": "float32[n,5]"}, constants, "x s z"), X)
-    assert_within_one_step(one_node("DequantizeLinear", {"x": "uint8[n,6]"}, constants, "x s z"), ROWS)
+    assert_within_one_step(
+        one_node("DequantizeLinear", {"x": "uint8[n,6]"}, constants, "x s z"), ROWS
+    )

@@ -1,4 +1,6 @@
-"""Small random graphs of shape computations, compiled once and compared with ONNX Runtime at several extents."""
+"""Small random graphs of shape computations, compiled once and compared with ONNX Runtime at
+several extents.
+"""
 
 import random
 from collections.abc import Callable
@@ -38,7 +40,9 @@ class Graph:
         return name
 
     def model(self, outputs: list[str]) -> onnx.ModelProto:
-        return model_of(self.nodes, {"x": f"float32[{','.join(self.axes)}]"}, self.constants, 18, outputs)
+        return model_of(
+            self.nodes, {"x": f"float32[{','.join(self.axes)}]"}, self.constants, 18, outputs
+        )
 
 
 def feed(axes: list[str], n: int, m: int) -> Arrays:
@@ -48,23 +52,36 @@ def feed(axes: list[str], n: int, m: int) -> Arrays:
 
 def reshaped(g: Graph, x: str, rank: int, axis: int) -> None:
     shape = g.node("Shape", x)
-    kept = g.node("Gather", shape, g.constant(*g.choose.sample(range(rank), g.choose.randrange(1, rank + 1))))
+    kept = g.node(
+        "Gather", shape, g.constant(*g.choose.sample(range(rank), g.choose.randrange(1, rank + 1)))
+    )
     g.node("Reshape", x, g.node("Concat", kept, g.constant(-1), axis=0))
 
 
 def sliced(g: Graph, x: str, rank: int, axis: int) -> None:
-    limits = (g.choose.choice((0, 1, -1, -2, 2, -100)), g.choose.choice((1, 2, -1, -2, 100)), axis, g.choose.choice((1, 1, 2, -1, -2)))
+    limits = (
+        g.choose.choice((0, 1, -1, -2, 2, -100)),
+        g.choose.choice((1, 2, -1, -2, 100)),
+        axis,
+        g.choose.choice((1, 1, 2, -1, -2)),
+    )
     g.node("Slice", x, *(g.constant(limit) for limit in limits))
 
 
 def cut_by_extent(g: Graph, x: str, rank: int, axis: int) -> None:
     extent = g.node("Gather", g.node("Shape", x), g.constant(axis))
-    cut = g.node(g.choose.choice(("Div", "Sub", "Mod")), extent, g.constant(g.choose.choice((1, 2, 3))))
+    cut = g.node(
+        g.choose.choice(("Div", "Sub", "Mod")), extent, g.constant(g.choose.choice((1, 2, 3)))
+    )
     g.node("Slice", x, cut, g.constant(2**62), g.constant(axis))
 
 
 def joined(g: Graph, x: str, rank: int, axis: int) -> None:
-    alike = [name for name, value in g.values.items() if value.dtype == g.values[x].dtype and value.ndim == rank]
+    alike = [
+        name
+        for name, value in g.values.items()
+        if value.dtype == g.values[x].dtype and value.ndim == rank
+    ]
     g.node("Concat", x, g.choose.choice(alike), axis=axis)
 
 
@@ -91,16 +108,24 @@ STEPS: tuple[Callable[[Graph, str, int, int], object], ...] = (
     lambda g, x, rank, axis: g.node("Unsqueeze", x, g.constant(axis)),
     lambda g, x, rank, axis: g.node("Flatten", x, axis=axis),
     lambda g, x, rank, axis: g.node("Gather", x, g.constant(0, -1, 0), axis=axis),
-    lambda g, x, rank, axis: g.node("Tile", x, g.constant(*(g.choose.choice((1, 2, 3)) for _ in range(rank)))),
-    lambda g, x, rank, axis: g.node("Pad", x, g.constant(*(g.choose.choice((0, 1, 2)) for _ in range(2 * rank)))),
-    lambda g, x, rank, axis: g.node("ReduceSum", x, g.constant(axis), keepdims=g.choose.choice((0, 1))),
+    lambda g, x, rank, axis: g.node(
+        "Tile", x, g.constant(*(g.choose.choice((1, 2, 3)) for _ in range(rank)))
+    ),
+    lambda g, x, rank, axis: g.node(
+        "Pad", x, g.constant(*(g.choose.choice((0, 1, 2)) for _ in range(2 * rank)))
+    ),
+    lambda g, x, rank, axis: g.node(
+        "ReduceSum", x, g.constant(axis), keepdims=g.choose.choice((0, 1))
+    ),
     lambda g, x, rank, axis: g.node("Expand", x, g.node("Shape", g.choose.choice(list(g.values)))),
     lambda g, x, rank, axis: g.node("Cast", x, to=g.choose.choice((1, 7))),
 )
 
 
 def grown(seed: int) -> Graph:
-    """A graph of some eight nodes, each of which ONNX Runtime takes at the trial extents and gives elements for."""
+    """A graph of some eight nodes, each of which ONNX Runtime takes at the trial extents and gives
+    elements for.
+    """
     choose = random.Random(seed)
     g = Graph(choose, axes=["n", *choose.choices(("n", "m", "1", "3"), k=choose.randrange(1, 3))])
     g.values.update(feed(g.axes, *TRIAL))
@@ -128,7 +153,10 @@ def test_random_graphs(seed: int) -> None:
     g = grown(seed)
     read = {name for node in g.nodes for name in node.input}
     model = g.model([node.output[0] for node in g.nodes if node.output[0] not in read])
-    built, session = build(model, {name: (1, None) for name in "nm" if name in g.axes}), session_of(model)
+    built, session = (
+        build(model, {name: (1, None) for name in "nm" if name in g.axes}),
+        session_of(model),
+    )
     names, judged = [output.name for output in model.graph.output], 0
     for extents in EXTENTS:
         try:

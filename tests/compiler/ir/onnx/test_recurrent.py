@@ -1,4 +1,6 @@
-"""LSTM, GRU and RNN: directions, lengths of sequences, states and peepholes, at batches that fill tiles of rows and not."""
+"""LSTM, GRU and RNN: directions, lengths of sequences, states and peepholes, at batches that fill
+tiles of rows and not.
+"""
 
 from typing import Any
 
@@ -10,18 +12,29 @@ from onnx import helper
 from tvm import relax
 
 from compiler import targets
-from compiler.codegen import generate
+from compiler.codegen.generate import generate
 from compiler.errors import ImportFailed
-from compiler.lower import lower
-from tests.compiler.ir.onnx.running import Arrays, assert_close, assert_like_onnxruntime, build, model_of, normal
+from compiler.passes.manager import lower
+from tests.compiler.ir.onnx.running import (
+    Arrays,
+    assert_close,
+    assert_like_onnxruntime,
+    build,
+    model_of,
+    normal,
+)
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 SHAPES = ((1, 1), (5, 2), (3, 7), (2, 25), (7, 9))
 INPUTS = 3
 
 
-def model(kind: str, hidden: int, states: bool = False, peepholes: bool = False, **attributes: Any) -> onnx.ModelProto:
-    """Over x [s, b, 3], with weights, biases and what else is asked for as constants; lengths and states are inputs."""
+def model(
+    kind: str, hidden: int, states: bool = False, peepholes: bool = False, **attributes: Any
+) -> onnx.ModelProto:
+    """Over x [s, b, 3], with weights, biases and what else is asked for as constants; lengths and
+    states are inputs.
+    """
     directions = 2 if attributes.get("direction") == "bidirectional" else 1
     gates = GATES[kind] * hidden
     constants = {
@@ -41,8 +54,15 @@ def model(kind: str, hidden: int, states: bool = False, peepholes: bool = False,
     if peepholes:
         names[7] = "p"
     outputs = ["every", "last", "memory"][: 3 if kind == "LSTM" else 2]
-    node = helper.make_node(kind, names if kind == "LSTM" else names[:6], outputs, hidden_size=hidden, **attributes)
-    return model_of([node], inputs, {name: array.astype(np.float32) for name, array in constants.items()}, outputs=outputs)
+    node = helper.make_node(
+        kind, names if kind == "LSTM" else names[:6], outputs, hidden_size=hidden, **attributes
+    )
+    return model_of(
+        [node],
+        inputs,
+        {name: array.astype(np.float32) for name, array in constants.items()},
+        outputs=outputs,
+    )
 
 
 def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
@@ -59,7 +79,15 @@ def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
     [
         ("LSTM", 16, {}),
         ("LSTM", 5, {"direction": "bidirectional", "states": True, "peepholes": True}),
-        ("LSTM", 8, {"direction": "reverse", "clip": 0.5, "activations": ["HardSigmoid", "Relu", "Softsign"]}),
+        (
+            "LSTM",
+            8,
+            {
+                "direction": "reverse",
+                "clip": 0.5,
+                "activations": ["HardSigmoid", "Relu", "Softsign"],
+            },
+        ),
         ("GRU", 16, {"linear_before_reset": 1, "direction": "bidirectional", "states": True}),
         ("GRU", 9, {"direction": "reverse", "states": True}),
         ("RNN", 17, {"direction": "bidirectional", "states": True}),
@@ -68,7 +96,9 @@ def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
 )
 def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
     made = model(kind, hidden, **options)
-    assert_like_onnxruntime(made, [feed(made, *shape) for shape in SHAPES], {"s": (1, None), "b": (1, None)})
+    assert_like_onnxruntime(
+        made, [feed(made, *shape) for shape in SHAPES], {"s": (1, None), "b": (1, None)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,21 +114,39 @@ def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
 def test_the_whole_pipeline_gives_the_same(kind: str, options: dict[str, Any]) -> None:
     made = model(kind, 8, **options)
     host, plain = targets.resolve("native"), build(made)
-    machine = relax.VirtualMachine(generate(lower(plain.imported.module, host, plain.imported.dims), host), tvm.cpu())
+    machine = relax.VirtualMachine(
+        generate(lower(plain.imported.module, host, plain.imported.dims), host), tvm.cpu()
+    )
     given = feed(made, 4, 5)
     found = machine["main"](tvm.runtime.tensor(given["x"]))
-    assert_close([array.numpy() for array in found], plain.run(given), [output.name for output in made.graph.output])
+    assert_close(
+        [array.numpy() for array in found],
+        plain.run(given),
+        [output.name for output in made.graph.output],
+    )
 
 
 def test_weights_of_open_extents() -> None:
-    inputs = {"x": "float32[s,b,i]", "w": "float32[1,g,i]", "r": "float32[1,g,h]", "bias": "float32[1,k]"}
+    inputs = {
+        "x": "float32[s,b,i]",
+        "w": "float32[1,g,i]",
+        "r": "float32[1,g,h]",
+        "bias": "float32[1,k]",
+    }
     node = helper.make_node("GRU", ["x", "w", "r", "bias"], ["", "last"], hidden_size=5)
-    given = {"x": normal(4, 3, 2), "w": normal(1, 15, 2), "r": normal(1, 15, 5), "bias": normal(1, 30)}
+    given = {
+        "x": normal(4, 3, 2),
+        "w": normal(1, 15, 2),
+        "r": normal(1, 15, 5),
+        "bias": normal(1, 30),
+    }
     assert_like_onnxruntime(model_of([node], inputs), [given], dict.fromkeys("sbighk", (1, None)))
 
 
 def test_an_input_without_a_batch_is_refused() -> None:
     node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4)
     with pytest.raises(ImportFailed) as caught:
-        build(model_of([node], {"x": "float32[s,3]", "w": "float32[1,16,3]", "r": "float32[1,16,4]"}))
+        build(
+            model_of([node], {"x": "float32[s,3]", "w": "float32[1,16,3]", "r": "float32[1,16,4]"})
+        )
     assert caught.value.code == "import.shape"

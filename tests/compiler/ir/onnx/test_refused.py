@@ -9,7 +9,12 @@ from tests.compiler.ir.onnx.running import build, model_of
 
 @pytest.mark.parametrize(
     ("op", "why"),
-    [("SequenceConstruct", "sequences"), ("Bernoulli", "random"), ("RandomNormalLike", "random"), ("StringNormalizer", "strings")],
+    [
+        ("SequenceConstruct", "sequences"),
+        ("Bernoulli", "random"),
+        ("RandomNormalLike", "random"),
+        ("StringNormalizer", "strings"),
+    ],
 )
 def test_refusals(op: str, why: str) -> None:
     with pytest.raises(ImportFailed, match=why) as caught:

@@ -18,7 +18,14 @@ def test_what_remains_beside_a_sum_of_dims() -> None:
         NODE("Transpose", ["split"], ["y"], perm=[0, 2, 1]),
     ]
     constants = {"rest": np.array([-1]), "width": np.array([4])}
-    built = build(model_of(nodes, {"past": "float32[batch,past,8]", "new": "float32[batch,seq,8]"}, constants, outputs=["y"]))
+    built = build(
+        model_of(
+            nodes,
+            {"past": "float32[batch,past,8]", "new": "float32[batch,seq,8]"},
+            constants,
+            outputs=["y"],
+        )
+    )
     assert [axis.text for axis in built.imported.outputs[0].shape][:2] == ["batch * 2", "4"]
     for batch, past, seq in ((1, 0, 1), (2, 3, 1), (3, 5, 7)):
         kept, new = normal(batch, past, 8), normal(batch, seq, 8, seed=1)

@@ -7,25 +7,44 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.onnx.running import assert_close, assert_like_onnxruntime, build, model_of, normal
+from tests.compiler.ir.onnx.running import (
+    assert_close,
+    assert_like_onnxruntime,
+    build,
+    model_of,
+    normal,
+)
 
-IMAGES = [{"x": normal(*shape)} for shape in ((1, 2, 7, 9), (2, 2, 4, 4), (1, 2, 1, 1), (3, 2, 13, 2))]
+IMAGES = [
+    {"x": normal(*shape)} for shape in ((1, 2, 7, 9), (2, 2, 4, 4), (1, 2, 1, 1), (3, 2, 13, 2))
+]
 MODES: list[dict[str, Any]] = [
-    *({"mode": "nearest", "nearest_mode": rounding} for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+    *(
+        {"mode": "nearest", "nearest_mode": rounding}
+        for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+    ),
     {"mode": "linear"},
     {"mode": "cubic"},
     {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
 ]
 
 
-@pytest.mark.parametrize("coordinates", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize(
+    "coordinates", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"]
+)
 def test_known_scales(coordinates: str) -> None:
     scales = {"twice": [1, 1, 2, 2], "mixed": [1, 1, 0.5, 1.7], "odd": [1, 1, 3, 0.6]}
     if coordinates == "align_corners":
         # ONNX takes the unrounded extent there, ONNX Runtime the rounded one.
         scales = {"twice": scales["twice"]}
     nodes = [
-        helper.make_node("Resize", ["x", "", name], [f"{name}{index}"], coordinate_transformation_mode=coordinates, **mode)
+        helper.make_node(
+            "Resize",
+            ["x", "", name],
+            [f"{name}{index}"],
+            coordinate_transformation_mode=coordinates,
+            **mode,
+        )
         for name in scales
         for index, mode in enumerate(MODES)
     ]
@@ -45,7 +64,12 @@ def test_sizes_computed_from_the_shape() -> None:
     ]
     resizes = [
         helper.make_node(
-            "Resize", ["x", "", "", size], [f"{size}{mode}{how}"], mode=mode, coordinate_transformation_mode=how, nearest_mode="floor"
+            "Resize",
+            ["x", "", "", size],
+            [f"{size}{mode}{how}"],
+            mode=mode,
+            coordinate_transformation_mode=how,
+            nearest_mode="floor",
         )
         for size in ("size0", "size1")
         for mode in ("nearest", "linear", "cubic")
@@ -53,7 +77,10 @@ def test_sizes_computed_from_the_shape() -> None:
     ]
     constants = {"zero": np.array([0]), "two": np.array([2]), "four": np.array([4])}
     outputs = [node.output[0] for node in resizes]
-    assert_like_onnxruntime(model_of([*shapes, *resizes], {"x": "float32[n,2,h,w]"}, constants, outputs=outputs), IMAGES[:2])
+    assert_like_onnxruntime(
+        model_of([*shapes, *resizes], {"x": "float32[n,2,h,w]"}, constants, outputs=outputs),
+        IMAGES[:2],
+    )
 
 
 def test_sizes_and_scales_that_only_a_run_knows() -> None:
@@ -71,32 +98,56 @@ def test_sizes_and_scales_that_only_a_run_knows() -> None:
 
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_one_scale_for_all_axes(policy: str) -> None:
-    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], axes=[2, 3], keep_aspect_ratio_policy=policy)
+    node = helper.make_node(
+        "Resize", ["x", "", "", "sizes"], ["y"], axes=[2, 3], keep_aspect_ratio_policy=policy
+    )
     model = model_of([node], {"x": "float32[1,2,h,w]"}, {"sizes": np.array([7, 8])})
     assert_like_onnxruntime(model, [{"x": normal(1, 2, 2, 4)}, {"x": normal(1, 2, 20, 9)}])
 
 
 def test_antialiasing_averages_what_shrinks() -> None:
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear", antialias=1)
-    built = build(model_of([node], {"x": "float32[1,1,h,w]"}, {"scales": np.array([1, 1, 0.5, 0.5], np.float32)}))
+    built = build(
+        model_of(
+            [node], {"x": "float32[1,1,h,w]"}, {"scales": np.array([1, 1, 0.5, 0.5], np.float32)}
+        )
+    )
     x = normal(1, 1, 8, 12)
     weights = np.array([1, 3, 3, 1]) / 8
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="edge"), (4, 4), (2, 3))[
-        :, :, ::2, ::2
-    ]
-    assert_close(built.run({"x": x}), [np.einsum("nchwij,i,j->nchw", windows, weights, weights).astype(np.float32)], ["y"])
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="edge"), (4, 4), (2, 3)
+    )[:, :, ::2, ::2]
+    assert_close(
+        built.run({"x": x}),
+        [np.einsum("nchwij,i,j->nchw", windows, weights, weights).astype(np.float32)],
+        ["y"],
+    )
 
 
 @pytest.mark.parametrize("opset", [7, 9, 10])
 def test_old_forms(opset: int) -> None:
     op = "Resize" if opset == 10 else "Upsample"
     scales = [1.0, 1.0, 2.0, 1.5]
-    given: tuple[list[str], dict[str, Any]] = (["x"], {"scales": scales}) if opset == 7 else (["x", "s"], {})
-    nodes = [helper.make_node(op, given[0], [mode], mode=mode, **given[1]) for mode in ("nearest", "linear")]
-    constants = {} if opset == 7 else {"s": np.array(scales, np.float32), "t": np.array([1, 1, 0.5, 0.7], np.float32)}
+    given: tuple[list[str], dict[str, Any]] = (
+        (["x"], {"scales": scales}) if opset == 7 else (["x", "s"], {})
+    )
+    nodes = [
+        helper.make_node(op, given[0], [mode], mode=mode, **given[1])
+        for mode in ("nearest", "linear")
+    ]
+    constants = (
+        {}
+        if opset == 7
+        else {"s": np.array(scales, np.float32), "t": np.array([1, 1, 0.5, 0.7], np.float32)}
+    )
     if opset == 10:
-        nodes += [helper.make_node(op, ["x", "t"], [f"small_{mode}"], mode=mode) for mode in ("nearest", "linear")]
-    assert_like_onnxruntime(model_of(nodes, {"x": "float32[n,2,h,w]"}, constants, opset=opset), IMAGES[:2])
+        nodes += [
+            helper.make_node(op, ["x", "t"], [f"small_{mode}"], mode=mode)
+            for mode in ("nearest", "linear")
+        ]
+    assert_like_onnxruntime(
+        model_of(nodes, {"x": "float32[n,2,h,w]"}, constants, opset=opset), IMAGES[:2]
+    )
 
 
 def test_crop_and_resize() -> None:
@@ -108,20 +159,35 @@ def test_crop_and_resize() -> None:
         coordinate_transformation_mode="tf_crop_and_resize",
         extrapolation_value=10.0,
     )
-    constants = {"roi": np.array([0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7], np.float32), "sizes": np.array([1, 1, 3, 3])}
-    assert_like_onnxruntime(model_of([node], {"x": "float32[1,1,h,w]"}, constants), [{"x": normal(1, 1, 4, 4)}, {"x": normal(1, 1, 7, 5)}])
+    constants = {
+        "roi": np.array([0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7], np.float32),
+        "sizes": np.array([1, 1, 3, 3]),
+    }
+    assert_like_onnxruntime(
+        model_of([node], {"x": "float32[1,1,h,w]"}, constants),
+        [{"x": normal(1, 1, 4, 4)}, {"x": normal(1, 1, 7, 5)}],
+    )
 
 
 def test_integers_are_repeated_without_arithmetic() -> None:
-    node = helper.make_node("Resize", ["x", "", "s"], ["y"], nearest_mode="floor", coordinate_transformation_mode="asymmetric")
-    built = build(model_of([node], {"x": "int32[n,1,h,w]"}, {"s": np.array([1, 1, 2, 3], np.float32)}))
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "s"],
+        ["y"],
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )
+    built = build(
+        model_of([node], {"x": "int32[n,1,h,w]"}, {"s": np.array([1, 1, 2, 3], np.float32)})
+    )
     x = np.arange(6, dtype=np.int32).reshape(1, 1, 2, 3) + (1 << 30)
     assert_close(built.run({"x": x}), [x.repeat(2, 2).repeat(3, 3)], ["y"], 0)
     assert "float" not in built.imported.module["resize"].script().replace("from", "")
 
 
 @pytest.mark.parametrize(
-    ("attributes", "message"), [({"mode": "area"}, "none of nearest"), ({"keep_aspect_ratio_policy": "odd"}, "not known")]
+    ("attributes", "message"),
+    [({"mode": "area"}, "none of nearest"), ({"keep_aspect_ratio_policy": "odd"}, "not known")],
 )
 def test_refusals(attributes: dict[str, str], message: str) -> None:
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)

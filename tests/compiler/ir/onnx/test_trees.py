@@ -31,11 +31,18 @@ def forest(**changes: Any) -> onnx.ModelProto:
         "leaf_targetids": [0, 1, 0, 1, 0, 0],
         "leaf_weights": np.array([1.0, -2.0, 4.0, 8.0, 16.0, -32.0], np.float32),
     } | changes
-    packed = {name: numpy_helper.from_array(item) if isinstance(item, np.ndarray) else item for name, item in attributes.items()}
+    packed = {
+        name: numpy_helper.from_array(item) if isinstance(item, np.ndarray) else item
+        for name, item in attributes.items()
+    }
     node = helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **packed)
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])
     graph = helper.make_graph([node], "trees", [x], [helper.make_empty_tensor_value_info("y")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 19)], ir_version=9)
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 19)],
+        ir_version=9,
+    )
 
 
 @pytest.mark.parametrize("aggregate", [0, 1, 2, 3])
@@ -45,7 +52,9 @@ def test_every_way_down(aggregate: int) -> None:
     values = np.array([0.0, 0.5, 1.0, 3.0, 2.0, -1.0, np.nan], np.float32)
     every = np.array([[a, b] for a in values for b in values], np.float32)
     for rows in (every, every[:1], every[:0]):
-        wanted = ReferenceEvaluator(model).run(None, {"x": rows})[0] if len(rows) else np.zeros((0, 2))
+        wanted = (
+            ReferenceEvaluator(model).run(None, {"x": rows})[0] if len(rows) else np.zeros((0, 2))
+        )
         assert_close(built.run({"x": rows}), [wanted.astype(np.float32)], ["y"], 1e-6)
 
 

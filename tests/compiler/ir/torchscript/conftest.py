@@ -1,4 +1,6 @@
-"""Torch, which other tests keep out of the process, is let in before these are collected; tvm is not to bind itself to it."""
+"""Torch, which other tests keep out of the process, is let in before these are collected; tvm is
+not to bind itself to it.
+"""
 
 from compiler.ir.torchscript.loading import load_torch, without_torch
 

@@ -10,10 +10,10 @@ import torch
 import tvm
 from tvm import relax
 
+from compiler.codegen import host_code
 from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
-from compiler.passes import host_code
-from compiler.torch_reference import flattened
+from compiler.verify.reference.torch import flattened
 from relaxd.contract.request import CompileRequest
 
 torch.set_num_threads(1)
@@ -39,7 +39,11 @@ def traced(module: Any, *inputs: Any) -> Any:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        return torch.jit.trace(module.eval() if isinstance(module, torch.nn.Module) else Wrapped(), inputs, check_trace=False)
+        return torch.jit.trace(
+            module.eval() if isinstance(module, torch.nn.Module) else Wrapped(),
+            inputs,
+            check_trace=False,
+        )
 
 
 def saved(module: Any) -> bytes:
@@ -58,13 +62,23 @@ class Compiled:
     def __init__(self, module: Any, inputs: Mapping[str, str], **declared: Any) -> None:
         self.imported = imported(module, inputs, **declared)
         with TARGET, tvm.transform.PassContext(opt_level=3):
-            lowered = tvm.transform.Sequential([getattr(relax.transform, name)() for name in _PASSES])(self.imported.module)
-            self._machine = relax.VirtualMachine(relax.build(lowered, TARGET, tir_pipeline=host_code.register()), tvm.cpu())
+            lowered = tvm.transform.Sequential(
+                [getattr(relax.transform, name)() for name in _PASSES]
+            )(self.imported.module)
+            self._machine = relax.VirtualMachine(
+                relax.build(lowered, TARGET, tir_pipeline=host_code.register()), tvm.cpu()
+            )
 
     def __call__(self, **feeds: Any) -> dict[str, np.ndarray[Any, Any]]:
-        arrays = [tvm.runtime.tensor(np.array(feeds[spec.name], order="C")) for spec in self.imported.inputs]
+        arrays = [
+            tvm.runtime.tensor(np.array(feeds[spec.name], order="C"))
+            for spec in self.imported.inputs
+        ]
         outputs = self._machine["main"](*arrays)
-        return {spec.name: output.numpy() for spec, output in zip(self.imported.outputs, outputs, strict=True)}
+        return {
+            spec.name: output.numpy()
+            for spec, output in zip(self.imported.outputs, outputs, strict=True)
+        }
 
 
 def draw(spec: Spec, size: int) -> torch.Tensor:
@@ -78,7 +92,9 @@ def draw(spec: Spec, size: int) -> torch.Tensor:
         return torch.randn(shape, generator=seed).to(getattr(torch, dtype))
     if dtype == "bool":
         return torch.rand(shape, generator=seed) > 0.5
-    return torch.randint(0 if dtype.startswith("u") else -4, 5, shape, generator=seed).to(getattr(torch, dtype))
+    return torch.randint(0 if dtype.startswith("u") else -4, 5, shape, generator=seed).to(
+        getattr(torch, dtype)
+    )
 
 
 def arguments(module: Any) -> list[str]:
@@ -86,13 +102,18 @@ def arguments(module: Any) -> list[str]:
 
 
 def agree(found: Sequence[Any], wanted: Any, tolerance: float | None = None) -> None:
-    expected = [value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)) for _, value in flattened(wanted, "")]
+    expected = [
+        value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
+        for _, value in flattened(wanted, "")
+    ]
     assert len(found) == len(expected)
     for index, (have, want) in enumerate(zip(found, expected, strict=True)):
         name = str(want.dtype).removeprefix("torch.")
         assert (str(have.dtype), have.shape) == (name, tuple(want.shape)), index
         near = tolerance or (1e-4 if name in ("float32", "float64") else 2e-2)
-        np.testing.assert_allclose(have.astype("f8"), want.detach().double().numpy(), near, near, err_msg=str(index))
+        np.testing.assert_allclose(
+            have.astype("f8"), want.detach().double().numpy(), near, near, err_msg=str(index)
+        )
 
 
 def run(module: Any, *values: torch.Tensor, **consts: Any) -> Any:
@@ -102,16 +123,29 @@ def run(module: Any, *values: torch.Tensor, **consts: Any) -> Any:
         return module(*(value.clone() for value in values), **consts)
 
 
-def check(function: Callable[..., Any], *specs: Spec, sizes: Sequence[int] = SIZES, **declared: Any) -> Compiled:
+def check(
+    function: Callable[..., Any], *specs: Spec, sizes: Sequence[int] = SIZES, **declared: Any
+) -> Compiled:
     """Trace (scripts stay as they are), compile once, compare at every size."""
-    module = function if isinstance(function, torch.jit.ScriptModule) else traced(function, *(draw(spec, 3) for spec in specs))
+    module = (
+        function
+        if isinstance(function, torch.jit.ScriptModule)
+        else traced(function, *(draw(spec, 3) for spec in specs))
+    )
     names = arguments(module)
-    inputs = {name: f"{kind.partition('<')[0]}[{axes}]" for name, (kind, axes) in zip(names, specs, strict=False)}
+    inputs = {
+        name: f"{kind.partition('<')[0]}[{axes}]"
+        for name, (kind, axes) in zip(names, specs, strict=False)
+    }
     call = Compiled(module, inputs, **declared)
     for size in sizes:
         values = [draw(spec, size) for spec in specs]
         agree(
-            list(call(**{name: value.numpy() for name, value in zip(names, values, strict=False)}).values()),
+            list(
+                call(
+                    **{name: value.numpy() for name, value in zip(names, values, strict=False)}
+                ).values()
+            ),
             run(module, *values, **declared.get("consts", {})),
         )
     return call

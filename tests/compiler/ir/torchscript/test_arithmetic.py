@@ -9,7 +9,14 @@ FLOATS = "float32"
 
 def test_div() -> None:
     check(
-        lambda x: (torch.div(x, 2, rounding_mode="floor"), torch.div(x, 2, rounding_mode="trunc"), x // 3, x % 3, x % -3, torch.fmod(x, 3)),
+        lambda x: (
+            torch.div(x, 2, rounding_mode="floor"),
+            torch.div(x, 2, rounding_mode="trunc"),
+            x // 3,
+            x % 3,
+            x % -3,
+            torch.fmod(x, 3),
+        ),
         ("int32", "n,3"),
     )
 
@@ -33,7 +40,10 @@ def test_0d() -> None:
 
 
 def test_clamp() -> None:
-    check(lambda x: (x.clamp(-0.5, 0.5), x.clamp(min=0), x.clamp(max=0.2), x.clamp_min(0.1)), (FLOATS, "n,3"))
+    check(
+        lambda x: (x.clamp(-0.5, 0.5), x.clamp(min=0), x.clamp(max=0.2), x.clamp_min(0.1)),
+        (FLOATS, "n,3"),
+    )
 
 
 def test_clampi() -> None:
@@ -61,7 +71,12 @@ def test_addc() -> None:
 
 def test_where() -> None:
     check(
-        lambda x, y: (torch.where(x > 0, x, y), torch.where(x > 0, x, 0.5), torch.where(x > 0, 1.0, x), x.masked_fill(x > 0, -1e9)),
+        lambda x, y: (
+            torch.where(x > 0, x, y),
+            torch.where(x > 0, x, 0.5),
+            torch.where(x > 0, 1.0, x),
+            x.masked_fill(x > 0, -1e9),
+        ),
         (FLOATS, "n,3"),
         (FLOATS, "1,3"),
     )

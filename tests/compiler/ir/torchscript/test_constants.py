@@ -1,4 +1,6 @@
-"""Constants of programs: which of them are plain numbers, that promote by kind alone, and which are tensors."""
+"""Constants of programs: which of them are plain numbers, that promote by kind alone, and which are
+tensors.
+"""
 
 import io
 import warnings

@@ -92,7 +92,9 @@ class ReturnsEarly(nn.Module):
 
 
 class Containers(nn.Module):
-    def forward(self, x: torch.Tensor, k: int = 2, flag: bool = True) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def forward(
+        self, x: torch.Tensor, k: int = 2, flag: bool = True
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         assert x.size(0) > 0, "empty"
         table: dict[str, torch.Tensor] = {}
         table["a"] = x * k
@@ -125,7 +127,13 @@ class Numbers(nn.Module):
         place = x.size(0) % 3
         sizes = [k, x.size(0), 2]
         scale = [0.5, 1.5, 2.25][place] * k**2
-        return x * scale, scale, small, [True, False, True][place], max(sizes) - min(k, x.size(0)) + sum(sizes)
+        return (
+            x * scale,
+            scale,
+            small,
+            [True, False, True][place],
+            max(sizes) - min(k, x.size(0)) + sum(sizes),
+        )
 
 
 class DifferentRanks(nn.Module):

@@ -13,14 +13,21 @@ def test_conv1() -> None:
 
 def test_conv2() -> None:
     check(
-        nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 2, groups=2, dilation=2)),
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.Conv2d(4, 4, 2, groups=2, dilation=2),
+        ),
         (FLOATS, "n,3,n+4,8"),
     )
 
 
 def test_transposed() -> None:
     check(
-        nn.Sequential(nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1), nn.ConvTranspose2d(4, 2, 2, 2)),
+        nn.Sequential(
+            nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1),
+            nn.ConvTranspose2d(4, 2, 2, 2),
+        ),
         (FLOATS, "n,3,n+1,4"),
     )
 

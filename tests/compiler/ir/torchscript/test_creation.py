@@ -45,6 +45,11 @@ def test_arange() -> None:
 
 def test_tensor() -> None:
     check(
-        lambda x: (torch.tensor(x.size(0)), torch.tensor([1, 2.5]), torch.tensor([True]), x + torch.tensor([1.0, 2.0, 3.0])),
+        lambda x: (
+            torch.tensor(x.size(0)),
+            torch.tensor([1, 2.5]),
+            torch.tensor([True]),
+            x + torch.tensor([1.0, 2.0, 3.0]),
+        ),
         (FLOATS, "n,3"),
     )

@@ -1,4 +1,6 @@
-"""Functions of one tensor and of two against torch: values, and the dtypes that torch promotes to."""
+"""Functions of one tensor and of two against torch: values, and the dtypes that torch
+promotes to.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,13 +13,46 @@ from tests.compiler.ir.torchscript.running import check
 
 FUNCTIONS = (
     ("exp", "log", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"),
-    ("tanh", "asinh", "atanh", "erf", "sigmoid", "log2", "log10", "exp2", "log1p", "expm1", "rsqrt"),
-    ("reciprocal", "neg", "abs", "square", "sign", "floor", "ceil", "trunc", "round", "frac", "nan_to_num"),
+    (
+        "tanh",
+        "asinh",
+        "atanh",
+        "erf",
+        "sigmoid",
+        "log2",
+        "log10",
+        "exp2",
+        "log1p",
+        "expm1",
+        "rsqrt",
+    ),
+    (
+        "reciprocal",
+        "neg",
+        "abs",
+        "square",
+        "sign",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "frac",
+        "nan_to_num",
+    ),
     ("isnan", "isinf", "isfinite", "relu"),
 )
 ACTIVATIONS = (
     ("gelu", "silu", "relu6", "elu", "celu", "selu", "mish", "logsigmoid"),
-    ("tanhshrink", "hardshrink", "softshrink", "softplus", "hardtanh", "hardsigmoid", "hardswish", "leaky_relu"),
+    (
+        "tanhshrink",
+        "hardshrink",
+        "softshrink",
+        "softplus",
+        "hardtanh",
+        "hardsigmoid",
+        "hardswish",
+        "leaky_relu",
+    ),
 )
 BINARY = ("add", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
 DIVISIONS = ("sub", "floor_divide", "remainder", "fmod", "pow")
@@ -34,7 +69,13 @@ def test_functions_of_floats(names: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "float16"])
 def test_functions_of_other_dtypes(dtype: str) -> None:
-    check(each(("exp", "sigmoid", "tanh", "neg", "abs", "square", "sign", "floor", "relu", "rsqrt"), torch), (dtype, "n,3"))
+    check(
+        each(
+            ("exp", "sigmoid", "tanh", "neg", "abs", "square", "sign", "floor", "relu", "rsqrt"),
+            torch,
+        ),
+        (dtype, "n,3"),
+    )
 
 
 @pytest.mark.parametrize("names", ACTIVATIONS, ids=lambda names: names[0])
@@ -70,14 +111,24 @@ def test_activations_with_arguments() -> None:
     ],
 )
 def test_two_tensors(one: str, other: str) -> None:
-    check(lambda x, y: tuple(getattr(torch, name)(x, y) for name in BINARY), (one, "n,3"), (other, "n,1"))
+    check(
+        lambda x, y: tuple(getattr(torch, name)(x, y) for name in BINARY),
+        (one, "n,3"),
+        (other, "n,1"),
+    )
 
 
-@pytest.mark.parametrize(("one", "other"), [("float32", "float32"), ("float32", "int64"), ("int32", "int64"), ("uint8", "int8")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("float32", "float32"), ("float32", "int64"), ("int32", "int64"), ("uint8", "int8")],
+)
 def test_divisions(one: str, other: str) -> None:
     def divisions(x: torch.Tensor, y: torch.Tensor) -> Any:
         divisor = torch.where(y == 0, torch.ones_like(y), y)
-        return tuple(getattr(torch, name)(x, divisor.abs() if name == "pow" else divisor) for name in DIVISIONS)
+        return tuple(
+            getattr(torch, name)(x, divisor.abs() if name == "pow" else divisor)
+            for name in DIVISIONS
+        )
 
     check(divisions, (one, "n,3"), (other, "n,1"))
 
@@ -85,6 +136,16 @@ def test_divisions(one: str, other: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool", "float16"])
 def test_numbers_promote_by_category_alone(dtype: str) -> None:
     check(
-        lambda x: (x + 1, x * 2.5, x / 2, 1 - x.int(), x > 1, x == 0.5, x.float() ** 2, 2 ** x.float(), x + x.sum().long()),
+        lambda x: (
+            x + 1,
+            x * 2.5,
+            x / 2,
+            1 - x.int(),
+            x > 1,
+            x == 0.5,
+            x.float() ** 2,
+            2 ** x.float(),
+            x + x.sum().long(),
+        ),
         (dtype, "n,3"),
     )

@@ -22,7 +22,10 @@ class Masked(nn.Module):
 @pytest.mark.parametrize("first", [True, False])
 def test_layer(first: bool) -> None:
     torch.manual_seed(0)
-    call = check(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first), (FLOATS, "n,n+1,8"))
+    call = check(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first),
+        (FLOATS, "n,n+1,8"),
+    )
     assert call.imported.outputs[0].text == "float32[n,n + 1,8]"
 
 

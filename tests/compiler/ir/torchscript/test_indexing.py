@@ -14,7 +14,14 @@ def test_emb() -> None:
 
 def test_sel() -> None:
     check(
-        lambda x, i: (x.index_select(1, i), x[:, i], x[i * 0], x[:, i, i], x[i * 0, :, i], x[:, :, i - 5]),
+        lambda x, i: (
+            x.index_select(1, i),
+            x[:, i],
+            x[i * 0],
+            x[:, i, i],
+            x[i * 0, :, i],
+            x[:, :, i - 5],
+        ),
         (FLOATS, "n,5,5"),
         ("int64<5", "3"),
     )
@@ -46,12 +53,23 @@ def test_mask() -> None:
 
 
 def test_onehot() -> None:
-    check(lambda i: (F.one_hot(i, 6), torch.bucketize(i.float() + 0.5, torch.tensor([1.0, 2.0, 3.0]))), ("int64<5", "n,2"))
+    check(
+        lambda i: (
+            F.one_hot(i, 6),
+            torch.bucketize(i.float() + 0.5, torch.tensor([1.0, 2.0, 3.0])),
+        ),
+        ("int64<5", "n,2"),
+    )
 
 
 def test_take() -> None:
     check(
-        lambda x, i: (torch.take(x, i), torch.isin(x.int(), i), torch.isin(i, 1, invert=True), torch.argwhere(x > 0)),
+        lambda x, i: (
+            torch.take(x, i),
+            torch.isin(x.int(), i),
+            torch.isin(i, 1, invert=True),
+            torch.argwhere(x > 0),
+        ),
         (FLOATS, "n,5"),
         ("int64<5", "3"),
     )

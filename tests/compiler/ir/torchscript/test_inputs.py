@@ -12,7 +12,12 @@ from tests.compiler.ir.torchscript.running import Compiled, agree, imported, run
 
 class Arguments(nn.Module):
     def forward(
-        self, x: torch.Tensor, pair: tuple[torch.Tensor, torch.Tensor], extra: torch.Tensor | None = None, k: int = 2, scale: float = 1.0
+        self,
+        x: torch.Tensor,
+        pair: tuple[torch.Tensor, torch.Tensor],
+        extra: torch.Tensor | None = None,
+        k: int = 2,
+        scale: float = 1.0,
     ) -> torch.Tensor:
         y = x * k * scale + pair[0] - pair[1]
         if extra is not None:
@@ -21,7 +26,9 @@ class Arguments(nn.Module):
 
 
 class Listed(nn.Module):
-    def forward(self, parts: list[torch.Tensor], flip: bool, parts_mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, parts: list[torch.Tensor], flip: bool, parts_mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         joined = torch.cat(parts, 1) if flip else torch.cat(parts, 0)
         return joined if parts_mask is None else joined * parts_mask
 
@@ -67,17 +74,32 @@ def test_a_number_as_an_input() -> None:
     call = Compiled(module, {**PAIR, "k": "int64[]"})
     x, pair = torch.randn(4, 3), (torch.randn(4, 3), torch.randn(3))
     for k in (0, 7, -2):
-        feeds = {"x": x.numpy(), "pair_0": pair[0].numpy(), "pair_1": pair[1].numpy(), "k": torch.tensor(k).numpy()}
+        feeds = {
+            "x": x.numpy(),
+            "pair_0": pair[0].numpy(),
+            "pair_1": pair[1].numpy(),
+            "k": torch.tensor(k).numpy(),
+        }
         agree(list(call(**feeds).values()), module(x, pair, None, k))
 
 
 def test_lists() -> None:
     module = scripted(Listed())
-    call = Compiled(module, {f"parts_{index}": "float32[n,3]" for index in range(3)}, consts={"flip": True})
+    call = Compiled(
+        module, {f"parts_{index}": "float32[n,3]" for index in range(3)}, consts={"flip": True}
+    )
     parts = [torch.randn(2, 3) for _ in range(3)]
-    agree(list(call(**{f"parts_{index}": part.numpy() for index, part in enumerate(parts)}).values()), module(parts, True))
-    masked = Compiled(module, {"parts_mask": "float32[]", "parts_0": "float32[n,3]"}, consts={"flip": True})
-    agree(list(masked(parts_0=parts[0].numpy(), parts_mask=torch.tensor(2.0).numpy()).values()), parts[0] * 2)
+    agree(
+        list(call(**{f"parts_{index}": part.numpy() for index, part in enumerate(parts)}).values()),
+        module(parts, True),
+    )
+    masked = Compiled(
+        module, {"parts_mask": "float32[]", "parts_0": "float32[n,3]"}, consts={"flip": True}
+    )
+    agree(
+        list(masked(parts_0=parts[0].numpy(), parts_mask=torch.tensor(2.0).numpy()).values()),
+        parts[0] * 2,
+    )
 
 
 def test_state_starts_anew_unless_it_is_declared() -> None:
@@ -123,4 +145,8 @@ def test_every_missing_operator_is_named() -> None:
     assert error.code == "import.unsupported_op"
     assert "random numbers" in str(error)
     assert "no importer for aten::logdet" in str(error)
-    assert [lack["op"] for lack in error.failure.details["unsupported"]] == ["aten::rand_like", "aten::logdet", "aten::logdet"]
+    assert [lack["op"] for lack in error.failure.details["unsupported"]] == [
+        "aten::rand_like",
+        "aten::logdet",
+        "aten::logdet",
+    ]

@@ -27,7 +27,9 @@ class Unknown(nn.Module):
 
 
 def test_shapes_of_every_node() -> None:
-    report = inspect_torchscript(saved(scripted(Model())), CompileRequest.of(inputs={"x": "float32[n,3]"}, consts={"k": 2}))
+    report = inspect_torchscript(
+        saved(scripted(Model())), CompileRequest.of(inputs={"x": "float32[n,3]"}, consts={"k": 2})
+    )
     assert report["supported"]
     assert report["arguments"] == {"x": "Tensor", "k": "int"}
     assert report["outputs"][0]["name"] == "output"
@@ -37,7 +39,9 @@ def test_shapes_of_every_node() -> None:
 
 
 def test_what_is_not_supported_and_why() -> None:
-    report = inspect_torchscript(saved(scripted(Unknown())), CompileRequest.of(inputs={"x": "float32[3,3]"}))
+    report = inspect_torchscript(
+        saved(scripted(Unknown())), CompileRequest.of(inputs={"x": "float32[3,3]"})
+    )
     assert not report["supported"]
     assert [node["supported"] for node in report["nodes"]] == [True, False]
     assert report["nodes"][1]["why"] == "no importer for aten::logdet"
@@ -58,5 +62,7 @@ def test_the_documented_list_is_the_registry() -> None:
 def test_the_list_needs_no_torch() -> None:
     hidden = "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x', '--list']"
     code = f"{hidden}; runpy.run_module('compiler.ir.torchscript', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert "`scaled_dot_product_attention`" in done.stdout

@@ -60,11 +60,22 @@ def test_tri() -> None:
 
 
 def test_mesh() -> None:
-    check(lambda x, y: (torch.meshgrid(x, y, indexing="ij"), torch.meshgrid(x, y, indexing="xy")), (FLOATS, "n"), (FLOATS, "3"))
+    check(
+        lambda x, y: (torch.meshgrid(x, y, indexing="ij"), torch.meshgrid(x, y, indexing="xy")),
+        (FLOATS, "n"),
+        (FLOATS, "3"),
+    )
 
 
 def test_shuf() -> None:
-    check(lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), F.channel_shuffle(x, 4)), (FLOATS, "n,8,3,n"))
+    check(
+        lambda x: (
+            F.pixel_shuffle(x, 2),
+            F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2),
+            F.channel_shuffle(x, 4),
+        ),
+        (FLOATS, "n,8,3,n"),
+    )
 
 
 def test_uneven() -> None:
@@ -82,6 +93,12 @@ def test_uneven() -> None:
 
 def test_sides() -> None:
     check(
-        lambda x: (torch.column_stack([x[:, 0], x]), torch.dstack([x, x]), torch.fliplr(x), torch.flipud(x), torch.atleast_2d(x[0])),
+        lambda x: (
+            torch.column_stack([x[:, 0], x]),
+            torch.dstack([x, x]),
+            torch.fliplr(x),
+            torch.flipud(x),
+            torch.atleast_2d(x[0]),
+        ),
         (FLOATS, "n,4"),
     )

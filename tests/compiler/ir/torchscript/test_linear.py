@@ -8,7 +8,9 @@ from tests.compiler.ir.torchscript.running import check
 FLOATS = "float32"
 
 
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     return (
         F.scaled_dot_product_attention(query, key, value),
         F.scaled_dot_product_attention(query, key, value, is_causal=True),
@@ -34,7 +36,12 @@ def test_mm() -> None:
 
 
 def test_lin() -> None:
-    check(torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2, bias=False)), (FLOATS, "n,3,4"))
+    check(
+        torch.nn.Sequential(
+            torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2, bias=False)
+        ),
+        (FLOATS, "n,3,4"),
+    )
 
 
 def test_add() -> None:
@@ -57,7 +64,10 @@ def test_sdpa() -> None:
 
 def test_mask() -> None:
     check(
-        lambda q, m, f: (F.scaled_dot_product_attention(q, q, q, attn_mask=m), F.scaled_dot_product_attention(q, q, q, attn_mask=f)),
+        lambda q, m, f: (
+            F.scaled_dot_product_attention(q, q, q, attn_mask=m),
+            F.scaled_dot_product_attention(q, q, q, attn_mask=f),
+        ),
         (FLOATS, "2,4,n,8"),
         ("bool", "2,1,n,n"),
         (FLOATS, "n,n"),
@@ -65,4 +75,8 @@ def test_mask() -> None:
 
 
 def test_gqa() -> None:
-    check(lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), (FLOATS, "2,4,n,8"), (FLOATS, "2,2,n,8"))
+    check(
+        lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True),
+        (FLOATS, "2,4,n,8"),
+        (FLOATS, "2,2,n,8"),
+    )

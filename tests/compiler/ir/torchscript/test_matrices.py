@@ -9,7 +9,14 @@ FLOATS = "float32"
 
 def test_diagonals() -> None:
     check(
-        lambda x: (torch.diag(x[0]), torch.diag(x, 1), torch.diag(x[0], -2), torch.diag_embed(x), x.T.trace(), torch.tril_indices(3, 4, 1)),
+        lambda x: (
+            torch.diag(x[0]),
+            torch.diag(x, 1),
+            torch.diag(x[0], -2),
+            torch.diag_embed(x),
+            x.T.trace(),
+            torch.tril_indices(3, 4, 1),
+        ),
         (FLOATS, "n,4"),
     )
 

@@ -14,7 +14,12 @@ from torch import nn
 
 from tests.compiler.ir.torchscript.running import Compiled, agree, traced
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 TEXT = {**SMALL, "vocab_size": 100, "max_position_embeddings": 64}
 RANGES = {"n": (1, 8), "t": (1, 64)}
 TEXTS = ((1, 1), (2, 7), (3, 16), (1, 64), (4, 33))
@@ -49,7 +54,11 @@ def texts(count: int, length: int) -> torch.Tensor:
 
 
 def compare(
-    module: nn.Module, example: Sequence[Any], inputs: Mapping[str, str], dims: Mapping[str, Any], feeds: Sequence[Sequence[Any]]
+    module: nn.Module,
+    example: Sequence[Any],
+    inputs: Mapping[str, str],
+    dims: Mapping[str, Any],
+    feeds: Sequence[Sequence[Any]],
 ) -> Compiled:
     script = traced(module, *example)
     call = Compiled(script, inputs, dims=dims)
@@ -68,7 +77,9 @@ def test_bert(attention: str) -> None:
     config = transformers.BertConfig(**TEXT, attn_implementation=attention)
     ones = torch.ones(2, 5, dtype=torch.long)
     inputs = {"input_ids": "int64[n,t]", "attention_mask": "int64[n,t]"}
-    feeds = [(texts(n, t), (torch.arange(t) < torch.randint(1, t + 1, (n, 1))).long()) for n, t in TEXTS]
+    feeds = [
+        (texts(n, t), (torch.arange(t) < torch.randint(1, t + 1, (n, 1))).long()) for n, t in TEXTS
+    ]
     call = compare(Encoder(transformers.BertModel(config)), (ones, ones), inputs, RANGES, feeds)
     assert call.imported.index_bounds == {"input_ids": (0, 99)}
     assert call.imported.outputs[0].text == "float32[n,t,32]"
@@ -77,21 +88,41 @@ def test_bert(attention: str) -> None:
 def test_llama() -> None:
     config = transformers.LlamaConfig(**TEXT, num_key_value_heads=2)
     model = Decoder(transformers.LlamaForCausalLM(config))
-    compare(model, (texts(2, 5),), {"input_ids": "int64[n,t]"}, RANGES, [(texts(n, t),) for n, t in TEXTS])
+    compare(
+        model,
+        (texts(2, 5),),
+        {"input_ids": "int64[n,t]"},
+        RANGES,
+        [(texts(n, t),) for n, t in TEXTS],
+    )
 
 
 def test_vit() -> None:
     config = transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)
     feeds = [(torch.randn(n, 3, 32, 32),) for n in (1, 2, 3, 5, 8)]
-    compare(Vision(transformers.ViTModel(config)), feeds[1], {"pixel_values": "float32[n,3,32,32]"}, {"n": (1, 8)}, feeds)
+    compare(
+        Vision(transformers.ViTModel(config)),
+        feeds[1],
+        {"pixel_values": "float32[n,3,32,32]"},
+        {"n": (1, 8)},
+        feeds,
+    )
 
 
 def test_resnet() -> None:
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=5)
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=5
+    )
     sizes = ((1, 32, 32), (2, 64, 48), (3, 33, 37), (1, 47, 65), (2, 41, 33))
     feeds = [(torch.randn(n, 3, h, w),) for n, h, w in sizes]
     dims = {"n": (1, 8), "h": (32, 128), "w": (32, 128)}
-    compare(Vision(transformers.ResNetForImageClassification(config)), feeds[1], {"pixel_values": "float32[n,3,h,w]"}, dims, feeds)
+    compare(
+        Vision(transformers.ResNetForImageClassification(config)),
+        feeds[1],
+        {"pixel_values": "float32[n,3,h,w]"},
+        dims,
+        feeds,
+    )
 
 
 SILERO = importlib.util.find_spec("silero_vad")
@@ -108,7 +139,9 @@ def voice() -> Any:
 @pytest.mark.skipif(SILERO is None, reason="silero_vad is not installed")
 @pytest.mark.parametrize(("rate", "samples"), [(16000, 512), (32000, 1024)])
 def test_voice_activity(rate: int, samples: int) -> None:
-    call = Compiled(voice(), {"x": f"float32[n,{samples}]"}, consts={"sr": rate}, dims={"n": (1, 16)})
+    call = Compiled(
+        voice(), {"x": f"float32[n,{samples}]"}, consts={"sr": rate}, dims={"n": (1, 16)}
+    )
     for count in (1, 2, 3, 7, 16):
         x = torch.randn(count, samples) / 10
         with torch.no_grad():
@@ -119,7 +152,10 @@ def test_voice_activity(rate: int, samples: int) -> None:
 def test_voice_activity_with_its_state_carried_along() -> None:
     inputs = {"x": "float32[n,512]", "_state": "float32[2,n,128]", "_context": "float32[n,64]"}
     call = Compiled(voice(), inputs, consts={"sr": 16000})
-    state: dict[str, Any] = {"_state": np.zeros((2, 2, 128), np.float32), "_context": np.zeros((2, 64), np.float32)}
+    state: dict[str, Any] = {
+        "_state": np.zeros((2, 2, 128), np.float32),
+        "_context": np.zeros((2, 64), np.float32),
+    }
     reference = voice()
     for _ in range(3):
         x = torch.randn(2, 512) / 10

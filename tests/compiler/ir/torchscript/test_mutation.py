@@ -172,7 +172,9 @@ def test_a_list_takes_what_nobody_changes_later() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [Unsure(), Overlapping(), Shrinking(), SpreadsAndWrites(), Fills()], ids=lambda module: type(module).__name__
+    "module",
+    [Unsure(), Overlapping(), Shrinking(), SpreadsAndWrites(), Fills()],
+    ids=lambda module: type(module).__name__,
 )
 def test_refused(module: Any) -> None:
     with pytest.raises(ImportFailed) as caught:

@@ -7,7 +7,10 @@ from tests.compiler.ir.torchscript.running import check
 
 
 def test_unfold() -> None:
-    check(lambda x: (F.unfold(x, 3, padding=1), F.unfold(x[0], (2, 3), stride=2)), ("float32", "n,2,n+1,5"))
+    check(
+        lambda x: (F.unfold(x, 3, padding=1), F.unfold(x[0], (2, 3), stride=2)),
+        ("float32", "n,2,n+1,5"),
+    )
 
 
 def test_fold() -> None:

@@ -26,7 +26,10 @@ def test_pool2() -> None:
 
 
 def test_pool1() -> None:
-    check(lambda x: (F.max_pool1d(x, 2), F.avg_pool1d(x, 2), F.max_pool3d(x[None], (1, 1, 2))), (FLOATS, "n,3,n+2"))
+    check(
+        lambda x: (F.max_pool1d(x, 2), F.avg_pool1d(x, 2), F.max_pool3d(x[None], (1, 1, 2))),
+        (FLOATS, "n,3,n+2"),
+    )
 
 
 def test_adapt() -> None:

@@ -1,4 +1,6 @@
-"""Operators that layers and tracing seldom leave behind: aliases, forms that only scripts keep, internal ones."""
+"""Operators that layers and tracing seldom leave behind: aliases, forms that only scripts keep,
+internal ones.
+"""
 
 import torch
 from torch import nn
@@ -11,7 +13,10 @@ aten = torch.ops.aten
 
 
 def test_aliases_of_functions() -> None:
-    names = "absolute arctan arcsinh fix negative sgn positive special_expit special_erf special_erfc special_sinc"
+    names = (
+        "absolute arctan arcsinh fix negative sgn positive special_expit special_erf "
+        "special_erfc special_sinc"
+    )
 
     def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         narrow, wide = torch.tanh(x) * 0.9, x.abs() + 1
@@ -19,8 +24,28 @@ def test_aliases_of_functions() -> None:
             *(getattr(aten, name)(x) for name in names.split()),
             *(getattr(aten, name)(narrow) for name in ("arccos", "arcsin", "arctanh", "logit")),
             *(getattr(aten, name)(wide) for name in ("acosh", "arccosh")),
-            *(getattr(aten, name)(x, wide) for name in ("arctan2", "divide", "multiply", "subtract", "true_divide", "float_power")),
-            *(getattr(aten, name)(x, 0.5) for name in ("clamp_max", "greater", "greater_equal", "less", "less_equal", "not_equal")),
+            *(
+                getattr(aten, name)(x, wide)
+                for name in (
+                    "arctan2",
+                    "divide",
+                    "multiply",
+                    "subtract",
+                    "true_divide",
+                    "float_power",
+                )
+            ),
+            *(
+                getattr(aten, name)(x, 0.5)
+                for name in (
+                    "clamp_max",
+                    "greater",
+                    "greater_equal",
+                    "less",
+                    "less_equal",
+                    "not_equal",
+                )
+            ),
             aten.clip(x, -0.5, 0.5),
             torch.isclose(x, x + 1e-9),
         )
@@ -30,8 +55,13 @@ def test_aliases_of_functions() -> None:
 
 def test_bits() -> None:
     def of(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        shifted = [getattr(torch, f"bitwise_{name}_shift")(x, y.abs()) for name in ("left", "right")]
-        return (*(getattr(torch, f"bitwise_{name}")(x, y) for name in ("and", "or", "xor")), *shifted)
+        shifted = [
+            getattr(torch, f"bitwise_{name}_shift")(x, y.abs()) for name in ("left", "right")
+        ]
+        return (
+            *(getattr(torch, f"bitwise_{name}")(x, y) for name in ("and", "or", "xor")),
+            *shifted,
+        )
 
     check(of, ("int64", "n,3"), ("int64", "n,3"))
 
@@ -86,9 +116,18 @@ def test_paddings_by_name() -> None:
         flat, deep = x[0], x.unsqueeze(0)
         return (
             aten.constant_pad_nd(x, [1, 0, 2, 1], 0.5),
-            *(getattr(aten, f"{kind}_pad1d")(flat, [1, 2]) for kind in ("reflection", "replication")),
-            *(getattr(aten, f"{kind}_pad2d")(x, [1, 2, 0, 1]) for kind in ("reflection", "replication")),
-            *(getattr(aten, f"{kind}_pad3d")(deep, [1, 0, 1, 1, 0, 1]) for kind in ("reflection", "replication")),
+            *(
+                getattr(aten, f"{kind}_pad1d")(flat, [1, 2])
+                for kind in ("reflection", "replication")
+            ),
+            *(
+                getattr(aten, f"{kind}_pad2d")(x, [1, 2, 0, 1])
+                for kind in ("reflection", "replication")
+            ),
+            *(
+                getattr(aten, f"{kind}_pad3d")(deep, [1, 0, 1, 1, 0, 1])
+                for kind in ("reflection", "replication")
+            ),
         )
 
     check(of, (FLOATS, "2,3,n,4"), sizes=(4, 7))
@@ -122,12 +161,23 @@ class Layers(nn.Module):
         self.bilinear = nn.Bilinear(3, 3, 2)
         self.thin = nn.Sequential(nn.AlphaDropout(0.5), nn.FeatureAlphaDropout(0.5))
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(
+        self, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         row = x[:, :, 0]
         last = x[:, :, 0, 0]
         best, _ = F.adaptive_max_pool1d_with_indices(row, 2)
-        sized = F.interpolate(row, size=[7], mode="linear") + F.interpolate(row, size=[7], mode="nearest")
-        return self.up(self.plane(x)), self.line(row), self.bilinear(last, last), best, sized, self.thin(x)
+        sized = F.interpolate(row, size=[7], mode="linear") + F.interpolate(
+            row, size=[7], mode="nearest"
+        )
+        return (
+            self.up(self.plane(x)),
+            self.line(row),
+            self.bilinear(last, last),
+            best,
+            sized,
+            self.thin(x),
+        )
 
 
 def test_layers_of_scripts() -> None:
@@ -156,7 +206,11 @@ class Words(nn.Module):
         copied = list(sizes)
         sizes.clear()
         total += len(f"{total} of {found}") + len(sizes) + len(str(found))
-        return x * (total + taken) + float(copied[0]), x.numel() // 2 + x.dim(), x.is_floating_point() and not x.is_complex()
+        return (
+            x * (total + taken) + float(copied[0]),
+            x.numel() // 2 + x.dim(),
+            x.is_floating_point() and not x.is_complex(),
+        )
 
 
 def test_strings_lists_and_dicts() -> None:
@@ -166,9 +220,16 @@ def test_strings_lists_and_dicts() -> None:
 class Windows(nn.Module):
     """Windows and ranges whose lengths are sizes."""
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(
+        self, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         n = x.size(0)
-        return x * torch.hann_window(n), torch.hamming_window(n) + x, torch.blackman_window(n), torch.linspace(0, 1, 5) * x.sum()
+        return (
+            x * torch.hann_window(n),
+            torch.hamming_window(n) + x,
+            torch.blackman_window(n),
+            torch.linspace(0, 1, 5) * x.sum(),
+        )
 
 
 def test_windows_of_sizes() -> None:
@@ -179,7 +240,9 @@ def test_steps_of_recurrent_cells() -> None:
     class Cells(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.cells = nn.ModuleList([nn.GRUCell(4, 5), nn.RNNCell(5, 5), nn.RNNCell(5, 5, nonlinearity="relu")])
+            self.cells = nn.ModuleList(
+                [nn.GRUCell(4, 5), nn.RNNCell(5, 5), nn.RNNCell(5, 5, nonlinearity="relu")]
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for cell in self.cells:

@@ -28,4 +28,9 @@ def test_lstmc() -> None:
 
 
 def test_mha() -> None:
-    check(nn.MultiheadAttention(8, 2, batch_first=True), (FLOATS, "2,n,8"), (FLOATS, "2,n,8"), (FLOATS, "2,n,8"))
+    check(
+        nn.MultiheadAttention(8, 2, batch_first=True),
+        (FLOATS, "2,n,8"),
+        (FLOATS, "2,n,8"),
+        (FLOATS, "2,n,8"),
+    )

@@ -32,7 +32,17 @@ def test_all() -> None:
 
 def test_int() -> None:
     check(
-        lambda x: (x.sum(), x.sum(0), x.prod(1), x.max(), x.cumsum(0), x.max(1)[0], x.min(0)[1], x.any(), x.float().mean()),
+        lambda x: (
+            x.sum(),
+            x.sum(0),
+            x.prod(1),
+            x.max(),
+            x.cumsum(0),
+            x.max(1)[0],
+            x.min(0)[1],
+            x.any(),
+            x.float().mean(),
+        ),
         ("int32", "n,3"),
     )
 
@@ -50,4 +60,7 @@ def test_cum() -> None:
 
 
 def test_vm() -> None:
-    check(lambda x: (torch.var_mean(x, (1, 2)), torch.std_mean(x, 0), torch.var(x, 1, correction=0)), (FLOATS, "n,3,2"))
+    check(
+        lambda x: (torch.var_mean(x, (1, 2)), torch.std_mean(x, 0), torch.var(x, 1, correction=0)),
+        (FLOATS, "n,3,2"),
+    )

@@ -24,7 +24,11 @@ def test_reductions() -> None:
 
 def test_scatter() -> None:
     check(
-        lambda x, i: (x.scatter(1, i[:, :1], 7.0), x.scatter_add(1, i, x[:, :3]), x.scatter(1, i[:, :1], x[:, :1] * 2)),
+        lambda x, i: (
+            x.scatter(1, i[:, :1], 7.0),
+            x.scatter_add(1, i, x[:, :3]),
+            x.scatter(1, i[:, :1], x[:, :1] * 2),
+        ),
         (FLOATS, "n,5"),
         ("int64<5", "n,3"),
     )

@@ -13,7 +13,13 @@ def test_short_time_transform() -> None:
     def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         centred = torch.stft(x, 8, 4, 6, torch.hann_window(6), return_complex=True)
         plain = torch.stft(x, 8, normalized=True, center=False, return_complex=True)
-        return centred.abs() ** 2, centred.real, torch.view_as_real(plain), plain.angle().cos(), torch.hamming_window(5, False)
+        return (
+            centred.abs() ** 2,
+            centred.real,
+            torch.view_as_real(plain),
+            plain.angle().cos(),
+            torch.hamming_window(5, False),
+        )
 
     check(of, SIGNAL)
 

@@ -100,7 +100,10 @@ def test_expand() -> None:
 
 
 def test_diag() -> None:
-    check(lambda x: (x.diagonal(), x.diagonal(1, 0, 1), x.unfold(1, 2, 1), x.unfold(1, 3, 2)), (FLOATS, "n,5"))
+    check(
+        lambda x: (x.diagonal(), x.diagonal(1, 0, 1), x.unfold(1, 2, 1), x.unfold(1, 3, 2)),
+        (FLOATS, "n,5"),
+    )
 
 
 def test_to() -> None:

@@ -12,7 +12,9 @@ from tvm import relax, te, tirx  # noqa: E402
 
 from compiler import targets  # noqa: E402
 
-CUDA = tvm.target.Target({"kind": "cuda", "arch": "sm_80", "max_num_threads": 1024}, {"kind": "llvm"})
+CUDA = tvm.target.Target(
+    {"kind": "cuda", "arch": "sm_80", "max_num_threads": 1024}, {"kind": "llvm"}
+)
 
 
 def target_of(name: str) -> tvm.target.Target:
@@ -23,30 +25,50 @@ def twice() -> tirx.PrimFunc:
     """y[n] = 2 x[n]."""
     n = tirx.Var("n", "int64")
     x = te.placeholder((n,), "float32", name="x")
-    return te.create_prim_func([x, te.compute((n,), lambda i: x[i] * tirx.const(2, "float32"), name="y")])
+    return te.create_prim_func(
+        [x, te.compute((n,), lambda i: x[i] * tirx.const(2, "float32"), name="y")]
+    )
 
 
 def product(depth: int = 32, columns: int = 24) -> tirx.PrimFunc:
     """[n, depth] by [columns, depth] to [n, columns]."""
-    n, k_extent, width = tirx.Var("n", "int64"), tirx.IntImm("int64", depth), tirx.IntImm("int64", columns)
-    x, w = te.placeholder((n, k_extent), "float32", name="x"), te.placeholder((width, k_extent), "float32", name="w")
+    n, k_extent, width = (
+        tirx.Var("n", "int64"),
+        tirx.IntImm("int64", depth),
+        tirx.IntImm("int64", columns),
+    )
+    x, w = (
+        te.placeholder((n, k_extent), "float32", name="x"),
+        te.placeholder((width, k_extent), "float32", name="w"),
+    )
     k = te.reduce_axis((tirx.IntImm("int64", 0), k_extent), name="k")
-    return te.create_prim_func([x, w, te.compute((n, width), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="y")])
+    return te.create_prim_func(
+        [x, w, te.compute((n, width), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="y")]
+    )
 
 
 def feed_forward(width: int = 16, hidden: int = 24) -> tuple[tvm.IRModule, Any]:
     """A residual block over x[batch, seq, width] as a graph, and as a function of numpy arrays."""
     draw = np.random.default_rng(0)
-    first, second = (draw.standard_normal(shape).astype("float32") for shape in ((width, hidden), (hidden, width)))
+    first, second = (
+        draw.standard_normal(shape).astype("float32")
+        for shape in ((width, hidden), (hidden, width))
+    )
     bias = draw.standard_normal(hidden).astype("float32")
     batch, seq = tirx.Var("batch", "int64"), tirx.Var("seq", "int64")
     x = relax.Var("x", relax.TensorType((batch, seq, width), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            inner = builder.emit(relax.op.add(builder.emit(relax.op.matmul(x, relax.const(first))), relax.const(bias)))
+            inner = builder.emit(
+                relax.op.add(
+                    builder.emit(relax.op.matmul(x, relax.const(first))), relax.const(bias)
+                )
+            )
             active = builder.emit(relax.op.nn.relu(inner))
-            outer = builder.emit(relax.op.add(builder.emit(relax.op.matmul(active, relax.const(second))), x))
+            outer = builder.emit(
+                relax.op.add(builder.emit(relax.op.matmul(active, relax.const(second))), x)
+            )
             result = builder.emit_output(relax.op.nn.softmax(outer))
         builder.emit_func_output(result)
 

@@ -1,7 +1,9 @@
-"""Scheduled kernels as programs for this machine's processor: each grid becomes loops, all memory is plain.
+"""Scheduled kernels as programs for this machine's processor: each grid becomes loops, all memory
+is plain.
 
-A schedule is a program of its own before TVM gives its loops to threads: run in order it computes what the grid does. What
-this leaves untested is TVM's last step, the barriers and the sizes of shared memory.
+A schedule is a program of its own before TVM gives its loops to threads: run in order it computes
+what the grid does. What this leaves untested is TVM's last step, the barriers and the sizes of
+shared memory.
 """
 
 from typing import Any
@@ -12,8 +14,9 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler import lower, targets
-from compiler.passes import host_code
+from compiler import targets
+from compiler.codegen import host_code
+from compiler.passes import manager
 
 
 def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -21,7 +24,10 @@ def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
     buffers: dict[int, tuple[Any, Any]] = {}
 
     def plain(variable: Any) -> Any:
-        if not isinstance(variable.ty, tirx.BufferType) or variable.ty.storage_scope in ("", "global"):
+        if not isinstance(variable.ty, tirx.BufferType) or variable.ty.storage_scope in (
+            "",
+            "global",
+        ):
             return variable
         key = variable.__chandle__()
         if key not in buffers:
@@ -44,13 +50,20 @@ class OnProcessor:
     """Kernels and the calls between them, run here; takes and gives numpy arrays."""
 
     def __init__(self, module: tvm.IRModule) -> None:
-        functions = {gvar: serial(func) if isinstance(func, tirx.PrimFunc) else func for gvar, func in module.functions.items()}
+        functions = {
+            gvar: serial(func) if isinstance(func, tirx.PrimFunc) else func
+            for gvar, func in module.functions.items()
+        }
         processor = targets.resolve("x86-64-v2")
-        lowered, _plan = lower.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, ())
+        lowered, _plan = manager.to_machine(
+            tvm.IRModule(functions, attrs=module.attrs), processor, ()
+        )
         plain = tvm.target.Target({**processor.to_tvm(), "opt-level": 0})
         built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=host_code.register())
         self._machine = relax.VirtualMachine(built, tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        result = self._machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays))
+        result = self._machine["main"](
+            *(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)
+        )
         return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]

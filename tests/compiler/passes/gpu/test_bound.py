@@ -40,6 +40,8 @@ def one_of_two(x: T.Buffer((64,), "float32"), y: T.Buffer((64,), "float32")):
     y[0] = T.float32(0)
 
 
-@pytest.mark.parametrize("program", [half_bound, one_of_two], ids=["no threads", "a store beside the grid"])
+@pytest.mark.parametrize(
+    "program", [half_bound, one_of_two], ids=["no threads", "a store beside the grid"]
+)
 def test_every_store_needs_both_indices(program):
     assert not is_bound(program)

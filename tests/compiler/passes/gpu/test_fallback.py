@@ -77,7 +77,10 @@ def test_a_nest_becomes_a_grid_over_its_fused_loops():
 def test_reduced_axes_stay_inside_a_thread(draw):
     bound = bind_nests(product(), 64)
     assert refusal(bound, CUDA) is None
-    x, w = draw.standard_normal((5, 32)).astype("float32"), draw.standard_normal((24, 32)).astype("float32")
+    x, w = (
+        draw.standard_normal((5, 32)).astype("float32"),
+        draw.standard_normal((24, 32)).astype("float32"),
+    )
     np.testing.assert_allclose(run(bound, x, w, shape=(5, 24)), x @ w.T, rtol=1e-5, atol=1e-5)
 
 
@@ -87,10 +90,16 @@ def test_loops_marked_parallel_are_spread_and_others_without_blocks_are_not():
     x = np.arange(50, dtype="float32")
     np.testing.assert_allclose(run(bind_nests(counting, 32), x, shape=(50,)), np.cumsum(x))
     rows = np.random.default_rng(0).random((8, 50), "float32")
-    np.testing.assert_allclose(run(bind_nests(running_sum, 32), rows, shape=(8, 50)), np.cumsum(rows, 1), rtol=1e-5)
+    np.testing.assert_allclose(
+        run(bind_nests(running_sum, 32), rows, shape=(8, 50)), np.cumsum(rows, 1), rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("program", [twice(), product(), running_sum, counting], ids=["map", "product", "parallel", "serial"])
+@pytest.mark.parametrize(
+    "program",
+    [twice(), product(), running_sum, counting],
+    ids=["map", "product", "parallel", "serial"],
+)
 def test_one_thread_takes_anything(program):
     bound = bind_one_thread(program)
     assert is_bound(bound)
@@ -103,12 +112,18 @@ def test_stages_become_kernels_one_after_the_other():
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.nn.softmax(x)))
-    (func,) = [f for f in relax.transform.LegalizeOps()(builder.get()).functions.values() if isinstance(f, tirx.PrimFunc)]
+    (func,) = [
+        f
+        for f in relax.transform.LegalizeOps()(builder.get()).functions.values()
+        if isinstance(f, tirx.PrimFunc)
+    ]
     bound = bind_nests(func, 128)
     assert refusal(bound, CUDA) is None
     values = np.random.default_rng(0).standard_normal((3, 40)).astype("float32")
     powers = np.exp(values - values.max(-1, keepdims=True))
-    np.testing.assert_allclose(run(bound, values, shape=(3, 40)), powers / powers.sum(-1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        run(bound, values, shape=(3, 40)), powers / powers.sum(-1, keepdims=True), rtol=1e-5
+    )
 
 
 @T.prim_func(private=True, s_tir=True)

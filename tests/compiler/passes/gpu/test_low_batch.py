@@ -21,7 +21,10 @@ def test_rows_choose_the_kernel(name):
     w = draw.standard_normal((48, 64)).astype("float32")
     run = tvm.compile(serial(after).with_attr("global_symbol", "main"), target="llvm")
     for rows in (1, 2, 3, 8, 9, 40):
-        x, y = draw.standard_normal((rows, 64)).astype("float32"), tvm.runtime.tensor(np.zeros((rows, 48), "float32"))
+        x, y = (
+            draw.standard_normal((rows, 64)).astype("float32"),
+            tvm.runtime.tensor(np.zeros((rows, 48), "float32")),
+        )
         run(tvm.runtime.tensor(x), tvm.runtime.tensor(w), y)
         np.testing.assert_allclose(y.numpy(), x @ w.T, rtol=1e-4, atol=1e-4)
 

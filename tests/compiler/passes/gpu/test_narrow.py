@@ -20,7 +20,9 @@ def before(x: T.Buffer((8,), "int64"), y: T.Buffer((8,), "int64")):
     for i in range(T.int64(8)):
         with T.sblock("y"):
             at = T.axis.spatial(T.int64(8), i)
-            y[at] = T.Select(x[at] < T.int64(0), x[at] + T.int64(8), T.Cast("int64", T.Cast("float32", x[at])))
+            y[at] = T.Select(
+                x[at] < T.int64(0), x[at] + T.int64(8), T.Cast("int64", T.Cast("float32", x[at]))
+            )
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -57,14 +59,18 @@ def test_inputs_and_outputs_keep_their_types_and_values():
 
 
 def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
-    """x[n] of int64 through a kept comparison, and through int8 and uint8 as far as they overflow."""
+    """x[n] of int64 through a kept comparison, and through int8 and uint8 as far as they
+    overflow.
+    """
     n = tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n,), "int64"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
             flags = builder.emit(relax.op.greater(x, relax.const(3, "int64")))
-            both = builder.emit(relax.op.logical_and(flags, relax.op.less(x, relax.const(90, "int64"))))
+            both = builder.emit(
+                relax.op.logical_and(flags, relax.op.less(x, relax.const(90, "int64")))
+            )
             small = builder.emit(relax.op.add(relax.op.astype(x, "int8"), relax.const(100, "int8")))
             unsigned = builder.emit(relax.op.astype(relax.op.astype(x, "uint8"), "int64"))
             picked = builder.emit(relax.op.where(both, relax.op.astype(small, "int64"), unsigned))
@@ -73,7 +79,11 @@ def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
 
     def expected(values: np.ndarray) -> np.ndarray:
         small = (values.astype("int8").astype("int64") + 100).astype("int8")
-        return np.where((values > 3) & (values < 90), small.astype("int64"), values.astype("uint8").astype("int64"))
+        return np.where(
+            (values > 3) & (values < 90),
+            small.astype("int64"),
+            values.astype("uint8").astype("int64"),
+        )
 
     return builder.get(), expected
 
@@ -91,7 +101,9 @@ def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
     kernels = [func for func in scheduled.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert len(kernels) > 5
     x = te.placeholder((tirx.Var("n", "int32"),), "float32", name="x")
-    unchanged = te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] > tirx.const(0, "float32"), name="y")])
+    unchanged = te.create_prim_func(
+        [x, te.compute(x.shape, lambda i: x[i] > tirx.const(0, "float32"), name="y")]
+    )
     with pytest.raises(PassError, match="WGSL has no type i8"):
         ScheduleOnGrid(target_of("webgpu"))(tvm.IRModule({"main": unchanged}))
 

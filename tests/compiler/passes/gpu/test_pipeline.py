@@ -5,11 +5,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler import lower, targets, weights
-from compiler.codegen import device_code, generate
-from compiler.cuda import architecture_of, find_compiler
-from compiler.embed import cuda_source
+from compiler import targets
+from compiler.bundle import weights
+from compiler.codegen.cubin import cuda_source
+from compiler.codegen.generate import device_code, generate
 from compiler.errors import ToolchainMissing
+from compiler.passes import manager
+from compiler.toolchain.cuda import architecture_of, find_compiler
 from tests.compiler.passes.gpu.programs import feed_forward
 from tests.compiler.passes.gpu.serial import OnProcessor
 
@@ -18,7 +20,9 @@ DEVICES = [entry.name for entry in targets.registry() if entry.device and entry.
 
 def lowered(name, graph):
     target = targets.resolve(name)
-    return lower.to_machine(weights.separate(lower.to_kernels(graph, target, ())).module, target, ())[0]
+    return manager.to_machine(
+        weights.separate(manager.to_kernels(graph, target, ())).module, target, ()
+    )[0]
 
 
 @pytest.mark.parametrize("name", [name for name in DEVICES if not name.startswith("cuda")])
@@ -34,7 +38,7 @@ def test_kernels_are_bound_and_code_is_made_of_them(name):
 @pytest.mark.parametrize("name", ["cuda-sm80", "webgpu"])
 def test_schedules_compute_what_the_graph_does(name):
     graph, expected = feed_forward()
-    run = OnProcessor(lower.to_kernels(graph, targets.resolve(name), ()))
+    run = OnProcessor(manager.to_kernels(graph, targets.resolve(name), ()))
     for batch, seq in ((1, 1), (1, 7), (3, 16)):
         x = np.random.default_rng(seq).standard_normal((batch, seq, 16)).astype("float32")
         np.testing.assert_allclose(run(x)[0], expected(x), rtol=1e-4, atol=1e-5)
@@ -60,13 +64,19 @@ def test_memory_is_planned_from_the_bounds_of_the_dims():
     sizes = []
 
     def visit(node):
-        if isinstance(node, tvm.ir.Call) and getattr(node.op, "name", "") == "relax.vm.alloc_storage":
+        if (
+            isinstance(node, tvm.ir.Call)
+            and getattr(node.op, "name", "") == "relax.vm.alloc_storage"
+        ):
             sizes.append(node.args[0])
 
     relax.analysis.post_order_visit(lowered("opencl", graph)["main"], visit)
     assert sizes
     planned = [size for size in sizes if isinstance(size, relax.ShapeExpr)]
-    assert max(int(size.values[0]) for size in planned if isinstance(size.values[0], tvm.tirx.IntImm)) >= 4 * 16 * 24 * 4
+    assert (
+        max(int(size.values[0]) for size in planned if isinstance(size.values[0], tvm.tirx.IntImm))
+        >= 4 * 16 * 24 * 4
+    )
 
 
 def test_fixed_dims_become_a_cuda_graph():
@@ -76,7 +86,9 @@ def test_fixed_dims_become_a_cuda_graph():
         with builder.dataflow():
             y = builder.emit(relax.op.matmul(x, relax.const(np.ones((16, 16), "float32"))))
             z = builder.emit(relax.op.nn.softmax(y))
-            result = builder.emit_output(relax.op.matmul(z, relax.const(np.ones((16, 16), "float32"))))
+            result = builder.emit_output(
+                relax.op.matmul(z, relax.const(np.ones((16, 16), "float32")))
+            )
         builder.emit_func_output(result)
     assert "cuda_graph" in lowered("cuda-sm80", builder.get()).script()
 
@@ -90,4 +102,4 @@ def test_a_lacking_toolkit_is_refused_with_what_to_do():
     if not target.device.lacking:
         pytest.skip("ROCm is installed")
     with pytest.raises(ToolchainMissing, match="ROCm"):
-        lower.to_kernels(feed_forward()[0], target, ())
+        manager.to_kernels(feed_forward()[0], target, ())

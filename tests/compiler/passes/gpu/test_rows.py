@@ -7,7 +7,12 @@ from tests.compiler.passes.gpu.programs import feed_forward
 
 
 def calls(module):
-    return [binding.value for block in module["main"].body.blocks for binding in block.bindings if isinstance(binding.value, tvm.ir.Call)]
+    return [
+        binding.value
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, tvm.ir.Call)
+    ]
 
 
 def names(module):
@@ -17,23 +22,41 @@ def names(module):
 def test_the_epilogue_of_a_product_stays_on_its_rows():
     module, _ = feed_forward()
     after = tvm.relax.transform.DeadCodeElimination()(flatten_rows(module))
-    wanted = ["relax.call_tir", "relax.add", "relax.nn.relu", "relax.call_tir", "relax.add", "relax.nn.softmax"]
+    wanted = [
+        "relax.call_tir",
+        "relax.add",
+        "relax.nn.relu",
+        "relax.call_tir",
+        "relax.add",
+        "relax.nn.softmax",
+    ]
     assert [name for name in names(after) if name != "relax.reshape"] == wanted
     assert names(after)[-2:] == ["relax.reshape", "relax.nn.softmax"]
-    assert all(call.ty.ndim == 2 for call in calls(after) if call.op.name in ("relax.call_tir", "relax.add", "relax.nn.relu"))
+    assert all(
+        call.ty.ndim == 2
+        for call in calls(after)
+        if call.op.name in ("relax.call_tir", "relax.add", "relax.nn.relu")
+    )
 
 
 def test_a_weight_is_stored_with_its_depth_innermost():
     module, _ = feed_forward(width=16, hidden=24)
     after = flatten_rows(module)
-    shapes = [tuple(call.args[1].fields[1].value.shape) for call in calls(after) if call.op.name == "relax.call_tir"]
+    shapes = [
+        tuple(call.args[1].fields[1].value.shape)
+        for call in calls(after)
+        if call.op.name == "relax.call_tir"
+    ]
     assert shapes == [(24, 16), (16, 24)]
 
 
 @I.ir_module
 class TwoInputs:
     @R.function
-    def main(x: R.Tensor((2, 3, 4), "float32"), y: R.Tensor((4, 5), "float32")) -> R.Tensor((2, 3, 5), "float32"):  # noqa: N805
+    def main(
+        x: R.Tensor((2, 3, 4), "float32"),  # noqa: N805
+        y: R.Tensor((4, 5), "float32"),
+    ) -> R.Tensor((2, 3, 5), "float32"):
         with R.dataflow():
             z: R.Tensor((2, 3, 5), "float32") = R.matmul(x, y)
             R.output(z)

@@ -31,9 +31,17 @@ def test_a_product_gets_the_rule_for_products(name):
 
 
 def test_a_rule_whose_kernel_no_code_can_be_made_of_gives_way(monkeypatch):
-    monkeypatch.setattr("compiler.passes.gpu.schedule.refusal", lambda func, target: None if func.attrs[RULE_SEEN] else "no")
-    monkeypatch.setattr("compiler.passes.gpu.schedule.bind_nests", lambda func, threads: func.with_attr(RULE_SEEN, True))
-    monkeypatch.setattr("compiler.passes.gpu.schedule.dlight_rules", lambda target: dlight_rules(target)[-1:])
+    monkeypatch.setattr(
+        "compiler.passes.gpu.schedule.refusal",
+        lambda func, target: None if func.attrs[RULE_SEEN] else "no",
+    )
+    monkeypatch.setattr(
+        "compiler.passes.gpu.schedule.bind_nests",
+        lambda func, threads: func.with_attr(RULE_SEEN, True),
+    )
+    monkeypatch.setattr(
+        "compiler.passes.gpu.schedule.dlight_rules", lambda target: dlight_rules(target)[-1:]
+    )
     assert scheduled(twice().with_attr(RULE_SEEN, False), CUDA).attrs[RULE] == "Nests"
 
 
@@ -58,16 +66,27 @@ def weighted() -> tirx.PrimFunc:
     """[batch, 8, seq, seq] by [batch, 8, seq, 32], as attention weighs values."""
     batch, seq = tirx.Var("batch", "int64"), tirx.Var("seq", "int64")
     heads, width = tirx.IntImm("int64", 8), tirx.IntImm("int64", 32)
-    p, v = te.placeholder((batch, heads, seq, seq), "float32", name="p"), te.placeholder((batch, heads, seq, width), "float32", name="v")
+    p, v = (
+        te.placeholder((batch, heads, seq, seq), "float32", name="p"),
+        te.placeholder((batch, heads, seq, width), "float32", name="v"),
+    )
     k = te.reduce_axis((tirx.IntImm("int64", 0), seq), name="k")
-    product = te.compute((batch, heads, seq, width), lambda n, h, i, j: te.sum(p[n, h, i, k] * v[n, h, k, j], axis=k), name="y")
+    product = te.compute(
+        (batch, heads, seq, width),
+        lambda n, h, i, j: te.sum(p[n, h, i, k] * v[n, h, k, j], axis=k),
+        name="y",
+    )
     return te.create_prim_func([p, v, product])
 
 
 def test_sources_that_no_driver_would_take_give_way_to_the_rule_for_a_plain_device():
-    """TVM's stores of vectors on Adreno hold the declarations of the variables that their indices need."""
+    """TVM's stores of vectors on Adreno hold the declarations of the variables that their indices
+    need.
+    """
     target = target_of("opencl-adreno")
     (rule, adreno), (_, plain) = dlight_rules(target)[:2]
-    assert "is declared inside of an expression" in refusal(applied(rule, adreno, weighted()), target)
+    assert "is declared inside of an expression" in refusal(
+        applied(rule, adreno, weighted()), target
+    )
     assert refusal(applied(rule, plain, weighted()), target) is None
     assert scheduled(weighted(), target).attrs[RULE] == "Matmul"

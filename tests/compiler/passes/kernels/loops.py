@@ -1,4 +1,6 @@
-"""Scheduled tensor programs as short text: TVM's script without types, declarations and what every function has."""
+"""Scheduled tensor programs as short text: TVM's script without types, declarations and what every
+function has.
+"""
 
 import re
 from textwrap import dedent
@@ -27,5 +29,9 @@ def loops(func: tirx.PrimFunc) -> str:
 
 def nest(func: tirx.PrimFunc) -> str:
     """The loops and branches alone."""
-    kept = [line for line in loops(func).splitlines() if line.strip().startswith(("for ", "if ", "else"))]
+    kept = [
+        line
+        for line in loops(func).splitlines()
+        if line.strip().startswith(("for ", "if ", "else"))
+    ]
     return "\n".join(kept) + "\n"

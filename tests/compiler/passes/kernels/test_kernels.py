@@ -1,4 +1,6 @@
-"""One small example of each kernel family: a tensor program, and in `after/` the loops that it becomes."""
+"""One small example of each kernel family: a tensor program, and in `after/` the loops that it
+becomes.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,20 +11,21 @@ import pytest
 import tvm
 from tvm import relax, te, tirx, topi
 
-from compiler.passes.channels_last import channels_last
-from compiler.passes.fuse_attention import fuse_attention
-from compiler.passes.machine import Machine
-from compiler.passes.pack_conv import PackConv
-from compiler.passes.schedule import ScheduleKernels
+from compiler.passes.cpu.schedule import ScheduleKernels
+from compiler.passes.graph.channels_last import channels_last
+from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.passes.pack.conv import PackConv
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.kernels.loops import loops, nest
 
 op = relax.op
 AFTER = Path(__file__).with_name("after")
-TWO_LANES = Machine(vector_bits=64, registers=8, fma=True, together=2)
-"""Small enough to read what is unrolled: tiles of 2 rows by 2 vectors, two steps of a sum in a row."""
-FOUR_LANES = Machine(vector_bits=128, registers=8, fma=True)
-MORE_REGISTERS = Machine(vector_bits=64, registers=16, fma=True)
+TWO_LANES = VectorUnit(vector_bits=64, registers=8, fma=True, together=2)
+"""Small enough to read what is unrolled: tiles of 2 rows by 2 vectors, two steps of a sum in a row.
+"""
+FOUR_LANES = VectorUnit(vector_bits=128, registers=8, fma=True)
+MORE_REGISTERS = VectorUnit(vector_bits=64, registers=16, fma=True)
 
 
 def const(value: int) -> tirx.IntImm:
@@ -34,7 +37,10 @@ def tensor(name: str, *shape: int) -> Any:
 
 
 def summed(*extents: int) -> list[Any]:
-    return [te.reduce_axis((const(0), const(extent)), name=name) for extent, name in zip(extents, "kmc", strict=False)]
+    return [
+        te.reduce_axis((const(0), const(extent)), name=name)
+        for extent, name in zip(extents, "kmc", strict=False)
+    ]
 
 
 def computed(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y") -> Any:
@@ -42,22 +48,36 @@ def computed(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y")
 
 
 def product() -> list[Any]:
-    """Two tiles of rows and one more row, panels of four columns, with a rectifier behind the sum."""
+    """Two tiles of rows and one more row, panels of four columns, with a rectifier behind
+    the sum.
+    """
     x, panels, (k,) = tensor("x", 5, 3), tensor("panels", 2, 3, 4), summed(3)
-    sums = computed((5, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums")
-    return [x, panels, computed((5, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32")))]
+    sums = computed(
+        (5, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums"
+    )
+    return [
+        x,
+        panels,
+        computed((5, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32"))),
+    ]
 
 
 def convolution() -> list[Any]:
-    """A window of 2x2 over an image padded above and to the left, three columns in a panel of four."""
+    """A window of 2x2 over an image padded above and to the left, three columns in a
+    panel of four.
+    """
     x, panels, (k, m, c) = tensor("x", 1, 4, 4, 2), tensor("panels", 1, 8, 4), summed(2, 2, 2)
 
     def read(row: Any, column: Any, channel: Any) -> Any:
         inside = tirx.all(row >= 1, column >= 1)
-        return tirx.if_then_else(inside, x[0, row - 1, column - 1, channel], tirx.const(0, "float32"))
+        return tirx.if_then_else(
+            inside, x[0, row - 1, column - 1, channel], tirx.const(0, "float32")
+        )
 
     def value(n: Any, i: Any, j: Any, o: Any) -> Any:
-        return te.sum(read(i + k, j + m, c) * panels[o // 4, (k * 2 + m) * 2 + c, o % 4], axis=[k, m, c])
+        return te.sum(
+            read(i + k, j + m, c) * panels[o // 4, (k * 2 + m) * 2 + c, o % 4], axis=[k, m, c]
+        )
 
     return [x, panels, computed((1, 4, 4, 3), value)]
 
@@ -85,18 +105,28 @@ def transpose() -> list[Any]:
     return [x, topi.transpose(x)]
 
 
-@pytest.mark.parametrize("example", [product, convolution, both_computed, row_shares, concatenation, transpose])
+@pytest.mark.parametrize(
+    "example", [product, convolution, both_computed, row_shares, concatenation, transpose]
+)
 def test_programs(example: Callable[[], list[Any]]) -> None:
     before = tvm.IRModule({"main": te.create_prim_func(example())})
     after = ScheduleKernels(TWO_LANES)(before)["main"]
     assert loops(after) == (AFTER / f"{example.__name__}.txt").read_text()
 
 
-def convolved(machine: Machine, image: tuple[int, ...], weight: tuple[int, ...], pads: tuple[int, ...], groups: int = 1) -> tirx.PrimFunc:
+def convolved(
+    unit: VectorUnit,
+    image: tuple[int, ...],
+    weight: tuple[int, ...],
+    pads: tuple[int, ...],
+    groups: int = 1,
+) -> tirx.PrimFunc:
     """The kernel of a convolution of an image [N, C, H, W] that is an input."""
     constant = relax.const(np.full(weight, 0.5, "float32"))
-    graph = build_module(lambda builder, x: op.nn.conv2d(x, constant, 1, pads, 1, groups), {"x": (image, "float32")})
-    module = ScheduleKernels(machine)(PackConv(machine)(channels_last(graph)))
+    graph = build_module(
+        lambda builder, x: op.nn.conv2d(x, constant, 1, pads, 1, groups), {"x": (image, "float32")}
+    )
+    module = ScheduleKernels(unit)(PackConv(unit)(channels_last(graph)))
     (kernel,) = (func for func in module.functions.values() if isinstance(func, tirx.PrimFunc))
     return kernel
 
@@ -125,5 +155,10 @@ def test_attention() -> None:
         return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), v))
 
     shapes = {"q": (2, 6, 8), "k": (2, 10, 8), "v": (2, 10, 8)}
-    fused = fuse_attention(build_module(graph, {name: (shape, "float32") for name, shape in shapes.items()}))
-    assert nest(ScheduleKernels(TWO_LANES)(fused)["attention"]) == (AFTER / "attention.txt").read_text()
+    fused = fuse_attention(
+        build_module(graph, {name: (shape, "float32") for name, shape in shapes.items()})
+    )
+    assert (
+        nest(ScheduleKernels(TWO_LANES)(fused)["attention"])
+        == (AFTER / "attention.txt").read_text()
+    )

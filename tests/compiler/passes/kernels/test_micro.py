@@ -4,10 +4,10 @@ import pytest
 from tvm import tirx
 
 from compiler import targets
-from compiler.passes.kernels.micro import in_panel, least, panel_width
-from compiler.passes.machine import Machine
-from compiler.passes.tir.exprs import Expr, as_int, const
-from compiler.passes.tir.loops import Stmt
+from compiler.passes.cpu.shared.register_tile import in_panel, least, panel_width
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import Expr, as_int, const
+from compiler.tir.loops import Stmt
 
 
 def evaluated(value: Expr) -> Stmt:
@@ -16,7 +16,10 @@ def evaluated(value: Expr) -> Stmt:
 
 @pytest.mark.parametrize(("needed", "size"), [(0, 1), (1, 1), (3, 4), (6, 6), (7, 6)])
 def test_the_least_size_that_holds_what_is_needed(needed: int, size: int) -> None:
-    assert as_int(least((1, 2, 4, 6), const(needed), lambda rows: evaluated(const(rows))).value) == size
+    assert (
+        as_int(least((1, 2, 4, 6), const(needed), lambda rows: evaluated(const(rows))).value)
+        == size
+    )
 
 
 @pytest.mark.parametrize(("panel", "columns"), [(0, 4), (1, 4), (2, 3)])
@@ -29,9 +32,14 @@ def test_panels_that_are_all_full_need_no_branch() -> None:
     assert isinstance(in_panel(tirx.Var("p", "int64"), 11, 4, 1, evaluated), tirx.IfThenElse)
 
 
-@pytest.mark.parametrize(("name", "together", "widths"), [("x86-64-v2", 1, (8, 12)), ("x86-64-v3", 4, (24, 24)), ("aarch64", 1, (12, 12))])
-def test_sums_that_do_not_leave_the_registers(name: str, together: int, widths: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("name", "together", "widths"),
+    [("x86-64-v2", 1, (8, 12)), ("x86-64-v3", 4, (24, 24)), ("aarch64", 1, (12, 12))],
+)
+def test_sums_that_do_not_leave_the_registers(
+    name: str, together: int, widths: tuple[int, int]
+) -> None:
     """Of 384 columns, which any panel divides, and of 12, or 24 where vectors are of eight."""
-    machine = Machine.of(targets.resolve(name))
-    assert machine.together == together
-    assert (panel_width(machine, 384), panel_width(machine, 3 * machine.lanes(32))) == widths
+    unit = VectorUnit.of(targets.resolve(name))
+    assert unit.together == together
+    assert (panel_width(unit, 384), panel_width(unit, 3 * unit.lanes(32))) == widths

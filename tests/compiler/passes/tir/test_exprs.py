@@ -3,16 +3,24 @@
 import tvm
 from tvm import tirx
 
-from compiler.passes.tir.exprs import const, load, nodes, replace_loads, substitute
+from compiler.tir.exprs import const, load, nodes, replace_loads, substitute
 
 
 def test_constants_of_equal_value_and_different_dtype_stay_apart() -> None:
     i, j = tirx.Var("i", "int64"), tirx.Var("j", "int64")
-    value = tirx.Select(tirx.EQ(i, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0))
-    wanted = tirx.Select(tirx.EQ(j, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0))
+    value = tirx.Select(
+        tirx.EQ(i, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0)
+    )
+    wanted = tirx.Select(
+        tirx.EQ(j, tirx.IntImm("int64", 0)), tirx.IntImm("int32", 1), tirx.IntImm("int32", 0)
+    )
     tvm.ir.assert_structural_equal(substitute(value, {i: j}), wanted)
     constants = [node for node in nodes(value) if isinstance(node, tirx.IntImm)]
-    assert sorted((node.value, str(node.ty.dtype)) for node in constants) == [(0, "int32"), (0, "int64"), (1, "int32")]
+    assert sorted((node.value, str(node.ty.dtype)) for node in constants) == [
+        (0, "int32"),
+        (0, "int64"),
+        (1, "int32"),
+    ]
 
 
 def test_what_replaces_a_load_stays_as_it_is() -> None:

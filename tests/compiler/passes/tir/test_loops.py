@@ -7,8 +7,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.tir.exprs import Expr, as_int, const
-from compiler.passes.tir.loops import Stmt, bind_opaque_all, blocks, parallel, serial, share_out, some_of
+from compiler.tir.exprs import Expr, as_int, const
+from compiler.tir.loops import Stmt, bind_opaque_all, blocks, parallel, serial, share_out, some_of
 
 N = tirx.Var("n", "int64")
 
@@ -30,7 +30,10 @@ def test_work_is_shared_out_where_it_is_worth_it() -> None:
     assert same(open_.else_case, serial(N, evaluated))
 
 
-@pytest.mark.parametrize(("extent", "lanes", "widths"), [(13, 4, [4, 1]), (15, 4, [4, 2, 1]), (8, 8, [8]), (3, 8, [2, 1]), (5, 1, [1])])
+@pytest.mark.parametrize(
+    ("extent", "lanes", "widths"),
+    [(13, 4, [4, 1]), (15, 4, [4, 2, 1]), (8, 8, [8]), (3, 8, [2, 1]), (5, 1, [1])],
+)
 def test_blocks_of_a_known_extent_halve(extent: int, lanes: int, widths: list[int]) -> None:
     used: list[int] = []
 

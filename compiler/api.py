@@ -1,0 +1,86 @@
+"""Compiling from Python, with no service: one call, one bundle."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from compiler.isolation.child import Limits, run_child
+from compiler.isolation.messages import CompileJob, Event
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.request import CompileRequest, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+Model: TypeAlias = "str | Path | bytes | onnx.ModelProto"
+
+
+def compile_model(
+    model: Model,
+    *,
+    output: str | Path,
+    target: str = "native",
+    dims: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, str] | None = None,
+    consts: Mapping[str, Scalar] | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    samples: str | Path | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    limits: Limits | None = None,
+) -> Manifest:
+    """Compile for one target into the directory `output`, in a process of its own; returns the
+    bundle's manifest.
+
+    model: a path (external data lies in its folder), the file's bytes, or an onnx.ModelProto.
+    dims: name to an int, (min, max), or the command line's string; inputs: name to
+    `float32[n,3,48,w]`.
+    consts: inputs fixed to a scalar; shapes: names for data-dependent extents; samples: an .npz of
+    inputs for verify. Raises relaxd.errors.DeclarationError for malformed declarations,
+    compiler.errors.CompileError for anything else.
+    """
+    digest = _digest(Path(samples)) if samples else None
+    request = CompileRequest.of(
+        dims=dims,
+        inputs=inputs,
+        consts=consts,
+        shapes=shapes,
+        samples=digest,
+        targets=(target,),
+        options=options,
+    )
+    with _on_disk(model) as path:
+        job = CompileJob(
+            model=str(path),
+            request=request.to_json(),
+            target=target,
+            output=str(Path(output).absolute()),
+            model_name=path.stem,
+            samples=str(Path(samples).absolute()) if samples else None,
+        )
+        manifest = run_child(job, on_event=on_event, limits=limits)
+    assert isinstance(manifest, Manifest)
+    return manifest
+
+
+@contextmanager
+def _on_disk(model: Model) -> "Iterator[Path]":
+    """The model as a file, in a folder of its own unless it is one already."""
+    if isinstance(model, (str, Path)):
+        yield Path(model).absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="relaxd-model-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        yield path
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

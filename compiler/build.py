@@ -1,0 +1,307 @@
+"""One build from model file to bundle, or one inspection, in this very process: a crash of TVM is a
+crash of the caller.
+
+`isolation.child.run_child` runs it in a process of its own; calling it directly is for trusted
+models by the thousand.
+"""
+
+import dataclasses
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compiler import targets
+from compiler.bundle import files
+from compiler.errors import LoadError
+from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
+from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
+from compiler.isolation.child import partial_of
+from compiler.isolation.messages import CompileJob, InspectJob, Progress
+from compiler.isolation.stages import OnEvent, entered
+from compiler.isolation.step import Record
+from compiler.key import action_key
+from compiler.link import header
+from compiler.profile import measure
+from compiler.targets import Runtime, Target, TargetStatus
+from compiler.toolchain import cuda, versions, zig
+from compiler.verify import report
+from compiler.verify.emulation import emulator, program
+from compiler.verify.inputs import Signature, Trials, prepare
+from compiler.verify.reference import onnx as reference
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+from relaxd.errors import LoadContractError
+from relaxd.loader.check import check_machine
+from relaxd.loader.devices import probe
+from relaxd.loader.host import this_host
+
+if TYPE_CHECKING:
+    from compiler.ir.imported import Imported
+
+_PROFILE_SECONDS = 20.0
+_VERIFY = report.Budget()
+_EMULATED_VERIFY = report.Budget(seconds=480.0)
+_EMULATED_PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One build's fixed facts; partial: the bundle as it grows; scratch: gone when the
+    build ends.
+    """
+
+    job: CompileJob
+    request: CompileRequest
+    target: Target
+    partial: Path
+    scratch: Path
+    on_event: OnEvent
+
+
+def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
+    """Build the bundle into `job.output`, which appears complete or not at all; raises
+    CompileError.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
+            with entered(Stage.LOAD, on_event):
+                request = CompileRequest.from_json(job.request)
+                this = _Build(
+                    job, request, targets.resolve(job.target), _clear(job), Path(scratch), on_event
+                )
+                model = open_model(Path(job.model))
+            manifest = _build(this, model)
+        partial_of(job).rename(job.output)
+    finally:
+        shutil.rmtree(partial_of(job), ignore_errors=True)
+    return manifest
+
+
+def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
+    """What an import would find, without compiling; raises CompileError."""
+    with entered(Stage.LOAD, on_event):
+        request = CompileRequest.from_json(job.request)
+        model = open_model(Path(job.model))
+    with entered(Stage.IMPORT, on_event):
+        return (
+            inspect_torchscript(model.path, request)
+            if isinstance(model, LoadedScript)
+            else inspect_model(model.proto, request)
+        )
+
+
+def _clear(job: CompileJob) -> Path:
+    """An empty folder for the growing bundle; the output itself must not hold anything yet."""
+    output = Path(job.output)
+    if output.exists():
+        if not output.is_dir() or any(output.iterdir()):
+            raise LoadError(
+                f"the output {output.name!r} is not an empty directory",
+                reason="output_in_use",
+                hint="choose another output",
+            )
+        output.rmdir()
+    partial = partial_of(job)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    return partial
+
+
+def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
+    original = _reference(this, model)
+    manifest, signature = _compile(this, model)
+    files.seal(this.partial, manifest)
+    with entered(Stage.VERIFY, this.on_event):
+        trials = _trials(this, signature)
+        numerics = _verify(this, original, signature, trials)
+        files.write_report(this.partial, report.FILENAME, numerics)
+    files.seal(this.partial, manifest)
+    with entered(Stage.PROFILE, this.on_event):
+        files.write_report(this.partial, measure.FILENAME, _profile(this, trials))
+    return files.seal(
+        this.partial,
+        dataclasses.replace(manifest, target={**manifest.target, "status": numerics["status"]}),
+    )
+
+
+def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest, Signature]:
+    """Everything up to the library and its runtime in the partial bundle."""
+    with entered(Stage.IMPORT, this.on_event):
+        imported = _import(model, this.request)
+        signature = Signature(
+            imported.inputs,
+            imported.outputs,
+            imported.dims,
+            imported.index_bounds,
+            imported.quantized,
+        )
+    # TVM takes a second to import: a model that cannot even be read fails before that, and torch
+    # has to come first.
+    from compiler.bundle import weights
+    from compiler.codegen import generate, system_lib
+    from compiler.link import library
+    from compiler.passes import manager
+
+    with entered(Stage.PASS, this.on_event):
+        kernels = manager.to_kernels(imported.module, this.target, imported.dims)
+        separated = weights.separate(kernels)
+        table = weights.write(separated.constants, this.partial / files.WEIGHTS)
+        lowered, plan = manager.to_machine(separated.module, this.target, imported.dims)
+        if this.target.platform.runtime is Runtime.LINKED:
+            lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
+        del imported, kernels, separated
+    with entered(Stage.CODEGEN, this.on_event):
+        executable = generate.generate(lowered, this.target)
+        pack = generate.device_code(executable, this.target)
+        del lowered
+    with entered(Stage.LINK, this.on_event):
+        if this.target.platform.runtime is Runtime.BUNDLED:
+            zig.warm_up(this.target.platform.linker)
+        library.link_library(executable, this.partial, this.target, pack)
+        files.add_runtime(this.partial, this.target)
+    manifest = _manifest(this, model.digest, signature, generate.llvm_version())
+    manifest = dataclasses.replace(manifest, weights=table, memory=plan)
+    if this.target.platform.runtime is Runtime.LINKED:
+        header.write(this.partial, manifest, _prefix(this, model.digest))
+    return manifest, signature
+
+
+def _prefix(this: _Build, digest: str) -> str:
+    return header.prefix_of(this.job.model_name, this.job.model_digest or digest)
+
+
+def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
+    if isinstance(model, LoadedScript):
+        return import_torchscript(model.path, request)
+    imported = import_model(model.proto, request)
+    # The module holds its own copy of the weights.
+    model.proto.Clear()
+    return imported
+
+
+def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Reference:
+    consts = dict(this.request.consts)
+    if isinstance(model, LoadedScript):
+        return report.Reference(model.path, consts, reference.TORCHSCRIPT)
+    return report.Reference(
+        reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch), consts
+    )
+
+
+def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
+    tools = versions.versions()
+    runtime = {"apache-tvm": tools["tvm"], "apache-tvm-ffi": tools["tvm_ffi"]}
+    runtime |= {"nvidia-cuda-runtime": cuda.DRIVER} if this.target.kind == "cuda" else {}
+    return Manifest(
+        name=this.job.model_name,
+        inputs=signature.inputs,
+        outputs=signature.outputs,
+        dims=signature.dims,
+        target=this.target.to_json(),
+        load=dataclasses.replace(this.target.load, runtime=runtime),
+        action_key=action_key(
+            this.job.model_digest or digest, this.request, this.target, tools
+        ).to_json(),
+        toolchain={**tools, "llvm_version": llvm},
+        library=this.target.platform.library,
+        alignment=1 if this.target.kind == "llvm" else 64,
+    )
+
+
+def _trials(this: _Build, signature: Signature) -> Trials:
+    if not (this.request.options.verify or this.request.options.profile):
+        return Trials((), ())
+    samples = Path(this.job.samples) if this.job.samples else None
+    emulated = _cannot_run(this.target) is not None
+    return prepare(
+        signature,
+        samples,
+        this.request.options.seed,
+        this.scratch,
+        _VERIFY.input_bytes,
+        slow=emulated,
+    )
+
+
+def _verify(
+    this: _Build, original: report.Reference, signature: Signature, trials: Trials
+) -> Record:
+    if not this.request.options.verify:
+        return report.not_run("options.verify is off", trials.left_out)
+    runner = _runner(this)
+    if isinstance(runner, str):
+        return report.not_run(runner)
+    how = "" if runner is report.NATIVE else ", emulated"
+    this.on_event(
+        Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")
+    )
+    if signature.quantized and original.engines == reference.ONNX:
+        original = dataclasses.replace(original, engines=reference.QUANTIZED)
+    budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
+    return report.verify(
+        this.partial,
+        original,
+        signature,
+        trials,
+        this.request.options,
+        this.scratch,
+        budget,
+        runner,
+    )
+
+
+def _runner(this: _Build) -> report.Runner | str:
+    """What can run the library here, or why nothing can."""
+    reason = _cannot_run(this.target)
+    if reason is None:
+        return report.ON_SOFTWARE if _in_software(this.target) else report.NATIVE
+    if this.target.emulator is None:
+        return reason
+    if lacking := emulator.lacking(this.target):
+        return f"{reason}; {lacking}"
+    folder = this.scratch / "emulated"
+    folder.mkdir()
+    # Its C++ library may have to be built first: that is no part of the time that running takes.
+    program.build(this.partial, this.target, folder / "program")
+    spec = (("target", this.target.name), ("scratch", str(folder)))
+    return report.Runner(
+        "compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _EMULATED_PATIENCE
+    )
+
+
+def _profile(this: _Build, trials: Trials) -> Record:
+    if not this.request.options.profile:
+        return measure.not_run("options.profile is off")
+    if reason := _cannot_run(this.target):
+        return measure.not_run(reason)
+    if _in_software(this.target):
+        return measure.not_run(
+            "the only device here is the processor under another name: its times say nothing of a "
+            "GPU"
+        )
+    return measure.profile(
+        this.partial,
+        trials,
+        this.scratch,
+        seconds=_PROFILE_SECONDS,
+        memory_bytes=_VERIFY.memory_bytes,
+    )
+
+
+def _cannot_run(target: Target) -> str | None:
+    if target.platform.runtime is Runtime.LINKED:
+        return f"a library for {target.name} runs in the program that links it"
+    try:
+        check_machine(target.load, this_host())
+    except LoadContractError as error:
+        return error.message
+    return None
+
+
+def _in_software(target: Target) -> bool:
+    """Whether the device that would run the target's kernels is this machine's processor."""
+    driver = probe(target.device.name) if target.device else None
+    return driver is not None and driver.software

@@ -1,0 +1,110 @@
+"""The bundle's files: the library, the runtime it needs, licences, reports and the manifest over
+all of them.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import mmap
+import shutil
+from pathlib import Path
+from typing import Any
+
+from compiler import runtimes
+from compiler.errors import LinkError
+from compiler.runtimes import devices, threads
+from compiler.targets import Runtime, Target
+from compiler.targets.host import host
+from relaxd.contract.manifest import FILENAME, THREADS, FileEntry, Manifest
+
+WEIGHTS = "weights.bin"
+_CORE_RUNTIME = "tvm_runtime"
+_EXTRA_RUNTIME = "tvm_runtime_extra"
+_CUDA_RUNTIME = "tvm_runtime_cuda"
+_EXTRA_FUNCTIONS = b"tvm.contrib."
+_LICENSES = "LICENSES"
+_LICENSE_FILES = (("tvm", "LICENSE"), ("tvm", "NOTICE"), ("ziglang", "LICENSE"))
+
+
+def add_runtime(bundle: Path, target: Target) -> None:
+    """Copy the TVM runtime that the bundle's library calls, unless the program that links it brings
+    it, and the licences.
+
+    Raises LinkError where the runtime is not installed.
+    """
+    library = bundle / target.platform.library
+    if target.platform.runtime is Runtime.BUNDLED:
+        names = [_CORE_RUNTIME, *([_EXTRA_RUNTIME] if _mentions(library, _EXTRA_FUNCTIONS) else [])]
+        names += [_CUDA_RUNTIME] if target.kind == "cuda" else []
+        for name in names:
+            _copy_runtime(_runtime_folder(target), _file_name(name, library.suffix), bundle)
+        if target.kind == "opencl":
+            _copy_runtime(devices.opencl(target).parent, devices.OPENCL, bundle)
+        if target.platform.os == "linux":
+            _copy_runtime(threads.threads(target).parent, THREADS, bundle)
+    texts = [(_package(package) / name) for package, name in _LICENSE_FILES]
+    (bundle / _LICENSES).write_text(
+        "\n\n".join(
+            f"{path.parent.name}: {path.name}\n\n{path.read_text()}"
+            for path in texts
+            if path.is_file()
+        )
+    )
+
+
+def _runtime_folder(target: Target) -> Path:
+    if (target.platform.os, target.arch) == ("linux", host().arch):
+        return _package("tvm") / "lib"
+    return runtimes.find(target.platform)
+
+
+def _file_name(library: str, suffix: str) -> str:
+    return f"{'' if suffix == '.dll' else 'lib'}{library}{suffix}"
+
+
+def _copy_runtime(folder: Path, name: str, bundle: Path) -> None:
+    if not (folder / name).is_file():
+        raise LinkError(
+            f"{name} is not installed",
+            reason="runtime_missing",
+            hint="reinstall apache-tvm from its wheel",
+        )
+    shutil.copyfile(folder / name, bundle / name)
+
+
+def write_report(bundle: Path, filename: str, document: dict[str, Any]) -> None:
+    """Write one of the JSON reports."""
+    (bundle / filename).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def seal(bundle: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest, with an entry for every file that is there; may be done again after files
+    were added.
+    """
+    files = {path.name: _entry(path) for path in sorted(bundle.iterdir()) if path.name != FILENAME}
+    sealed = dataclasses.replace(manifest, files=files)
+    (bundle / FILENAME).write_text(json.dumps(sealed.to_json(), indent=1, sort_keys=True) + "\n")
+    return sealed
+
+
+def _entry(path: Path) -> FileEntry:
+    with path.open("rb") as file:
+        return FileEntry(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size)
+
+
+def _mentions(path: Path, text: bytes) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(text) >= 0
+
+
+def _package(name: str) -> Path:
+    """The package's folder, found without importing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise LinkError(
+            f"{name} is not installed",
+            reason="runtime_missing",
+            hint="pip install 'relaxd[server]'",
+        )
+    return Path(spec.submodule_search_locations[0])

@@ -1,0 +1,92 @@
+"""Takes the constants out of a lowered module into a file that a loader maps: the library stays
+small, and so does loading it.
+
+Constants left in the library are serialised by way of LLVM at some five times their size in memory,
+and loading them takes four times it; mapped, they cost their own size once for all the processes
+that load them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relaxd.contract.manifest import Weight
+
+ALIGNMENT = 64
+_SMALLEST_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Separated:
+    """module: `main` takes `constants`, in order, as its last parameters."""
+
+    module: tvm.IRModule
+    constants: tuple[tvm.runtime.Tensor, ...]
+
+
+def separate(module: tvm.IRModule, entry: str = "main") -> Separated:
+    """Make every constant of `entry` that has a kilobyte or more a parameter; equal ones share one.
+
+    Empty ones too: TVM writes them into a library, and then cannot read it.
+    """
+    lift = _Lift(module)
+    function = module[entry]
+    body = lift.visit_expr(function.body)
+    parameters = [*function.params, *(variable for variable, _ in lift.lifted)]
+    rebuilt = relax.Function(parameters, body, function.ret_ty, function.is_pure, function.attrs)
+    # What is neither a constant nor a weight changes from call to call: CUDA graphs need to know.
+    rebuilt = rebuilt.with_attr("num_input", len(function.params))
+    result = tvm.IRModule(module.functions, attrs=module.attrs)
+    result.update_func(module.get_global_var(entry), rebuilt)
+    return Separated(result, tuple(tensor for _, tensor in lift.lifted))
+
+
+def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> tuple[Weight, ...]:
+    """Write the constants' values one after another, each aligned, and say where each is; no
+    constants, no file.
+    """
+    weights: list[Weight] = []
+    if not constants:
+        return ()
+    with path.open("wb") as file:
+        for constant in constants:
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
+            weights.append(
+                Weight(
+                    str(constant.dtype), tuple(int(size) for size in constant.shape), file.tell()
+                )
+            )
+            file.write(constant.numpy().tobytes())
+        if not file.tell():
+            file.write(b"\0")  # an empty file cannot be mapped
+    return tuple(weights)
+
+
+@mutator
+class _Lift(PyExprMutator):  # type: ignore[misc]
+    """Replaces large constants by variables and remembers which."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.lifted: list[tuple[relax.Var, tvm.runtime.Tensor]] = []
+        self._known: dict[Any, relax.Var] = {}
+
+    def visit_generic_const_(self, op: Any) -> relax.Expr:
+        """Called by TVM for each constant."""
+        tensor = op.value
+        if not isinstance(tensor, tvm.runtime.Tensor):
+            return op
+        values = tensor.numpy()
+        if 0 < values.nbytes < _SMALLEST_BYTES:
+            return op
+        key = (str(tensor.dtype), values.shape, hashlib.sha256(values.tobytes()).digest())
+        if key not in self._known:
+            self._known[key] = relax.Var(f"weight_{len(self.lifted)}", op.ty)
+            self.lifted.append((self._known[key], tensor))
+        return self._known[key]

@@ -1,0 +1,1 @@
+"""Machine code and virtual machine code from a lowered module."""

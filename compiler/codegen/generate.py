@@ -1,0 +1,54 @@
+"""Machine code and virtual machine code from a lowered module."""
+
+import tvm
+from tvm import relax
+
+from compiler.codegen import host_code
+from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
+from compiler.codegen.noalias import no_alias
+from compiler.errors import CodegenError, summary
+from compiler.passes.gpu.trial import sources_only
+from compiler.targets import Target
+from compiler.toolchain.cuda import compile_kernels
+
+
+def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
+    """The executable, not linked yet; raises CodegenError."""
+    build = _build_for_processor if target.device is None else _build_for_device
+    try:
+        return build(no_alias(module), tvm.target.Target(target.to_tvm()))
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CodegenError(
+            f"code generation for {target.name}: {summary(error)}",
+            reason="failed",
+            hint="the build's log has the whole story",
+        ) from error
+
+
+def _build_for_processor(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
+        return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
+
+
+def _build_for_device(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    with tvm.transform.PassContext(opt_level=3), sources_only():
+        return relax.build(module, target, relax_pipeline=None)
+
+
+def device_code(executable: relax.VMExecutable, target: Target) -> Pack | None:
+    """How to embed an executable's kernels: as machine code for CUDA, None where TVM's own way will
+    do.
+
+    Raises CodegenError, or ToolchainMissing where no CUDA compiler is installed.
+    """
+    source = cuda_source(executable) if target.kind == "cuda" else None
+    if source is None or target.device is None or target.device.sm is None:
+        return None
+    return packing(Kernels(source, compile_kernels(source, target.device.sm)))
+
+
+def llvm_version() -> str:
+    """The LLVM that TVM was linked with, as in `22`."""
+    return str(tvm.get_global_func("target.llvm_version_major")())

@@ -1,0 +1,64 @@
+"""From loops to what LLVM takes: TVM's lowering for a CPU, without what only GPUs need."""
+
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from compiler.codegen.unaligned import unaligned
+
+NAME = "relaxd_host"
+CONFIG = {"tirx.disable_storage_rewrite": True}
+"""What code generation must run with: TVM's storage rewrite moves the accumulators of kernels from
+the stack to the heap."""
+
+
+def host_pipeline() -> tuple[Any, Any, Any]:
+    """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants
+    them.
+
+    CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
+    scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
+    conditions stand where they belong. And so are a first StmtSimplify, RenormalizeSplitPattern and
+    CommonSubexprElim, a sixth of MiniLM's compile time: LLVM does that work anyway.
+    """
+    schedule, lower = s_tir.transform, tirx.transform
+    lowering = tvm.ir.transform.Sequential(
+        [
+            schedule.CanonicalizeLoop(),
+            schedule.LowerInitBlock(),
+            schedule.PlanAndUpdateBufferAllocationLocation(),
+            schedule.ConvertBlocksToOpaque(),
+            schedule.LowerMatchBuffer(),
+            schedule.LowerOpaqueBlock(),
+            lower.FlattenBuffer(),
+            tvm.ir.transform.module_pass(
+                lambda module, _context: unaligned(module), opt_level=0, name="unaligned"
+            ),
+            lower.BF16ComputeLegalize(),
+            lower.NarrowDataType(32),
+            lower.VectorizeLoop(True),
+            lower.UnrollLoop(),
+            lower.StmtSimplify(),
+            lower.RemoveNoOp(),
+            schedule.RewriteUnsafeSelect(),
+            lower.FP8ComputeLegalize(),
+            lower.VerifyMemory(),
+            lower.AnnotateEntryFunc(),
+            lower.SplitHostDevice(),
+            lower.MakePackedAPI(),
+            lower.FP8StorageLegalize(),
+            lower.BF16StorageLegalize(),
+        ]
+    )
+
+    def finish() -> Any:
+        return tvm.ir.transform.Sequential([lower.LowerTVMBuiltin(), lower.LowerIntrin()])
+
+    return lowering, finish, finish
+
+
+def register() -> str:
+    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name."""
+    tirx.register_tir_pipeline(NAME, host_pipeline)
+    return NAME

@@ -1,0 +1,81 @@
+"""Enters the stages of a build: announces each, and turns whatever goes wrong in it into its typed
+error.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from compiler.errors import (
+    CodegenError,
+    CompileError,
+    CompileOutOfMemory,
+    ImportFailed,
+    LinkError,
+    LoadError,
+    PassError,
+    ProfileError,
+    VerifyError,
+    summary,
+)
+from compiler.isolation.messages import Event, Log, StageStarted
+from relaxd.contract.failures import Failure
+from relaxd.contract.states import Stage
+from relaxd.errors import DeclarationError
+
+OnEvent = Callable[[Event], None]
+
+_ERRORS: dict[Stage, type[CompileError]] = {
+    kind.default_stage: kind
+    for kind in (
+        LoadError,
+        ImportFailed,
+        PassError,
+        CodegenError,
+        LinkError,
+        VerifyError,
+        ProfileError,
+    )
+}
+
+
+@contextmanager
+def entered(stage: Stage, on_event: OnEvent) -> Iterator[None]:
+    """The body is the stage; raises CompileError alone: an unforeseen one gets `<stage>.internal`,
+    its traceback goes to the log.
+    """
+    on_event(StageStarted(stage))
+    try:
+        yield
+    except CompileError as error:
+        if error.__cause__ is not None:
+            _log(error.__cause__, on_event)
+        raise
+    except Exception as error:
+        _log(error, on_event)
+        raise _translated(stage, error) from error
+
+
+def _log(error: BaseException, on_event: OnEvent) -> None:
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        on_event(Log(line))
+
+
+def _translated(stage: Stage, error: Exception) -> CompileError:
+    if isinstance(error, MemoryError) or "std::bad_alloc" in str(error):
+        return CompileOutOfMemory(
+            f"memory ran out at stage {stage.value}",
+            reason="out_of_memory",
+            stage=stage,
+            hint="raise the memory limit, or narrow the dims",
+        )
+    if isinstance(error, DeclarationError):
+        return CompileError.from_failure(
+            Failure(error.code, stage, error.message, hint=error.hint, field=error.field)
+        )
+    return _ERRORS[stage](
+        f"{type(error).__name__}: {summary(error)}",
+        reason="internal",
+        stage=stage,
+        hint="the build's log has the whole story",
+    )

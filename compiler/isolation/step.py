@@ -1,0 +1,98 @@
+"""Runs a step that may crash, hang or eat memory in a process of its own, which appends records to
+a file as it goes.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler.isolation import sandbox
+
+Record = dict[str, Any]
+
+_TAIL = 2000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task left: its records, whether it ran to its end, and if not, why; `output` is the
+    end of what it printed.
+    """
+
+    records: list[Record]
+    ended: bool
+    reason: str | None = None
+    output: str = ""
+
+
+def run_task(
+    module: str, spec: Record, records: Path, *, seconds: float, memory_bytes: int
+) -> Outcome:
+    """Run `python -m MODULE`, whose main calls `serve`; kills it after `seconds`.
+
+    memory_bytes: what its private memory may grow to before allocations fail.
+    """
+    command = [sys.executable, "-P", "-m", module, str(records), str(memory_bytes)]
+    # Where the packages are not installed but lie in a checkout, the task finds them there too.
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(spec),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+    except subprocess.TimeoutExpired as error:
+        output = (
+            error.stdout.decode(errors="replace")
+            if isinstance(error.stdout, bytes)
+            else error.stdout or ""
+        )
+        return Outcome(
+            _read(records), False, f"the time budget of {seconds:.0f} s ran out", output[-_TAIL:]
+        )
+    output = done.stdout[-_TAIL:]
+    if done.returncode < 0:
+        return Outcome(
+            _read(records), False, f"died of {signal.Signals(-done.returncode).name}", output
+        )
+    if done.returncode:
+        last = next(
+            (line for line in reversed(output.splitlines()) if line.strip()),
+            f"ended with status {done.returncode}",
+        )
+        return Outcome(_read(records), False, last, output)
+    return Outcome(_read(records), True, None, output)
+
+
+def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
+    """The task's main: calls `handle(spec, record)`, where `record` appends one document."""
+    records, memory_bytes = Path(sys.argv[1]), int(sys.argv[2])
+    sandbox.end_with_parent()
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    with records.open("a", encoding="utf-8", buffering=1) as stream:
+        handle(json.load(sys.stdin), lambda record: print(json.dumps(record), file=stream))
+
+
+def _read(records: Path) -> list[Record]:
+    """Complete lines only: a task that was killed may have left half of one."""
+    if not records.exists():
+        return []
+    return [
+        json.loads(line)
+        for line in records.read_text().splitlines(keepends=True)
+        if line.endswith("\n")
+    ]

@@ -1,0 +1,1 @@
+"""Libraries from objects, and the C header of a static archive."""

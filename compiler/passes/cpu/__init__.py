@@ -1,0 +1,1 @@
+"""Tensor programs to loops for processors."""

@@ -1,0 +1,187 @@
+"""Branches of tensor programs that every declared dim decides, as most choices between one thread
+and several: one way is left.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, sym, tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
+from compiler.tir.loops import seq
+from relaxd.contract.dims import Dim
+
+Bounds = tuple[int, int]
+"""Least and greatest value."""
+
+_ENTRY = "main"
+_CALLS = ("relax.call_tir", "relax.call_tir_inplace")
+_DIVISIONS = (prim.Div, prim.Mod, prim.FloorDiv, prim.FloorMod)
+_COMPARISONS = (prim.GE, prim.GT, prim.LE, prim.LT)
+_ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
+
+
+@dataclass(frozen=True)
+class DecideBranches:
+    """Keeps of each branch whose condition is the same at all values of `dims` the way that is
+    taken: less code to compile.
+    """
+
+    dims: tuple[Dim, ...]
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with the same results at all declared values."""
+        known = _known(
+            module,
+            {
+                dim.name: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
+                for dim in self.dims
+            },
+        )
+        functions = {
+            gvar: _decided(func, known[gvar]) if known.get(gvar) else func
+            for gvar, func in module.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def _known(module: tvm.IRModule, dims: dict[str, Bounds]) -> dict[Any, dict[Any, Bounds]]:
+    """For each tensor program the bounds of those of its dims that all its calls tell."""
+    found: dict[Any, dict[Any, Bounds]] = {}
+    for name, caller in module.functions.items():
+        if not isinstance(caller, relax.Function):
+            continue
+        params = (
+            caller.params if name.name_hint == _ENTRY else []
+        )  # Dims of other functions are their own, whatever their names.
+        declared = {
+            var for param in params for var in relax.analysis.definable_tir_vars_in_type(param.ty)
+        }
+        analyzer = _analyzer({var: dims[var.name] for var in declared if var.name in dims})
+        for call in _all(caller, tvm.ir.Call):
+            if op_name(call) in _CALLS:
+                called = _given(call, module[call.args[0]], analyzer)
+                before = found.get(call.args[0], called)
+                found[call.args[0]] = {
+                    var: (min(low, before[var][0]), max(high, before[var][1]))
+                    for var, (low, high) in called.items()
+                    if var in before
+                }
+            else:
+                found.update({arg: {} for arg in call.args if isinstance(arg, tvm.ir.GlobalVar)})
+    return found
+
+
+def _given(call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer) -> dict[Any, Bounds]:
+    """The bounds of the program's dims at this call: of those that are the extent of an
+    argument.
+    """
+    arguments = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else [call.args[1]]
+    bounds: dict[Any, Bounds] = {}
+    for param, argument in zip(func.params, arguments, strict=False):
+        extents = getattr(getattr(argument.ty, "shape", None), "values", None)
+        if extents is not None and hasattr(param.ty, "shape"):
+            for extent, value in zip(param.ty.shape, extents, strict=True):
+                if isinstance(extent, tvm.ir.Var):
+                    bounds[extent] = _bounds(value, analyzer)
+    return bounds
+
+
+def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
+    analyzer, cells = _analyzer(known), _Cells(func)
+
+    def choose(node: Any) -> Any:
+        holds = _holds(cells.seen_through(node.condition), analyzer)
+        if holds is None:
+            return node
+        return node.then_case if holds else seq(node.else_case)
+
+    return func.with_body(
+        tvm_ffi.structural.structural_map(func.body, ((tirx.IfThenElse, choose),))
+    )
+
+
+def _all(body: Any, kind: type) -> list[Any]:
+    """Every node of that kind."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(body, (kind, found.append), order="pre")
+    return found
+
+
+class _Cells:
+    """What a function's variables and its cells of one integer, written once, stand for."""
+
+    def __init__(self, func: tirx.PrimFunc) -> None:
+        writes, binds, calls = (
+            _all(func.body, kind) for kind in (tirx.BufferStore, tirx.Bind, tvm.ir.Call)
+        )
+        written = Counter(node.buffer for node in writes)
+        pointed = {
+            load.source
+            for call in calls
+            if op_name(call) == "tirx.address_of"
+            for load in loads(call)
+        }
+        single = [
+            node
+            for node in writes
+            if written[node.buffer] == 1 and node.buffer not in pointed and not loads(node.value)
+        ]
+        self._cells = {
+            node.buffer: node.value
+            for node in single
+            if list(map(as_int, node.buffer.shape)) == [1]
+        }
+        self._values = {node.var: node.value for node in binds}
+
+    def seen_through(self, expr: Expr) -> Expr:
+        """`expr` with what stands behind them in their place."""
+
+        def behind(node: Expr) -> Expr | None:
+            value = None
+            if isinstance(node, tvm.ir.TensorLoad):
+                value = self._cells.get(node.source)
+            elif isinstance(node, tvm.ir.Var):
+                value = self._values.get(node)
+            return None if value is None else self.seen_through(value)
+
+        return rewrite(expr, behind)
+
+
+def _holds(condition: Expr, analyzer: sym.Analyzer) -> bool | None:
+    """Whether the condition always holds, or never; None where it depends or that is not seen."""
+    if isinstance(condition, prim.And):
+        either = [_holds(part, analyzer) for part in (condition.a, condition.b)]
+        return False if False in either else None if None in either else True
+    if not isinstance(condition, _COMPARISONS) or any(
+        isinstance(node, _DIVISIONS) for node in nodes(condition)
+    ):
+        return None  # TVM's analyzer fails on some nested divisions.
+    (low, high), (least, most) = (_bounds(side, analyzer) for side in (condition.a, condition.b))
+    match condition:
+        case prim.GE():
+            return True if low >= most else False if high < least else None
+        case prim.GT():
+            return True if low > most else False if high <= least else None
+        case prim.LE():
+            return True if high <= least else False if low > most else None
+        case _:
+            return True if high < least else False if low >= most else None
+
+
+def _analyzer(known: dict[Any, Bounds]) -> sym.Analyzer:
+    analyzer = sym.Analyzer()
+    for var, bounds in known.items():
+        analyzer.update(var, sym.ConstIntBound(*bounds))
+    return analyzer
+
+
+def _bounds(expr: Expr, analyzer: sym.Analyzer) -> Bounds:
+    if any(isinstance(node, _DIVISIONS) for node in nodes(expr)):
+        return _ANYTHING
+    found = analyzer.const_int_bound(expr)
+    return found.min_value, found.max_value

@@ -1,0 +1,1 @@
+"""Kernel families: each turns one form of tensor program into loops for a vector unit."""

@@ -1,0 +1,1 @@
+"""softmax(q @ k) @ v with the scores kept in the cache."""

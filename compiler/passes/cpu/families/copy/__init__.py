@@ -1,0 +1,1 @@
+"""Reshapes that need a copy of their input."""

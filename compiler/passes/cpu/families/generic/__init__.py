@@ -1,0 +1,1 @@
+"""Any program of stages: what no other family takes."""

@@ -1,0 +1,1 @@
+"""Grouped and volumetric convolutions over padded images."""

@@ -1,0 +1,1 @@
+"""Exact products of small integers."""

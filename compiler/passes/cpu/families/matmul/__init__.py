@@ -1,0 +1,1 @@
+"""Products with constant weights laid out in panels."""

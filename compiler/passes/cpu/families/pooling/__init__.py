@@ -1,0 +1,1 @@
+"""Sliding windows over images: pooling and depthwise convolution."""

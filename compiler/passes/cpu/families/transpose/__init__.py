@@ -1,0 +1,1 @@
+"""Programs that write along one axis and read along another."""

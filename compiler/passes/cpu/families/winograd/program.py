@@ -1,0 +1,96 @@
+"""Convolutions of 3x3 with a quarter of the products: Winograd's F(4x4, 3x3) as a tensor program.
+
+Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016 (arXiv:1509.09308), with the
+interpolation points 0, 1, -1, 2, -2: a tile of 4x4 results comes from 6x6 inputs by 36 products a
+channel, where the definition takes 144.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+TILE = 4
+REACH = 6
+"""Inputs along one axis that a tile of results depends on."""
+
+INPUT = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+    np.float64,
+)
+WEIGHT = (
+    np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64)
+    / 24
+)
+OUTPUT = np.array(
+    [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], np.float64
+)
+
+STAGES = ("winograd_input", "winograd_products", "winograd_output")
+"""Names of the program's stages, by which the kernel is found."""
+
+
+def transformed_weights(weight: np.ndarray, width: int) -> np.ndarray:
+    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, worked out in float64."""
+    columns = weight.shape[0]
+    spread = np.einsum("ia,oabc,jb->ijco", WEIGHT, weight.astype(np.float64), WEIGHT).reshape(
+        REACH * REACH, weight.shape[3], columns
+    )
+    padded = np.zeros((*spread.shape[:2], -(-columns // width) * width), np.float32)
+    padded[..., :columns] = spread
+    return np.ascontiguousarray(
+        padded.reshape(REACH * REACH, weight.shape[3], -1, width).transpose(0, 2, 1, 3)
+    )
+
+
+def winograd(
+    data: Any,
+    weights: Any,
+    inward: Any,
+    outward: Any,
+    columns: int,
+    size: tuple[Any, Any],
+    read: Callable[..., Any],
+) -> Any:
+    """The convolution [N, *size, columns] of data [N, H, W, C].
+
+    weights: of `transformed_weights`; inward [6, 6] is INPUT, outward [4, 6] is OUTPUT; read(n,
+    row, column, c): the padded input under result (row, column), for any place.
+    """
+    height, width = size
+    channels, panel = int(data.shape[3]), int(weights.shape[3])
+    tiles = [tirx.floordiv(extent + (TILE - 1), TILE) for extent in size]
+    i, j = (te.reduce_axis((0, REACH), name=name) for name in "ij")
+    spread = te.compute(
+        (data.shape[0], *tiles, REACH, REACH, data.shape[3]),
+        lambda n, y, x, u, v, c: te.sum(
+            read(n, y * TILE + i, x * TILE + j, c) * (inward[u, i] * inward[v, j]), axis=[i, j]
+        ),
+        name=STAGES[0],
+    )
+    k = te.reduce_axis((0, channels), name="c")
+    summed = te.compute(
+        (data.shape[0], *tiles, REACH, REACH, tirx.IntImm("int64", columns)),
+        lambda n, y, x, u, v, o: te.sum(
+            spread[n, y, x, u, v, k] * weights[u * REACH + v, o // panel, k, o % panel], axis=[k]
+        ),
+        name=STAGES[1],
+    )
+    u, v = (te.reduce_axis((0, REACH), name=name) for name in "uv")
+    return te.compute(
+        (data.shape[0], height, width, tirx.IntImm("int64", columns)),
+        lambda n, y, x, o: te.sum(
+            summed[n, y // TILE, x // TILE, u, v, o]
+            * (outward[y % TILE, u] * outward[x % TILE, v]),
+            axis=[u, v],
+        ),
+        name=STAGES[2],
+    )

@@ -1,0 +1,1 @@
+"""What several kernel families share: tiles, loop nests, reductions, tasks."""

@@ -1,0 +1,76 @@
+"""Parts of one axis: slices with known bounds, as Relax's operator or as the importer's program
+that copies them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from compiler.tir.exprs import as_int, op_name
+from compiler.tir.stages import read_copy
+
+
+@dataclass(frozen=True)
+class Part:
+    """`count` places along `axis` from `first` on, all of them there."""
+
+    axis: int
+    first: int
+    count: int
+
+
+def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
+    """The tensor that a call takes a part of, and the part; None where the call does anything else
+    or its bounds are not known.
+    """
+    name = op_name(call)
+    if name == "relax.strided_slice" and len(call.args) == 4:
+        source, firsts = call.args[0], dict(zip(*map(_integers, call.args[1:3]), strict=False))
+    elif name == "relax.call_tir" and len(call.args) == 2 and len(call.args[1].fields) == 1:
+        source, firsts = call.args[1].fields[0], _shifts(module[call.args[0]])
+    else:
+        return None
+    if not isinstance(source.ty, relax.TensorType) or not isinstance(call.ty, relax.TensorType):
+        return None
+    shapes = source.ty.shape, call.ty.shape
+    if (
+        not all(isinstance(shape, relax.ShapeExpr) for shape in shapes)
+        or source.ty.ndim != call.ty.ndim
+    ):
+        return None
+    before, after = (list(shape.values) for shape in shapes)
+    changed = [
+        axis
+        for axis in range(len(before))
+        if not tvm_ffi.structural_equal(before[axis], after[axis])
+    ]
+    if len(changed) != 1 or any(first != 0 for axis, first in firsts.items() if axis != changed[0]):
+        return None
+    axis = changed[0]
+    first, extent, count = firsts.get(axis), as_int(before[axis]), as_int(after[axis])
+    if first is None or extent is None or count is None or not 0 <= first <= extent - count:
+        return None
+    return source, Part(axis, first, count)
+
+
+def _integers(values: Any) -> list[int | None]:
+    return [as_int(value) for value in values.fields] if isinstance(values, relax.Tuple) else []
+
+
+def _shifts(func: Any) -> dict[int, int | None]:
+    """How far from each axis of the result a program reads its input, None where that is not one
+    distance; empty for any other program.
+    """
+    copied = read_copy(func)
+    simplify = tvm.sym.Analyzer().simplify
+    return (
+        {}
+        if copied is None
+        else {
+            axis: as_int(simplify(index - var))
+            for axis, (var, index) in enumerate(zip(*copied, strict=True))
+        }
+    )

@@ -1,0 +1,74 @@
+"""Repeats of one axis: every place of it several times in a row, as exporters write heads that
+share their keys.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from compiler.tir.exprs import as_int, op_name
+from compiler.tir.stages import read_copy
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Each place of `axis`, which an axis of one place follows, comes `times` times."""
+
+    axis: int
+    times: int
+
+
+def read_repeat(
+    module: tvm.IRModule, bound: Callable[[Any], Any], call: Any
+) -> tuple[Any, Repeat] | None:
+    """The tensor [.., g, 1, ..] of which a reshape makes [.., g * times, ..] after its axis of one
+    place was repeated, else None.
+
+    bound: the call that a variable is bound to, None for anything else.
+    """
+    if op_name(call) != "relax.reshape":
+        return None
+    repeated = bound(call.args[0])
+    if (
+        op_name(repeated) != "relax.call_tir"
+        or len(repeated.args) != 2
+        or len(repeated.args[1].fields) != 1
+    ):
+        return None
+    source = repeated.args[1].fields[0]
+    axis = _repeated_axis(module[repeated.args[0]])
+    shapes = [tensor.ty.shape for tensor in (source, repeated, call)]
+    if axis is None or not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
+        return None
+    before, after, joined = (list(shape.values) for shape in shapes)
+    times = as_int(after[axis])
+    if axis == 0 or times is None or as_int(before[axis]) != 1:
+        return None
+    wanted = [
+        *before[: axis - 1],
+        before[axis - 1] * tirx.IntImm("int64", times),
+        *before[axis + 1 :],
+    ]
+    same = len(wanted) == len(joined) and all(
+        map(tvm.sym.Analyzer().can_prove_equal, wanted, joined)
+    )
+    return (source, Repeat(axis - 1, times)) if same else None
+
+
+def _repeated_axis(func: Any) -> int | None:
+    """The one axis along which a program reads its input at 0, where it copies every other as it
+    is; None for any other program.
+    """
+    copied = read_copy(func)
+    if copied is None:
+        return None
+    variables, read = copied
+    others = [
+        axis
+        for axis, (var, index) in enumerate(zip(variables, read, strict=True))
+        if not index.same_as(var)
+    ]
+    return others[0] if len(others) == 1 and as_int(read[others[0]]) == 0 else None

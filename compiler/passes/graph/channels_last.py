@@ -1,0 +1,372 @@
+"""Images stay with their channels last from one convolution to the next: transposes move through
+what lies between and cancel.
+
+A convolution computes [N, H, W, C] and hands on its transpose; whatever works on such a transpose
+works on the image below it instead and hands on a transpose in turn, tensor programs too, whose
+buffers are relabelled. What nobody reads is dead code.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, s_tir, tirx
+
+from compiler.ir.blocks import in_blocks
+from compiler.passes.graph.rewriting import constant_of, rewrite_functions
+from compiler.tir.exprs import op_name
+
+RANKS = (4, 5)
+"""Ranks of images and of volumes."""
+
+_ELEMENTWISE = """
+    abs add astype ceil clip cos divide equal erf exp floor floor_divide floor_mod greater
+    greater_equal isnan less less_equal log logical_and logical_not logical_or logical_xor maximum
+    minimum mod multiply negative nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.selu nn.silu
+    nn.softplus not_equal power round rsqrt sigmoid sign sin sqrt square subtract tan tanh where
+"""
+ELEMENTWISE = frozenset(f"relax.{name}" for name in _ELEMENTWISE.split())
+REDUCTIONS = {
+    f"relax.{name}": getattr(relax.op, name) for name in ("mean", "sum", "max", "min", "prod")
+}
+
+CONVOLUTIONS = {
+    "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "NHWC", "OHWI"),
+    "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW", "NDHWC", "ODHWI"),
+}
+"""How each is made, the layout it comes in, and the layouts it gets."""
+
+
+def channels_last(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with float32 convolutions by constant weights over [N, H, W, C] or [N, D, H, W,
+    C], and what lies between them too.
+    """
+    flat = relax.transform.ToNonDataflow()(module)
+    return relax.transform.DeadCodeElimination()(
+        in_blocks(rewrite_functions(_Rewriter(flat), flat))
+    )
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """The axes of [N, C, H, W] in the order of [N, H, W, C], for any rank."""
+    return 0, *range(2, rank), 1
+
+
+def to_first(rank: int) -> tuple[int, ...]:
+    """The axes of [N, H, W, C] in the order of [N, C, H, W], for any rank."""
+    return 0, rank - 1, *range(1, rank - 1)
+
+
+def axes_of(call: Any) -> tuple[int, ...]:
+    """The axes of a permute_dims."""
+    rank = call.args[0].ty.ndim
+    return (
+        tuple(int(axis) for axis in call.attrs.axes)
+        if call.attrs.axes is not None
+        else tuple(range(rank))[::-1]
+    )
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.module = module
+        self.relabelled: dict[Any, Any] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        name = op_name(call)
+        if name in CONVOLUTIONS:
+            return self._conv(call)
+        if name == "relax.permute_dims":
+            return self._composed(call)
+        if name == "relax.expand_dims":
+            return self._expanded(call)
+        if not any(self._below(arg) is not None for arg in _operands(call)):
+            return call
+        if name in ELEMENTWISE:
+            return self._elementwise(call)
+        if name in REDUCTIONS:
+            return self._reduction(call)
+        handler = {
+            "relax.nn.max_pool2d": self._pool,
+            "relax.nn.avg_pool2d": self._pool,
+            "relax.nn.softmax": self._softmax,
+            "relax.nn.log_softmax": self._softmax,
+            "relax.concat": self._concat,
+            "relax.reshape": self._reshape,
+            "relax.squeeze": self._reshape,
+            "relax.call_tir": self._program,
+        }.get(name)
+        return call if handler is None else handler(call)
+
+    def visit_match_cast_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        below, ty = self._below(value), binding.ty
+        if below is None or not isinstance(ty, relax.TensorType):
+            super().visit_match_cast_(binding)
+            return
+        rank = below.ty.ndim
+        shape = (
+            [ty.shape.values[axis] for axis in to_last(rank)]
+            if isinstance(ty.shape, relax.ShapeExpr)
+            else None
+        )
+        # A cast that forgets the shape is kept: without it TVM would put what it knows of the old
+        # shape for the dims of the next cast.
+        below = self.builder_.match_cast(
+            below, relax.TensorType(shape, ty.dtype, ndim=rank if shape is None else -1)
+        )
+        self.set_var_remap(
+            binding.var, self.builder_.emit(relax.op.permute_dims(below, to_first(rank)))
+        )
+
+    def _below(self, expr: Any) -> Any:
+        """y where `expr` is y [N, H, W, C] transposed to [N, C, H, W], else None."""
+        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        if op_name(bound) != "relax.permute_dims" or bound.args[0].ty.ndim not in RANKS:
+            return None
+        return bound.args[0] if axes_of(bound) == to_first(bound.args[0].ty.ndim) else None
+
+    def _last(self, expr: Any, whole: int) -> Any:
+        """A tensor of rank up to `whole`, aligned at the end with [N, C, H, W], with channels last;
+        scalars and others as they are.
+        """
+        below = self._below(expr)
+        rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
+        if below is not None or rank == 0:
+            return expr if below is None else below
+        constant = constant_of(self, expr)
+        if constant is not None:
+            value = constant.value.numpy()
+            return relax.const(
+                value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole)).copy(),
+                str(expr.ty.dtype),
+            )
+        if rank < whole:
+            expr = self.builder_.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
+        return self.builder_.emit(relax.op.permute_dims(expr, to_last(whole)))
+
+    def _handed_on(self, call: Any) -> Any:
+        """[N, C, H, W] of a call that computes [N, H, W, C]."""
+        result = self.builder_.emit(call)
+        return relax.op.permute_dims(result, to_first(result.ty.ndim))
+
+    def _conv(self, call: Any) -> Any:
+        data, weight = call.args
+        attrs = call.attrs
+        constant = constant_of(self, weight)
+        make, first, last, kernel = CONVOLUTIONS[op_name(call)]
+        plain = (
+            str(attrs.data_layout) == first
+            and str(data.ty.dtype) == "float32"
+            and str(attrs.out_dtype) in ("None", "", "void", "float32")
+        )
+        if constant is None or not plain:
+            return call
+        options = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation", "groups")}
+        layouts = {"data_layout": last, "kernel_layout": kernel, "out_layout": last}
+        rank = data.ty.ndim
+        return self._handed_on(
+            make(self._last(data, rank), self._last(constant, rank), **options, **layouts)
+        )
+
+    def _composed(self, call: Any) -> Any:
+        bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        if bound is None or op_name(bound) != "relax.permute_dims":
+            return call
+        axes = [axes_of(bound)[axis] for axis in axes_of(call)]
+        return bound.args[0] if axes == sorted(axes) else relax.op.permute_dims(bound.args[0], axes)
+
+    def _elementwise(self, call: Any) -> Any:
+        ranks = [arg.ty.ndim for arg in call.args if isinstance(arg.ty, relax.TensorType)]
+        whole = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
+        if max(ranks) > whole:
+            return call
+        return self._handed_on(
+            relax.Call(
+                call.op, [self._last(arg, whole) for arg in call.args], call.attrs, call.ty_args
+            )
+        )
+
+    def _reduction(self, call: Any) -> Any:
+        rank = call.args[0].ty.ndim
+        order = to_last(rank)
+        axes = (
+            list(range(rank))
+            if call.attrs.axis is None
+            else [int(axis) % rank for axis in call.attrs.axis]
+        )
+        over = sorted(order.index(axis) for axis in axes)
+        reduced = REDUCTIONS[op_name(call)](
+            self._below(call.args[0]), over, bool(call.attrs.keepdims)
+        )
+        if call.attrs.keepdims:
+            return self._handed_on(reduced)
+        left = [axis for axis in order if axis not in axes]
+        back = [left.index(axis) for axis in sorted(left)]
+        return (
+            reduced
+            if back == sorted(back)
+            else relax.op.permute_dims(self.builder_.emit(reduced), back)
+        )
+
+    def _pool(self, call: Any) -> Any:
+        attrs = call.attrs
+        if str(attrs.layout) != "NCHW":
+            return call
+        options = {
+            key: getattr(attrs, key)
+            for key in (
+                "pool_size",
+                "strides",
+                "padding",
+                "dilation",
+                "ceil_mode",
+                "count_include_pad",
+            )
+        }
+        make = (
+            relax.op.nn.max_pool2d
+            if op_name(call).endswith("max_pool2d")
+            else relax.op.nn.avg_pool2d
+        )
+        return self._handed_on(make(self._below(call.args[0]), **options, layout="NHWC"))
+
+    def _softmax(self, call: Any) -> Any:
+        make = (
+            relax.op.nn.log_softmax
+            if op_name(call).endswith("log_softmax")
+            else relax.op.nn.softmax
+        )
+        rank = call.args[0].ty.ndim
+        return self._handed_on(
+            make(self._below(call.args[0]), to_last(rank).index(int(call.attrs.axis) % rank))
+        )
+
+    def _concat(self, call: Any) -> Any:
+        parts = _operands(call)
+        known = sum(self._below(part) is not None for part in parts)
+        if 2 * known < len(parts) or call.attrs.axis is None:
+            return call
+        rank = parts[0].ty.ndim
+        return self._handed_on(
+            relax.op.concat(
+                [self._last(part, rank) for part in parts],
+                to_last(rank).index(int(call.attrs.axis) % rank),
+            )
+        )
+
+    def _reshape(self, call: Any) -> Any:
+        """[N, C, H, W] as [N, C, H * W] is [N, H * W, C] transposed."""
+        below, wanted = self._below(call.args[0]), call.ty.shape
+        if call.ty.ndim != 3 or not isinstance(wanted, relax.ShapeExpr):
+            return call
+        n, c, size = wanted.values
+        have = below.ty.shape.values
+        if not all(
+            tvm.sym.Analyzer().can_prove_equal(a, b) for a, b in ((n, have[0]), (c, have[-1]))
+        ):
+            return call
+        return relax.op.permute_dims(
+            self.builder_.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1)
+        )
+
+    def _expanded(self, call: Any) -> Any:
+        """[N, L, C] transposed, with an axis for the height of an image: [N, 1, L, C]
+        transposed.
+        """
+        bound: Any = (
+            self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        )
+        if (
+            op_name(bound) != "relax.permute_dims"
+            or axes_of(bound) != (0, 2, 1)
+            or [int(axis) for axis in call.attrs.axis] != [2]
+        ):
+            return call
+        return self._handed_on(relax.op.expand_dims(bound.args[0], 1))
+
+    def _program(self, call: Any) -> Any:
+        """A tensor program over images: the same one with its buffers relabelled."""
+        ty = call.ty_args[0]
+        if (
+            len(call.args) > 2
+            or not isinstance(ty, relax.TensorType)
+            or not isinstance(ty.shape, relax.ShapeExpr)
+        ):
+            return call
+        given = list(call.args[1].fields)
+        changed = tuple(place for place, arg in enumerate(given) if self._below(arg) is not None)
+        if any(given[place].ty.ndim != ty.ndim for place in changed):
+            return call
+        key = (call.args[0].name_hint, changed)
+        if key not in self.relabelled:
+            function = relabel(self.module[call.args[0]], changed, ty.ndim)
+            self.relabelled[key] = (
+                None
+                if function is None
+                else self.builder_.add_func(function, call.args[0].name_hint)
+            )
+        if self.relabelled[key] is None:
+            return call
+        arguments = [
+            self._below(arg) if place in changed else arg for place, arg in enumerate(given)
+        ]
+        shape = [ty.shape.values[axis] for axis in to_last(ty.ndim)]
+        return self._handed_on(
+            relax.call_tir(self.relabelled[key], arguments, relax.TensorType(shape, ty.dtype))
+        )
+
+
+def _operands(call: Any) -> Sequence[Any]:
+    """The tensors a call is given, those of a tuple too."""
+    found = []
+    for arg in call.args:
+        found += list(arg.fields) if isinstance(arg, relax.Tuple) else [arg]
+    return found
+
+
+def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx.PrimFunc | None:
+    """The program with the axes of the parameters `inputs`, and of the last one, in the order of
+    `to_last`; None where none can be made.
+    """
+
+    def moved(n: Any, c: Any, *rest: Any) -> tuple[Any, ...]:
+        return n, *rest[: rank - 2], c, *rest[rank - 2 :]
+
+    *given, result = function.params
+    schedule = s_tir.Schedule(function)
+    root = schedule.get_sblock("root")
+    blocks = schedule.get_child_blocks(root)
+    reads = [_access(schedule, blocks, "reads", given[place]) for place in inputs]
+    write = _access(schedule, blocks, "writes", result)
+    if write is None or any(read is None for read in reads):
+        return None
+    try:
+        for block, index in filter(None, reads):
+            schedule.transform_layout(
+                block, ("read", index), moved, assume_injective_transform=True
+            )
+        schedule.transform_layout(
+            write[0], ("write", write[1]), moved, assume_injective_transform=True
+        )
+        axes = len(schedule.get(write[0]).iter_vars)
+        schedule.transform_block_layout(
+            write[0], tirx.IndexMap.from_func(moved, ndim=axes, index_dtype="int64")
+        )
+    except s_tir.ScheduleError:
+        return None
+    return schedule.mod["main"].with_attrs(function.attrs)
+
+
+def _access(
+    schedule: s_tir.Schedule, blocks: Sequence[Any], kind: str, parameter: Any
+) -> tuple[Any, int] | None:
+    """The first block that reads or writes the parameter, and which of its accesses that is."""
+    for block in blocks:
+        for index, region in enumerate(getattr(schedule.get(block), kind)):
+            if region.source.same_as(parameter):
+                return block, index
+    return None

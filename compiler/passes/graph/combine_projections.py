@@ -1,0 +1,222 @@
+"""Products of one tensor with several constant weights as one product, where each result is split
+into heads.
+
+The heads of all results lie side by side, and each is a slice of them: attention reads it in place,
+a transpose takes it in. Results
+that go on whole, as the two of a gated layer, are left alone: what is done to them belongs to the
+kernel of their own product.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm_ffi import StructuralKey
+
+from compiler.passes.graph.rewriting import is_weight, rewrite_functions
+from compiler.tir.exprs import op_name
+
+CHANGES = {"relax.add": 0.0, "relax.multiply": 1.0}
+"""What may be done to a result by a constant for each column, in this order, and the constant that
+changes nothing.
+"""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """`heads`, a variable of [.., h, d], is the result of `left @ weight` after `changes`, each by
+    a constant for every column.
+    """
+
+    left: Any
+    weight: Any
+    changes: Mapping[str, np.ndarray]
+    heads: Any
+
+    @property
+    def extents(self) -> list[Any]:
+        """The extents of `heads`."""
+        return list(self.heads.ty.shape.values)
+
+    @property
+    def count(self) -> int:
+        """How many heads there are."""
+        return int(self.extents[-2])
+
+    def constant(self, change: str) -> np.ndarray:
+        """The constants of a change, those that change nothing where there is none."""
+        neutral = np.full(self.weight.value.shape[1], CHANGES[change], "float32")
+        return self.changes.get(change, neutral)
+
+
+Group = tuple[Branch, ...]
+
+
+def combine_projections(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with such float32 products combined; what nobody reads any more is removed."""
+    return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+
+
+def find_groups(block: relax.DataflowBlock) -> list[Group]:
+    """What can be combined: two branches or more of one tensor, with heads of one size and no other
+    tensor's product between them.
+
+    The keys and values that every layer of a decoder computes from one encoder stay apart: together
+    they would live all the time.
+    """
+    block_reader = _Reader(block)
+    groups: list[dict[StructuralKey, list[Branch]]] = []
+    left = None
+    for binding in block.bindings:
+        if not _is_projection(binding.value):
+            continue
+        if left is None or not binding.value.args[0].same_as(left):
+            left = binding.value.args[0]
+            groups.append(defaultdict(list))
+        branch = block_reader.branch(binding)
+        if branch is not None:
+            *lead, _, size = branch.extents
+            groups[-1][StructuralKey(relax.ShapeExpr([*lead, size]))].append(branch)
+    return [tuple(group) for by_size in groups for group in by_size.values() if len(group) > 1]
+
+
+def _is_projection(call: Any) -> bool:
+    if (
+        op_name(call) != "relax.matmul"
+        or not isinstance(call.args[1], tvm.ir.GenericConst)
+        or not is_weight(call.args[1])
+    ):
+        return False
+    return str(call.args[0].ty.dtype) == "float32" and call.args[0].ty.ndim >= 2
+
+
+class _Reader:
+    """Follows values from one binding of a block to the only one that reads them."""
+
+    def __init__(self, block: relax.DataflowBlock) -> None:
+        self.users = relax.analysis.udchain(block)
+        self.calls = {binding.var: binding.value for binding in block.bindings}
+
+    def branch(self, binding: Any) -> Branch | None:
+        """The branch that starts with a product, None if it does not end in heads that are
+        transposed.
+        """
+        left, weight = binding.value.args
+        columns = int(weight.value.shape[1])
+        changes: dict[str, np.ndarray] = {}
+        var = self._only_user(binding.var)
+        for name in CHANGES:
+            constant = (
+                _by_column(self.calls[var], columns)
+                if var is not None and op_name(self.calls[var]) == name
+                else None
+            )
+            if constant is not None:
+                changes[name] = constant
+                var = self._only_user(var)
+        if var is None or not _splits_heads(self.calls[var], columns):
+            return None
+        reader = self._only_user(var)
+        transposed = reader is not None and op_name(self.calls[reader]) == "relax.permute_dims"
+        return Branch(left, weight, changes, var) if transposed else None
+
+    def _only_user(self, var: Any) -> Any:
+        """The variable of the only binding that reads `var`, None where there are others or it
+        leaves the block.
+        """
+        users = self.users[var] if isinstance(var, relax.DataflowVar) else []
+        return users[0] if len(users) == 1 else None
+
+
+def _by_column(call: Any, columns: int) -> np.ndarray | None:
+    """The constant operand as one number for each column, None where there is none or it is not
+    such.
+    """
+    for operand in call.args:
+        if (
+            isinstance(operand, tvm.ir.GenericConst)
+            and hasattr(operand.value, "numpy")
+            and operand.ty.ndim <= call.ty.ndim
+        ):
+            value = operand.value.numpy()
+            if value.size in (1, columns) and (value.size == 1 or value.shape[-1] == columns):
+                return np.array(np.broadcast_to(value.reshape(-1), columns))
+    return None
+
+
+def _splits_heads(call: Any, columns: int) -> bool:
+    """Whether a call reshapes [.., columns] to [.., heads, size]."""
+    if (
+        op_name(call) != "relax.reshape"
+        or not isinstance(call.ty.shape, relax.ShapeExpr)
+        or call.ty.ndim < 3
+    ):
+        return False
+    known = [int(extent.value) for extent in call.ty.shape.values[-2:] if hasattr(extent, "value")]
+    return len(known) == 2 and prod(known) == columns
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.groups: dict[Any, Group] = {}
+        self.joined: dict[Any, Any] = {}
+        self.weights: dict[Any, Any] = {}
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                relax.analysis.post_order_visit(function, self._note)
+
+    def _note(self, node: Any) -> None:
+        for block in node.blocks if isinstance(node, relax.SeqExpr) else ():
+            for group in find_groups(block) if isinstance(block, relax.DataflowBlock) else ():
+                self.groups |= {branch.heads: group for branch in group}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        group = self.groups.get(binding.var)
+        if group is None:
+            super().visit_var_binding_(binding)
+            return
+        leader = group[0].heads
+        if leader not in self.joined:
+            self.joined[leader] = self._heads(group)
+        place = next(
+            index for index, branch in enumerate(group) if branch.heads.same_as(binding.var)
+        )
+        first = sum(branch.count for branch in group[:place])
+        part = relax.op.strided_slice(
+            self.joined[leader], [len(group[0].extents) - 2], [first], [first + group[place].count]
+        )
+        self.set_var_remap(binding.var, self.builder_.emit(part))
+
+    def _heads(self, group: Group) -> Any:
+        """The heads of all branches, [.., the sum of h, d]."""
+        value = self.builder_.emit(
+            relax.op.matmul(self.visit_expr(group[0].left), self._weight(group))
+        )
+        for name in CHANGES:
+            if any(name in branch.changes for branch in group):
+                constant = relax.const(np.concatenate([branch.constant(name) for branch in group]))
+                value = self.builder_.emit(relax.Call(tvm.ir.Op.get(name), [value, constant]))
+        *lead, _, size = group[0].extents
+        return self.builder_.emit(
+            relax.op.reshape(
+                value, relax.ShapeExpr([*lead, sum(branch.count for branch in group), size])
+            )
+        )
+
+    def _weight(self, group: Group) -> Any:
+        """The weights side by side, one constant for all groups of the same: layers may share
+        theirs.
+        """
+        key = tuple(branch.weight.__hash__() for branch in group)
+        if key not in self.weights:
+            self.weights[key] = relax.const(
+                np.concatenate([branch.weight.value.numpy() for branch in group], axis=1)
+            )
+        return self.weights[key]

@@ -1,0 +1,59 @@
+"""Small tools for passes over Relax graphs."""
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, sym
+
+FUSABLE = {"op_pattern": 4}
+"""The attribute of a function after which elementwise operators may be fused."""
+
+
+def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
+    """The module with every Relax function rewritten by `rewriter`, a mutator made for
+    that module.
+    """
+    for gvar, func in module.functions.items():
+        if isinstance(func, relax.Function):
+            rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+    return rewriter.builder_.get()
+
+
+def rebind(rewriter: Any, var: Any, value: Any) -> None:
+    """Puts `value` in the place of what `var` is bound to: as an output of the dataflow block where
+    `var` is one.
+    """
+    builder = rewriter.builder_
+    if builder.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
+        value = builder.emit_output(value)
+    rewriter.set_var_remap(var, value if isinstance(value, relax.Var) else builder.emit(value))
+
+
+def constant_of(rewriter: Any, expr: Any) -> Any:
+    """The constant that `expr` is or is bound to, else None."""
+    if isinstance(expr, relax.Var):
+        expr = rewriter.lookup_binding(expr)
+    return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
+
+
+def is_weight(expr: Any) -> bool:
+    """Whether `expr` is a constant float32 matrix with something in it."""
+    return (
+        expr is not None
+        and str(expr.ty.dtype) == "float32"
+        and len(expr.value.shape) == 2
+        and all(expr.value.shape)
+    )
+
+
+def with_simple_shape(rewriter: Any, value: Any) -> Any:
+    """`value`, matched with the simplest form of its extents where its type has another.
+
+    Relax deduces 1 + n where tensor programs are made with n + 1, and FuseTIR compares the two term
+    by term.
+    """
+    extents = [sym.Analyzer().simplify(extent) for extent in value.ty.shape.values]
+    if tvm_ffi.structural_equal(value.ty.shape, relax.ShapeExpr(extents)):
+        return value
+    return rewriter.builder_.match_cast(value, relax.TensorType(extents, value.ty.dtype))

@@ -1,0 +1,74 @@
+"""Parts of an axis that are then split into heads become parts of the heads, which whatever
+transposes them takes in.
+
+A view between a slice and what reads it would keep the two apart: fusion does not look through
+views.
+"""
+
+from collections import Counter
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from compiler.passes.graph.axis_parts import read_part
+from compiler.passes.graph.rewriting import rewrite_functions
+from compiler.tir.exprs import as_int, op_name
+
+
+def slice_heads(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with `reshape(x[.., a:b], [.., h, d])` as `reshape(x, [.., H, d])[.., a / d : b /
+    d, :]` where d divides all.
+    """
+    return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.module = module
+        self.used: Counter[Any] = Counter()
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                relax.analysis.post_order_visit(function, self._count)
+
+    def _count(self, expr: Any) -> None:
+        given = getattr(expr, "args", None) or getattr(expr, "fields", None) or ()
+        self.used.update(arg for arg in given if isinstance(arg, relax.Var))
+
+    def visit_call_(self, call: Any) -> Any:
+        once = op_name(call) == "relax.reshape" and self.used[call.args[0]] == 1
+        call = self.visit_expr_post_order(call)
+        heads = self._heads(call) if once else None
+        return call if heads is None else heads
+
+    def _heads(self, call: Any) -> Any:
+        """The part of the heads that a reshape gives, None where it is not one."""
+        bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        found = read_part(self.module, bound)
+        if (
+            found is None
+            or not isinstance(call.args[1], relax.ShapeExpr)
+            or len(call.args[1].values) < 2
+        ):
+            return None
+        source, part = found
+        *lead, count, size = call.args[1].values
+        heads, width, extent = as_int(count), as_int(size), as_int(source.ty.shape.values[-1])
+        last = part.axis == source.ty.ndim - 1
+        if (
+            not last
+            or extent is None
+            or not heads
+            or not width
+            or heads * width != part.count
+            or extent % width
+            or part.first % width
+        ):
+            return None
+        whole = self.builder_.emit(
+            relax.op.reshape(source, relax.ShapeExpr([*lead, extent // width, width]))
+        )
+        first = part.first // width
+        return relax.op.strided_slice(whole, [len(lead)], [first], [first + heads])

@@ -1,0 +1,63 @@
+"""Reshapes that nothing was fused with: views of their input, or flat copies where a function
+returns them.
+
+TVM tells a view by proving that indices keep their order, which it cannot do of extents that divide
+each other.
+"""
+
+from typing import Any
+
+import tvm
+from tvm import relax, topi
+
+from compiler.passes.cpu.families.copy.emit import IN_ORDER, marked
+from compiler.passes.graph.rewriting import rewrite_functions
+from compiler.tir.exprs import op_name
+
+
+def legalize_reshape(builder: relax.BlockBuilder, call: Any) -> Any:
+    """The tensor program of a `relax.reshape`, marked."""
+    shape = call.args[1]
+    shape = builder.lookup_binding(shape) if isinstance(shape, relax.Var) else shape
+    return builder.call_te(
+        topi.reshape,
+        call.args[0],
+        shape,
+        primfunc_name_hint="reshape",
+        primfunc_attrs={IN_ORDER: 1},
+    )
+
+
+def views(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with calls of marked programs replaced by `relax.reshape`, but for those whose
+    result leaves its block.
+    """
+    rewriter = _Rewriter(module)
+    for func in module.functions.values():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, rewriter.note)
+    return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.marked = {gvar for gvar, func in module.functions.items() if marked(func)}
+        self.inner: set[Any] = set()
+
+    def note(self, node: Any) -> None:
+        """Remember the calls whose results stay in their dataflow block."""
+        for block in node.blocks if isinstance(node, relax.SeqExpr) else ():
+            self.inner |= {
+                binding.value
+                for binding in block.bindings
+                if isinstance(binding.var, relax.DataflowVar)
+            }
+
+    def visit_call_(self, call: Any) -> Any:
+        stays = call in self.inner
+        call = self.visit_expr_post_order(call)
+        if stays and op_name(call) == "relax.call_tir" and call.args[0] in self.marked:
+            return relax.op.reshape(call.args[1].fields[0], call.ty_args[0].shape)
+        return call

@@ -1,1 +1,0 @@
-"""Kernel families: each turns the stages of a tensor program into loops for one kind of machine."""

@@ -1,0 +1,1 @@
+"""Passes that lay out constant weights for the CPU's kernels."""

@@ -1,0 +1,280 @@
+"""Convolutions with constant weights in NHWC: the weights are laid out in panels, the sum runs over
+window and channels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, sym, te, tirx
+
+from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_conv
+from compiler.passes.cpu.families.winograd.program import (
+    INPUT,
+    OUTPUT,
+    transformed_weights,
+    winograd,
+)
+from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.passes.graph.rewriting import (
+    FUSABLE,
+    constant_of,
+    rewrite_functions,
+    with_simple_shape,
+)
+from compiler.passes.pack.matmul import pack_panels
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import as_int, const, op_name, substitute
+
+LAYOUTS = {"relax.nn.conv2d": ("NHWC", "OHWI"), "relax.nn.conv3d": ("NDHWC", "ODHWI")}
+"""The layouts in which convolutions are taken: of images, and of weights."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry of a two-dimensional convolution: pairs of (height, width); `pads` are top, left,
+    bottom, right.
+    """
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    pads: tuple[int, int, int, int]
+
+    @classmethod
+    def of(cls, attrs: Any, kernel: tuple[int, int]) -> "Window":
+        """From a convolution's attributes."""
+        pads = [int(p) for p in attrs.padding]
+        return cls(
+            kernel,
+            _pair(attrs.strides),
+            _pair(attrs.dilation),
+            (pads[0], pads[1], pads[2], pads[3]),
+        )
+
+    def size(self, height: Any, width: Any) -> tuple[Any, Any]:
+        """The extents of the result, simplified as Relax does: programs after it are written for
+        that form.
+        """
+        top, left, bottom, right = self.pads
+        reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+        simplify = sym.Analyzer().simplify
+        return (
+            simplify((height + top + bottom - reach[0]) // self.strides[0] + 1),
+            simplify((width + left + right - reach[1]) // self.strides[1] + 1),
+        )
+
+    def read(self, data: Any, n: Any, y: Any, x: Any, kh: Any, kw: Any, c: Any) -> Any:
+        """The padded input [N, H, W, C] under result (y, x) and window place (kh, kw)."""
+        row = y * self.strides[0] + kh * self.dilation[0] - self.pads[0]
+        column = x * self.strides[1] + kw * self.dilation[1] - self.pads[1]
+        value = data[n, row, column, c]
+        if not any(self.pads):
+            return value
+        inside = tirx.all(row >= 0, row < data.shape[1], column >= 0, column < data.shape[2])
+        return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    first, second = (int(value) for value in values)
+    return first, second
+
+
+@dataclass(frozen=True)
+class PackConv:
+    """Rewrites float32 convolutions with channels last: dense over images into panels, depthwise
+    into windows, others into blocks.
+
+    favoured: values of dims by name, for which weights are laid out where the best layout depends
+    on them.
+    """
+
+    unit: VectorUnit
+    favoured: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with such convolutions replaced."""
+        return rewrite_functions(_Rewriter(module, self.unit, self.favoured), module)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, unit: VectorUnit, favoured: Mapping[str, int]) -> None:
+        super().__init__(module)
+        self.unit = unit
+        self.favoured = favoured
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        layouts = LAYOUTS.get(op_name(call))
+        constant = None if layouts is None else constant_of(self, call.args[1])
+        if layouts is None or constant is None or not takes_conv(call, *layouts):
+            return call
+        data, weight = call.args[0], constant.value.numpy()
+        if weight.ndim > 4:
+            return self._grouped(call, data, weight)
+        if call.attrs.groups == 1:
+            return self._dense(call, data, weight)
+        if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
+            return self._depthwise(call, data, weight)
+        return self._grouped(call, data, weight)
+
+    def _dense(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        columns, height, width, channels = weight.shape
+        window = Window.of(call.attrs, (height, width))
+        lanes = self.unit.lanes(32)
+        if channels < lanes and width > 1 and any(window.pads):
+            top, left, bottom, right = window.pads
+            data = with_simple_shape(
+                self,
+                self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
+            )
+            window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        # Weights that are integers stand for quantised ones: their sums come out exact, which
+        # Winograd's would not.
+        if not np.array_equal(weight, np.rint(weight)) and self._suits_winograd(
+            data, columns, channels, window
+        ):
+            return self._winograd(data, weight, window)
+        panel = panel_width(self.unit, columns)
+        packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
+        return self.builder_.call_te(
+            lambda x, panels: _panel_conv(x, panels, columns, panel, window),
+            data,
+            packed,
+            primfunc_name_hint="panel_conv",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _suits_winograd(self, data: Any, columns: int, channels: int, window: Window) -> bool:
+        """Whether four times the weights are worth a quarter of the products: not for a few tiles
+        of many channels.
+        """
+        lanes = self.unit.lanes(32)
+        plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
+        if (
+            not plain
+            or self.unit.registers < 16
+            or channels % lanes
+            or columns % lanes
+            or min(channels, columns) < 16
+        ):
+            return False
+        images, height, width = map(
+            self._favoured, (data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3]))
+        )
+        if height is None or width is None:
+            return columns * channels <= 1 << 16
+        return (images or 1) * -(-height // 4) * -(-width // 4) >= 8
+
+    def _favoured(self, extent: Any) -> int | None:
+        """The extent where dims have their favoured values, None where that is not known."""
+        dims = {
+            var: const(self.favoured[var.name])
+            for var in tirx.analysis.undefined_vars(extent)
+            if var.name in self.favoured
+        }
+        return as_int(sym.Analyzer().simplify(substitute(extent, dims)))
+
+    def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
+        columns = weight.shape[0]
+        packed = transformed_weights(weight, panel_width(self.unit, columns))
+        matrices = [relax.const(matrix.astype("float32")) for matrix in (INPUT, OUTPUT)]
+
+        def compute(x: Any, weights: Any, inward: Any, outward: Any) -> Any:
+            def read(n: Any, row: Any, column: Any, c: Any) -> Any:
+                row, column = row - window.pads[0], column - window.pads[1]
+                inside = tirx.all(row >= 0, row < x.shape[1], column >= 0, column < x.shape[2])
+                return tirx.if_then_else(inside, x[n, row, column, c], tirx.const(0, x.dtype))
+
+            return winograd(
+                x, weights, inward, outward, columns, window.size(x.shape[1], x.shape[2]), read
+            )
+
+        name = "winograd_conv"
+        return self.builder_.call_te(
+            compute,
+            data,
+            relax.const(packed),
+            *matrices,
+            primfunc_name_hint=name,
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        window = Window.of(call.attrs, weight.shape[1:3])
+        packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
+        return self.builder_.call_te(
+            lambda x, taps: _depthwise(x, taps, window),
+            data,
+            packed,
+            primfunc_name_hint="depthwise_conv",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _grouped(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+        """In blocks of groups, over an image that is padded beforehand."""
+        attrs, rank = call.attrs, weight.ndim - 2
+        pads = [int(pad) for pad in attrs.padding]
+        if any(pads):
+            widths = [0, 0, *(pads[i + j] for i in range(rank) for j in (0, rank)), 0, 0]
+            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, widths)))
+        strides, dilation = (
+            tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation)
+        )
+        packed = relax.const(blocks_of(weight, int(attrs.groups), self.unit))
+        return self.builder_.call_te(
+            lambda x, weights: direct_conv(
+                x, weights, weight.shape[0], weight.shape[1:-1], strides, dilation
+            ),
+            data,
+            packed,
+            primfunc_name_hint="grouped_conv",
+            primfunc_attrs=FUSABLE,
+        )
+
+
+def takes_conv(call: Any, image: str, kernel: str) -> bool:
+    """Whether a convolution is of float32 in these layouts."""
+    data, weight = call.args
+    attrs = call.attrs
+    return (
+        str(weight.ty.dtype) == "float32" == str(data.ty.dtype)
+        and str(attrs.data_layout) == image == str(attrs.out_layout)
+        and str(attrs.kernel_layout) == kernel
+        and str(attrs.out_dtype) in ("None", "", "void", "float32")
+    )
+
+
+def _panel_conv(data: Any, panels: Any, columns: int, panel: int, window: Window) -> Any:
+    channels = int(data.shape[3])
+    kh, kw, c = (
+        te.reduce_axis((0, extent), name=name)
+        for extent, name in zip((*window.kernel, channels), ("kh", "kw", "c"), strict=True)
+    )
+    width = window.kernel[1]
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
+        lambda n, y, x, o: te.sum(
+            window.read(data, n, y, x, kh, kw, c)
+            * panels[o // panel, (kh * width + kw) * channels + c, o % panel],
+            axis=[kh, kw, c],
+        ),
+        name="conv",
+    )
+
+
+def _depthwise(data: Any, weight: Any, window: Window) -> Any:
+    kh, kw = (
+        te.reduce_axis((0, extent), name=name)
+        for extent, name in zip(window.kernel, ("kh", "kw"), strict=True)
+    )
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), data.shape[3]),
+        lambda n, y, x, c: te.sum(
+            window.read(data, n, y, x, kh, kw, c) * weight[kh, kw, c], axis=[kh, kw]
+        ),
+        name="depthwise",
+    )

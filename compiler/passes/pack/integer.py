@@ -1,0 +1,222 @@
+"""Quantised products and convolutions, which come as integers in float32, by instructions for small
+integers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.cpu.families.int8.emit import STAGE
+from compiler.passes.graph.rewriting import (
+    FUSABLE,
+    constant_of,
+    is_weight,
+    rewrite_functions,
+    with_simple_shape,
+)
+from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
+from compiler.targets.vector_unit import IntegerProduct, VectorUnit
+from compiler.tir.exprs import as_int, op_name
+
+MOVING = frozenset(
+    f"relax.{name}"
+    for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten")
+)
+"""Operators that keep elements as they are."""
+CENTRED, SLICE = "centred", "slice"
+"""Names of the importer's programs that take a zero point from 8-bit integers, and that cut out a
+part of the depth.
+"""
+BYTES = ("int8", "uint8")
+WIDEST = 255
+"""The greatest magnitude of an 8-bit integer less its zero point."""
+LEAST_CHANNELS = 8
+
+
+@dataclass(frozen=True)
+class PackInteger:
+    """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into
+    integer products.
+
+    Both sides must be known to hold integers of 9 bits; a window of few channels is left to floats,
+    which are as exact.
+    """
+
+    unit: VectorUnit
+
+    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
+        """The module with such products replaced, where the machine has an instruction for them."""
+        return (
+            rewrite_functions(_Rewriter(module, self.unit), module)
+            if self.unit.integer_products
+            else module
+        )
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
+        super().__init__(module)
+        self.width = 2 * unit.lanes(32)
+        self.products = unit.integer_products
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        name = op_name(call)
+        if name not in ("relax.matmul", "relax.nn.conv2d"):
+            return call
+        left, right = call.args[0], constant_of(self, call.args[1])
+        made = None if right is None else self._from_bytes(left)
+        if right is None or made is None:
+            return call
+        weight = right.value.numpy()
+        if (
+            not weight.size
+            or np.abs(weight).max() > WIDEST
+            or not np.array_equal(weight, np.rint(weight))
+        ):
+            return call
+        usable = [
+            product for product in self.products if product.left == "int16" or _one_zero(made)
+        ]
+        product = next((product for product in usable if _holds(product.right, weight)), None)
+        if product is None:
+            return call
+        if name == "relax.matmul":
+            return (
+                self._matmul(left, weight, product)
+                if is_weight(right) and left.ty.ndim >= 2
+                else call
+            )
+        takes = (
+            takes_conv(call, *LAYOUTS[name])
+            and call.attrs.groups == 1
+            and weight.shape[3] >= LEAST_CHANNELS
+        )
+        return self._conv(call.attrs, left, weight, product) if takes else call
+
+    def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+        return self.builder_.call_te(
+            _integer_matmul,
+            with_simple_shape(self, left),
+            relax.const(pack_integers([weight], self.width, product)),
+            weight.shape[1],
+            primfunc_name_hint="integer_matmul",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _conv(self, attrs: Any, data: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+        window = Window.of(attrs, weight.shape[1:3])
+        if any(window.pads):
+            top, left, bottom, right = window.pads
+            data = with_simple_shape(
+                self,
+                self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
+            )
+        taps = [weight[:, y, x].T for y, x in np.ndindex(*window.kernel)]
+        inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        return self.builder_.call_te(
+            lambda x, packed: _integer_conv(x, packed, weight.shape[0], inner),
+            data,
+            relax.const(pack_integers(taps, self.width, product)),
+            primfunc_name_hint="integer_conv",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _from_bytes(self, expr: Any) -> Any:
+        """What makes a float32 tensor of 8-bit integers, a cast or the program that takes their
+        zero point; None for other tensors.
+        """
+        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        if bound is None:
+            return None
+        if isinstance(bound, relax.Var) or op_name(bound) in MOVING:
+            return self._from_bytes(bound if isinstance(bound, relax.Var) else bound.args[0])
+        if op_name(bound) == "relax.astype":
+            return bound if str(bound.args[0].ty.dtype) in BYTES else None
+        if op_name(bound) != "relax.call_tir":
+            return None
+        name, given = bound.args[0].name_hint.rstrip("0123456789"), bound.args[1].fields[0]
+        if name == SLICE:
+            return self._from_bytes(given)
+        return bound if name == CENTRED and str(given.ty.dtype) in BYTES else None
+
+
+def _one_zero(made: Any) -> bool:
+    """Whether all elements have one zero point, so that those of any row lie within 255 of each
+    other and of 0.
+    """
+    zeros = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
+    return all(as_int(extent) == 1 for zero in zeros for extent in zero.ty.shape.values)
+
+
+def _holds(dtype: str, weight: np.ndarray) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= weight.min() and weight.max() <= limits.max)
+
+
+def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduct) -> np.ndarray:
+    """[K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width, group]
+    of 8 or 16 bits.
+
+    A group is a row and those one, two... parts of the depth below it. For 8-bit left sides there
+    is one row more, the sums of columns as 32-bit integers: what the left side is shifted by to
+    fit, times these, is missing from the products.
+    """
+    group, (depth, columns) = product.group, taps[0].shape
+    part, panels = -(-depth // group), -(-columns // width)
+    dtype = np.int8 if all(_holds("int8", tap) for tap in taps) else np.int16
+    padded = np.zeros((len(taps), group * part, panels * width), dtype)
+    for place, tap in enumerate(taps):
+        padded[place, :depth, :columns] = tap
+    packed = (
+        padded.reshape(len(taps), group, part, panels, width)
+        .transpose(3, 0, 2, 4, 1)
+        .reshape(panels, -1, width, group)
+    )
+    if product.left == "int16":
+        return np.ascontiguousarray(packed)
+    sums = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
+    return np.concatenate([packed, sums], 1)
+
+
+def _integer_matmul(left: Any, packed: Any, columns: int) -> Any:
+    *lead, depth = left.shape
+    width, group = int(packed.shape[2]), int(packed.shape[3])
+    k, part = te.reduce_axis((0, depth), name="k"), -(-int(depth) // group)
+    return te.compute(
+        (*lead, tirx.IntImm("int64", columns)),
+        lambda *at: te.sum(
+            left(*at[:-1], k)
+            * packed[at[-1] // width, k % part, at[-1] % width, k // part].astype("float32"),
+            axis=k,
+        ),
+        name=STAGE,
+    )
+
+
+def _integer_conv(data: Any, packed: Any, columns: int, window: Window) -> Any:
+    channels, (height, width) = int(data.shape[3]), window.kernel
+    panel, part = int(packed.shape[2]), -(-channels // int(packed.shape[3]))
+    kh, kw, c = (
+        te.reduce_axis((0, extent), name=name)
+        for extent, name in ((height, "kh"), (width, "kw"), (channels, "c"))
+    )
+
+    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+        place = (kh * width + kw) * part + c % part
+        return te.sum(
+            window.read(data, n, y, x, kh, kw, c)
+            * packed[o // panel, place, o % panel, c // part].astype("float32"),
+            axis=[kh, kw, c],
+        )
+
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
+        at,
+        name=STAGE,
+    )

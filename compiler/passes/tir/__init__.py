@@ -1,1 +1,0 @@
-"""Building blocks over TVM's tensor programs: expressions, loops, stages and accesses."""

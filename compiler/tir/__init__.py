@@ -1,0 +1,1 @@
+"""The vocabulary for building loops: expressions, stages of a program, statements."""

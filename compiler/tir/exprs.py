@@ -1,0 +1,186 @@
+"""Walking and rewriting scalar expressions of tensor programs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import tvm
+from tvm import ir, tirx
+from tvm.ir.prim import expr as prim
+
+Expr = Any
+"""A TVM scalar expression (`tvm.ir.Expr`)."""
+
+Table = dict[Any, Expr]
+"""What stands for variables."""
+
+_LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
+
+
+def children(expr: Expr) -> list[Expr]:
+    """The direct subexpressions; raises TypeError for a node that is not known."""
+    match expr:
+        case _ if isinstance(expr, _LEAVES):
+            return []
+        case ir.Call():
+            return [arg for arg in expr.args if isinstance(arg, ir.Expr)]
+        case ir.TensorLoad():
+            return list(expr.indices)
+        case prim.Select():
+            return [expr.condition, expr.true_value, expr.false_value]
+        case prim.Cast() | prim.Broadcast():
+            return [expr.value]
+        case prim.Not() | prim.BitwiseNot():
+            return [expr.a]
+        case prim.Let():
+            return [expr.value, expr.body]
+        case _ if hasattr(expr, "a") and hasattr(expr, "b"):
+            return [expr.a, expr.b]
+    raise TypeError(f"unknown expression {type(expr).__name__}")
+
+
+def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
+    match expr:
+        case ir.Call():
+            rest = iter(parts)
+            args = [next(rest) if isinstance(arg, ir.Expr) else arg for arg in expr.args]
+            return ir.Call(
+                expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty
+            )
+        case ir.TensorLoad():
+            return load(expr.source, parts)
+        case prim.Cast():
+            return prim.Cast(expr.ty, parts[0])
+        case prim.Broadcast():
+            return prim.Broadcast(parts[0], expr.lanes)
+        case prim.Let():
+            return prim.Let(expr.var, *parts)
+    return type(expr)(*parts)
+
+
+def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
+    """`expr` with every node for which `replace` gives an expression replaced (top down), shared
+    nodes once.
+    """
+    done: dict[
+        int, Expr
+    ] = {}  # by address: constants of equal value and different dtype hash alike
+
+    def visit(node: Expr) -> Expr:
+        key = node.__chandle__()
+        if key in done:
+            return done[key]
+        new = replace(node)
+        if new is None:
+            parts = children(node)
+            fresh = [visit(part) for part in parts]
+            new = (
+                node
+                if all(one.same_as(other) for one, other in zip(parts, fresh, strict=True))
+                else _rebuild(node, fresh)
+            )
+        done[key] = new
+        return new
+
+    return visit(expr)
+
+
+def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """`expr` with variables replaced."""
+    return (
+        rewrite(expr, lambda node: values.get(node) if isinstance(node, ir.Var) else None)
+        if values
+        else expr
+    )
+
+
+def replace_loads(
+    expr: Expr, buffer: Any, value: Expr, table: Mapping[Any, Expr] = MappingProxyType({})
+) -> Expr:
+    """`expr` with `value`, as it is, for what is read of the buffer, and variables replaced
+    elsewhere.
+    """
+
+    def visit(node: Expr) -> Expr | None:
+        if isinstance(node, ir.TensorLoad) and node.source.same_as(buffer):
+            return value
+        return table.get(node) if isinstance(node, ir.Var) else None
+
+    return rewrite(expr, visit)
+
+
+def nodes(expr: Expr, into_loads: bool = True) -> Iterator[Expr]:
+    """Every distinct node of `expr`, outermost first; the indices of loads only if asked."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if node.__chandle__() in seen:
+            continue
+        seen.add(node.__chandle__())
+        yield node
+        if into_loads or not isinstance(node, ir.TensorLoad):
+            stack.extend(children(node))
+
+
+def loads(expr: Expr) -> list[Any]:
+    """Every distinct buffer load in `expr`."""
+    return [node for node in nodes(expr) if isinstance(node, ir.TensorLoad)]
+
+
+def uses(expr: Expr, var: Any) -> bool:
+    """Whether `var` occurs in `expr`."""
+    return any(node.same_as(var) for node in nodes(expr))
+
+
+def either(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """A choice between two values that cost little, made here where the condition is constant."""
+    known = as_int(condition)
+    return (
+        tirx.Select(condition, then, otherwise) if known is None else then if known else otherwise
+    )
+
+
+def op_name(call: Any) -> str:
+    """The operator a call names, empty for a call of anything else."""
+    return str(getattr(getattr(call, "op", None), "name", ""))
+
+
+def load(buffer: Any, indices: list[Expr]) -> Expr:
+    """buffer[indices]."""
+    return tirx.BufferLoad(buffer, indices)
+
+
+def is_choice(expr: Expr) -> bool:
+    """Whether `expr` is an `if_then_else`, which evaluates one side only."""
+    return isinstance(expr, ir.Call) and getattr(expr.op, "name", "").endswith(".if_then_else")
+
+
+def const(value: int) -> Expr:
+    """An int64 constant, the type of every extent and index here."""
+    return tirx.IntImm("int64", value)
+
+
+def as_int(expr: Expr) -> int | None:
+    """The value of an integer constant, else None."""
+    if isinstance(expr, int):
+        return expr
+    return int(expr.value) if isinstance(expr, prim.IntImm) else None
+
+
+def fixed(expr: Expr) -> int:
+    """The value of an integer that is known to be constant."""
+    value = as_int(expr)
+    assert value is not None
+    return value
+
+
+def dtype_of(expr: Expr) -> str:
+    """The scalar dtype of an expression or buffer, as in `float32`."""
+    ty = expr.ty
+    return str(ty.dtype if hasattr(ty, "shape") and hasattr(ty, "storage_scope") else ty)
+
+
+def bits_of(dtype: str) -> int:
+    """Bits one element takes in memory."""
+    return max(int(tvm.runtime.DataType(dtype).bits), 8)

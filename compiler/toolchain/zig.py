@@ -1,0 +1,118 @@
+"""Runs zig's clang, which brings every C library it links against, within a time limit and with a
+shared cache.
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from compiler.errors import LinkError
+from compiler.toolchain import cache
+
+_SECONDS = 600
+_TAIL = 2000
+
+
+def compile_with_zig(
+    *arguments: str, triple: str, language: str = "cc", seconds: float = _SECONDS
+) -> None:
+    """Run zig's clang for at most `seconds`; raises LinkError.
+
+    triple: what `zig cc -target` takes, as in `x86_64-linux-gnu.2.28`; language: `cc` or `c++`.
+    """
+    # Without this flag zig compiles a runtime for its sanitizer, half a minute a platform, to
+    # which none of our code refers.
+    _zig(language, "-target", triple, "-fno-sanitize=undefined", *arguments, seconds=seconds)
+
+
+def archive(objects: Sequence[Path], output: Path) -> None:
+    """Write a static archive of the objects, equal for equal objects; raises LinkError."""
+    _zig("ar", "rcsD", str(output), *map(str, objects))
+
+
+def warm_up(triple: str) -> None:
+    """Build the C library's start files into the shared cache, so that no build waits for it.
+
+    Takes some ten seconds once for each triple, nothing afterwards; raises LinkError.
+    """
+    with _warming(triple) as done:
+        if done.exists():
+            return
+        with tempfile.TemporaryDirectory() as scratch:
+            source, compiled = Path(scratch) / "empty.c", Path(scratch) / "empty.o"
+            source.write_text("int relaxd_empty;\n")
+            compile_with_zig("-c", "-o", str(compiled), str(source), triple=triple)
+            linked = Path(scratch) / "empty.so"
+            compile_with_zig("-shared", "-o", str(linked), str(compiled), triple=triple)
+        done.touch()
+
+
+@contextmanager
+def _warming(triple: str) -> Iterator[Path]:
+    """Lock out other processes that would fill the same cache; yields the file that marks
+    it full.
+    """
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{triple}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder / f"{triple}.warm"
+
+
+def cache_folder() -> Path:
+    """The folder of zig's own cache, shared by all builds."""
+    return cache.directory() / "zig"
+
+
+def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
+    """Run one zig command; its local cache dies with the call, the global one is shared."""
+    command = [sys.executable, "-m", "ziglang", *arguments]
+    with tempfile.TemporaryDirectory() as local:
+        folders = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder()), "ZIG_LOCAL_CACHE_DIR": local}
+        # zig names files relative to the working directory. Run from above its own cache, it would
+        # write such names into the cache and not find the files again: it runs in `local`.
+        status, output = _run(command, {**os.environ, **folders}, seconds, local)
+    if status:
+        where = f"is {cache_folder()} writable? {cache.VARIABLE} chooses another place"
+        raise LinkError(
+            f"the linker failed with status {status}",
+            reason="failed",
+            hint=where if "AccessDenied" in output else None,
+            output=output[-_TAIL:],
+        )
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float, folder: str
+) -> tuple[int, str]:
+    """The exit status and the standard error of a command run in `folder`.
+
+    Raises LinkError past the time limit; no process is left behind.
+    """
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        # Zig starts compilers of its own: a process group of theirs lets us end all of them.
+        with subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            process_group=0,
+        ) as process:
+            try:
+                process.wait(seconds)
+            except BaseException as ended:
+                os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(ended, subprocess.TimeoutExpired):
+                    message = f"the linker ran past {seconds:g} s"
+                    raise LinkError(message, reason="timeout", retryable=True) from ended
+                raise
+        errors.seek(0)
+        return process.returncode, errors.read()

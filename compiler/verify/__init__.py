@@ -1,0 +1,1 @@
+"""Runs a new library against a reference at several points of its dims."""

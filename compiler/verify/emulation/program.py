@@ -1,0 +1,75 @@
+"""Builds the program that runs a bundle under an emulator: the driver, linked with the bundle or
+with its runtime alone.
+"""
+
+from pathlib import Path
+
+from compiler import runtimes
+from compiler.link import header
+from compiler.runtimes import archives
+from compiler.targets import Runtime, Target
+from compiler.toolchain import zig
+from relaxd.contract.manifest import THREADS
+
+DRIVER = Path(__file__).with_name("driver.c")
+THREAD_COUNT = 2
+"""Of a bundle's own threads, where it brings them: enough to see that they work there."""
+
+
+def build(bundle: Path, target: Target, output: Path) -> None:
+    """Write the program for the bundle to `output`; raises LinkError."""
+    include = [f"-I{path}" for path in archives.include_folders()]
+    linked = (
+        _with_archive(bundle, target)
+        if target.platform.runtime is Runtime.LINKED
+        else _with_libraries(bundle, target)
+    )
+    zig.compile_with_zig(
+        "-O1",
+        *include,
+        "-o",
+        str(output),
+        str(DRIVER),
+        *linked,
+        triple=target.platform.linker,
+        language="c++" if _static(target) else "cc",
+    )
+
+
+def _static(target: Target) -> bool:
+    return target.platform.runtime is Runtime.LINKED
+
+
+def _with_libraries(bundle: Path, target: Target) -> list[str]:
+    """TVM's function interface comes from the fetched wheel, since a loader has it from Python; the
+    runtime from the bundle.
+    """
+    fetched = runtimes.find(target.platform)
+    names = sorted(path.name for path in bundle.glob("libtvm_runtime*.so"))
+    threads = (
+        [f"-DRELAXD_THREADS={THREAD_COUNT}", str(bundle / THREADS), "-ldl"]
+        if (bundle / THREADS).is_file()
+        else []
+    )
+    return [
+        *threads,
+        "-Wl,--allow-shlib-undefined",
+        "-Wl,--no-as-needed",
+        str(fetched / "libtvm_ffi.so"),
+        *(str(bundle / name) for name in names),
+        f"-Wl,-rpath,{fetched}:{bundle}",
+    ]
+
+
+def _with_archive(bundle: Path, target: Target) -> list[str]:
+    return [
+        "-static",
+        f"-I{bundle}",
+        "-include",
+        header.FILENAME,
+        f"-DRELAXD_OPEN={header.opener_of(bundle / header.FILENAME)}",
+        "-Wl,--whole-archive",
+        str(bundle / target.platform.library),
+        str(archives.path_of(target.platform)),
+        "-Wl,--no-whole-archive",
+    ]

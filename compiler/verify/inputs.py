@@ -1,0 +1,122 @@
+"""The inputs that verify and profile try a library with: one file a point, within a budget of
+bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler.verify import npz
+from compiler.verify.points import (
+    Arrays,
+    Point,
+    bytes_of,
+    draw,
+    fitted,
+    from_npz,
+    points,
+    points_nearby,
+    shape_at,
+)
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a library takes and gives; bounds: least and greatest value of integer inputs that index
+    something.
+
+    quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
+    moves its outputs.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[Dim, ...]
+    bounds: Mapping[str, tuple[int, int]]
+    quantized: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point and the file that holds its inputs."""
+
+    index: int
+    point: Point
+    inputs: Path
+
+    def outputs(self, side: str) -> Path:
+        """Where one side's outputs go."""
+        return self.inputs.with_name(f"{self.index}.{side}.npz")
+
+    def to_spec(self, side: str) -> dict[str, Any]:
+        """The form in a task's spec."""
+        return {"index": self.index, "inputs": str(self.inputs), "outputs": str(self.outputs(side))}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A point that was not tried, and why."""
+
+    point: Point
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in numerics.json and profile.json."""
+        return {**self.point.to_json(), "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Trials:
+    """chosen: cheapest first, the request's own sample before all others."""
+
+    chosen: tuple[Trial, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def prepare(
+    signature: Signature,
+    samples: Path | None,
+    seed: int,
+    folder: Path,
+    max_bytes: int,
+    *,
+    slow: bool = False,
+) -> Trials:
+    """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
+    VerifyError for bad samples.
+
+    samples: one point and its inputs, whose floats serve at the other points too: on noise many a
+    model finds nothing to say.
+    slow: what runs them is slow, so that the points are `points_nearby`.
+    """
+    drawn: list[tuple[Point, Arrays]] = (
+        [from_npz(samples, signature.inputs, signature.dims)] if samples else []
+    )
+    sample = drawn[0][1] if drawn else None
+    left_out = []
+    for point in (
+        points_nearby(signature.inputs, signature.dims)
+        if slow
+        else points(signature.inputs, signature.dims, seed)
+    ):
+        if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
+            left_out.append(LeftOut(point, "an axis would be negative"))
+        elif bytes_of(point, signature.inputs) > max_bytes:
+            left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
+        else:
+            random = draw(point, signature.inputs, signature.bounds, seed)
+            drawn.append(
+                (point, random | fitted(sample, point, signature.inputs) if sample else random)
+            )
+    return Trials(
+        tuple(_written(folder, index, *pair) for index, pair in enumerate(drawn)), tuple(left_out)
+    )
+
+
+def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
+    path = folder / f"{index}.inputs.npz"
+    npz.write(path, inputs)
+    return Trial(index, point, path)

@@ -1,0 +1,1 @@
+"""The references of verify, each in a process of its own."""

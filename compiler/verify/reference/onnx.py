@@ -1,0 +1,160 @@
+"""The reference's side of verify, in a process of its own: ONNX Runtime, else onnx's own evaluator;
+torch for TorchScript.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from compiler.errors import summary
+from compiler.isolation.step import Record, serve
+from compiler.verify import npz
+from compiler.verify.time_budget import Pace
+from relaxd.contract.request import CompileRequest
+
+if TYPE_CHECKING:
+    import onnx
+
+_INLINE_BYTES = 1 << 30
+
+_DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
+
+
+class Engine(Protocol):
+    """name: with its version; run: the outputs by name, in the model's order."""
+
+    name: str
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Outputs by name; consts: scalars for inputs that `feeds` leaves out."""
+
+
+class OnnxRuntime:
+    """ONNX Runtime with its basic graph optimisations: those that do not trade accuracy for speed.
+
+    quantized: keep products of uint8 by int8 exact. Without VNNI they saturate at 16 bits unless an
+    extended optimisation rewrites them.
+    """
+
+    def __init__(self, model: str, quantized: bool = False) -> None:
+        import onnxruntime
+
+        onnxruntime.disable_telemetry_events()
+        settings = onnxruntime.SessionOptions()
+        levels = onnxruntime.GraphOptimizationLevel
+        settings.graph_optimization_level = (
+            levels.ORT_ENABLE_EXTENDED if quantized else levels.ORT_ENABLE_BASIC
+        )
+        settings.add_session_config_entry("session.x64quantprecision", "1")
+        settings.log_severity_level = 4
+        self._session = onnxruntime.InferenceSession(
+            model, settings, providers=["CPUExecutionProvider"]
+        )
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As in Engine."""
+        fixed = {
+            entry.name: np.full(
+                [size if isinstance(size, int) else 1 for size in entry.shape],
+                consts[entry.name],
+                _DTYPES.get(entry.type, entry.type.removeprefix("tensor(").removesuffix(")")),
+            )
+            for entry in self._session.get_inputs()
+            if entry.name in consts
+        }
+        names = [entry.name for entry in self._session.get_outputs()]
+        return dict(zip(names, self._session.run(names, {**feeds, **fixed}), strict=True))
+
+
+class OnnxReference:
+    """onnx's evaluator: slow, and the specification's own reading."""
+
+    def __init__(self, model: str) -> None:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        self._evaluator = ReferenceEvaluator(onnx.load(model))
+        self.name = f"onnx.reference {onnx.__version__}"
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As in Engine."""
+        fixed = {name: np.asarray(value) for name, value in consts.items()}
+        names = list(self._evaluator.output_names)
+        return dict(zip(names, self._evaluator.run(names, {**feeds, **fixed}), strict=True))
+
+
+def _torch(model: str) -> Engine:
+    from compiler.verify.reference.torch import TorchScript
+
+    return TorchScript(model)
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {
+    "onnxruntime": OnnxRuntime,
+    "onnxruntime.quantized": partial(OnnxRuntime, quantized=True),
+    "onnx.reference": OnnxReference,
+    "torch": _torch,
+}
+ONNX = ("onnxruntime", "onnx.reference")
+QUANTIZED = ("onnxruntime.quantized", "onnx.reference")
+TORCHSCRIPT = ("torch",)
+
+
+def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:
+    """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their
+    shape any more.
+    """
+    if not request.inputs:
+        return path
+    import onnx
+
+    relaxed = onnx.ModelProto()
+    relaxed.CopyFrom(model)
+    redeclared = {spec.name: len(spec.shape) for spec in request.inputs}
+    del relaxed.graph.value_info[:]
+    for entry in (*relaxed.graph.input, *relaxed.graph.output):
+        shape = entry.type.tensor_type.shape
+        rank = redeclared.get(entry.name, len(shape.dim))
+        if entry.type.HasField("tensor_type") and (entry.name in redeclared or shape.dim):
+            del shape.dim[:]
+            for _ in range(rank):
+                shape.dim.add()
+    copy = scratch / "reference.onnx"
+    onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
+    return copy
+
+
+def run_points(spec: Record, record: Callable[[Record], None]) -> None:
+    """spec: engine, model, consts, seconds, and points as `{index, inputs, outputs}` files; records
+    the engine, then each point.
+    """
+    engine = ENGINES[spec["engine"]](spec["model"])
+    record({"engine": engine.name})
+    pace = Pace(spec["seconds"])
+    for point in spec["points"]:
+        inputs = npz.read(Path(point["inputs"]))
+        if objection := pace.objection(inputs):
+            record({"index": point["index"], "skipped": objection})
+            continue
+        started = time.perf_counter()
+        try:
+            outputs = engine.run(inputs, spec["consts"])
+            pace.took(inputs, time.perf_counter() - started)
+            npz.write(
+                Path(point["outputs"]), {name: np.asarray(value) for name, value in outputs.items()}
+            )
+        except (
+            Exception
+        ) as error:  # whatever the reference refuses is a point that cannot be judged, and says so
+            record({"index": point["index"], "refused": summary(error)})
+            continue
+        record({"index": point["index"]})
+
+
+if __name__ == "__main__":
+    serve(run_points)

@@ -1,0 +1,132 @@
+"""torch as the reference of a TorchScript model: the saved module itself, neither frozen nor
+inlined.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from compiler.ir.torchscript import loading
+from compiler.ir.torchscript.arguments import (
+    Argument,
+    arguments_of,
+    bare,
+    names_in,
+    written_attributes,
+)
+
+
+class TorchScript:
+    """Runs forward with inputs by name; a module that keeps state is loaded anew for every call, as
+    the library starts anew.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._torch = loading.load_torch()
+        self._path = model
+        program = loading.load(Path(model))
+        self._arguments, self._states = arguments_of(program), written_attributes(program)
+        self._module = self._load()
+        self.name = f"torch {self._torch.__version__}"
+
+    def _load(self) -> Any:
+        module = self._torch.jit.load(self._path, map_location="cpu")
+        return module.eval() if hasattr(module, "training") else module
+
+    def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Outputs by name; as in compiler.verify.reference.onnx.Engine."""
+        if self._states:
+            self._module = self._load()
+        values = {**{name: self._tensor(array) for name, array in feeds.items()}, **consts}
+        for path in self._states:
+            if path in values:
+                self._set(path, values[path])
+        given = {
+            argument.name: self._value(argument, values)
+            for argument in self._arguments
+            if self._has(argument, values)
+        }
+        with self._torch.inference_mode():
+            found = flattened(self._module(**given), "")
+        named = {
+            f"output{suffix}" if suffix[:1] in ("", "_") else suffix: value
+            for suffix, value in found
+        }
+        named.update({path: self._get(path) for path in self._states if path in feeds})
+        return {name: self._array(value) for name, value in named.items()}
+
+    def _has(self, argument: Argument, values: Mapping[str, Any]) -> bool:
+        return argument.name in values or bool(self._items(argument, values))
+
+    @staticmethod
+    def _items(argument: Argument, values: Mapping[str, Any]) -> list[Any]:
+        """The tensors of a tuple or list argument."""
+        names = (
+            names_in(argument)
+            if bare(argument).kind() == "TupleType"
+            else [f"{argument.name}_{index}" for index in range(len(values))]
+        )
+        return [values[name] for name in names if name in values]
+
+    def _value(self, argument: Argument, values: Mapping[str, Any]) -> Any:
+        if argument.name not in values:
+            items = self._items(argument, values)
+            return tuple(items) if bare(argument).kind() == "TupleType" else items
+        value = values[argument.name]
+        if bare(argument).kind() in ("IntType", "FloatType", "BoolType") and isinstance(
+            value, self._torch.Tensor
+        ):
+            return value.item()
+        return float(value) if bare(argument).kind() == "FloatType" else value
+
+    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
+        if array.dtype == ml_dtypes.bfloat16:
+            return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
+        return self._torch.from_numpy(np.array(array))
+
+    def _array(self, value: Any) -> Any:
+        if not isinstance(value, self._torch.Tensor):
+            return np.asarray(value)
+        dense = value.detach().contiguous()
+        return (
+            dense.view(self._torch.int16).numpy().view(ml_dtypes.bfloat16)
+            if dense.dtype == self._torch.bfloat16
+            else dense.numpy()
+        )
+
+    def _owner(self, path: str) -> tuple[Any, str]:
+        *parents, name = path.split(".")
+        owner = self._module._c
+        for part in parents:
+            owner = owner.getattr(part)
+        return owner, name
+
+    def _get(self, path: str) -> Any:
+        owner, name = self._owner(path)
+        return owner.getattr(name)
+
+    def _set(self, path: str, value: Any) -> None:
+        owner, name = self._owner(path)
+        old = owner.getattr(name)
+        owner.setattr(
+            name,
+            value
+            if isinstance(old, self._torch.Tensor) or not isinstance(value, self._torch.Tensor)
+            else value.item(),
+        )
+
+
+def flattened(value: Any, suffix: str) -> list[tuple[str, Any]]:
+    """The tensors and numbers in what forward returns, each with the suffix of its name: `_0` in a
+    tuple or list, the key in a dict.
+    """
+    if isinstance(value, dict):
+        items = [(f"{suffix}_{key}" if suffix else str(key), item) for key, item in value.items()]
+    elif isinstance(value, (tuple, list)):
+        items = [(f"{suffix}_{index}", item) for index, item in enumerate(value)]
+    else:
+        return [] if value is None else [(suffix, value)]
+    return [found for name, item in items for found in flattened(item, name)]

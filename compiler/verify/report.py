@@ -1,0 +1,293 @@
+"""Runs a new library against a reference at several points of its dims, and says what it found in
+numerics.json.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import VerifyError
+from compiler.isolation.step import Outcome, Record, run_task
+from compiler.targets import TargetStatus
+from compiler.verify import npz
+from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
+from compiler.verify.reference.onnx import ONNX
+from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.tensors import TensorSpec
+
+FILENAME = "numerics.json"
+
+
+class Verdict(StrEnum):
+    """What a verification came to."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for both sides together, shared evenly; bytes of one side's private memory, and of
+    one point's inputs.
+    """
+
+    seconds: float = 60.0
+    memory_bytes: int = 8 << 30
+    input_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The model the reference runs, the scalars for inputs that the library has fixed, and the
+    engines to ask, in order.
+    """
+
+    model: Path
+    consts: dict[str, Any]
+    engines: tuple[str, ...] = ONNX
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What runs the library: the task's module, what its spec has beside the bundle and the points,
+    and the status a pass gives.
+
+    patience: after how many times its seconds it is killed, more than 1 where they are of processor
+    time.
+    """
+
+    module: str = "compiler.verify.run.native"
+    spec: tuple[tuple[str, str], ...] = ()
+    status: TargetStatus = TargetStatus.EXECUTED
+    patience: float = 1.0
+
+
+NATIVE = Runner()
+ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
+"""For a device that is this machine's processor under another name."""
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One output at one point."""
+
+    output: TensorSpec
+    trial: Trial
+    tolerance: Tolerance
+    difference: Difference
+
+
+def not_run(reason: str, left_out: Sequence[LeftOut] = ()) -> Record:
+    """The report of a verification that did not take place."""
+    status = TargetStatus.COMPILED_ONLY.value
+    return {
+        "verdict": Verdict.NOT_RUN.value,
+        "status": status,
+        "reason": reason,
+        "left_out": [item.to_json() for item in left_out],
+    }
+
+
+def verify(
+    bundle: Path,
+    reference: Reference,
+    signature: Signature,
+    trials: Trials,
+    options: CompileOptions,
+    folder: Path,
+    budget: Budget,
+    runner: Runner = NATIVE,
+) -> Record:
+    """The report; raises VerifyError when the library fails, crashes or differs. `folder` is
+    scratch space.
+    """
+    left_out = list(trials.left_out)
+    engine, answered, refused = _ask_reference(reference, trials.chosen, folder, budget)
+    left_out += refused
+    if not answered:
+        return not_run(
+            "reference_unavailable: "
+            f"{left_out[0].reason if left_out else 'there is no point to try'}",
+            left_out,
+        )
+    ran, unfinished = _run_library(bundle, answered, folder, budget, runner)
+    left_out += unfinished
+    if not ran:
+        return not_run(f"the library finished no point: {unfinished[0].reason}", left_out)
+    judged = [item for trial in ran for item in _judge(trial, signature, options)]
+    report = {**_report(engine, judged, ran, left_out, options), "status": runner.status.value}
+    if report["verdict"] == Verdict.FAILED:
+        raise _mismatch(judged, report)
+    return report
+
+
+def _ask_reference(
+    reference: Reference, trials: Sequence[Trial], folder: Path, budget: Budget
+) -> tuple[str, list[Trial], list[LeftOut]]:
+    """The first engine that answers at any point: its name, the trials it answered, and the others
+    with its reason.
+    """
+    first_refusal: list[LeftOut] = []
+    deadline = time.monotonic() + budget.seconds / 2
+    for name in reference.engines:
+        seconds = max(deadline - time.monotonic(), 1.0)
+        spec = {
+            "engine": name,
+            "model": str(reference.model),
+            "consts": reference.consts,
+            "seconds": seconds,
+            "points": [trial.to_spec("reference") for trial in trials],
+        }
+        outcome = run_task(
+            "compiler.verify.reference.onnx",
+            spec,
+            folder / f"{name}.jsonl",
+            seconds=seconds,
+            memory_bytes=budget.memory_bytes,
+        )
+        answered, left_out = _sorted_out(trials, outcome, "refused", f"{name} refused")
+        if answered:
+            return str(outcome.records[0]["engine"]), answered, left_out
+        first_refusal = first_refusal or left_out
+    return "", [], first_refusal
+
+
+def _run_library(
+    bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget, runner: Runner
+) -> tuple[list[Trial], list[LeftOut]]:
+    """The trials that the library finished, and those that the budget left out; raises VerifyError
+    for any other end.
+    """
+    points = [trial.to_spec("library") for trial in trials]
+    seconds = budget.seconds / 2
+    spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": seconds, "points": points}
+    limit = seconds * runner.patience
+    outcome = run_task(
+        runner.module,
+        spec,
+        folder / "library.jsonl",
+        seconds=limit,
+        memory_bytes=budget.memory_bytes,
+    )
+    ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
+    for record in outcome.records:
+        if "failed" in record and not _out_of_memory(record["failed"]):
+            point = trials[[trial.index for trial in trials].index(record["index"])].point
+            raise VerifyError(
+                f"the library failed at {_where(point.dims)}: {record['failed']}",
+                reason="run_failed",
+                point=point.to_json(),
+            )
+    if not outcome.ended and "time budget" not in (outcome.reason or ""):
+        raise VerifyError(
+            f"the library's process {outcome.reason}",
+            reason="crashed",
+            point=unfinished[0].point.to_json() if unfinished else None,
+            output=outcome.output,
+        )
+    return ran, unfinished
+
+
+def _out_of_memory(message: str) -> bool:
+    return any(
+        sign in message
+        for sign in ("bad_alloc", "MemoryError", "Unable to allocate", "out of memory")
+    )
+
+
+def _sorted_out(
+    trials: Sequence[Trial], outcome: Outcome, key: str, refusal: str
+) -> tuple[list[Trial], list[LeftOut]]:
+    """Trials that ended well, and the others with the record's reason or that of the task's end."""
+    well, others = [], []
+    records = {record["index"]: record for record in outcome.records if "index" in record}
+    for trial in trials:
+        match records.get(trial.index):
+            case None:
+                others.append(LeftOut(trial.point, outcome.reason or "it was not reached"))
+            case {"skipped": reason}:
+                others.append(LeftOut(trial.point, reason))
+            case record if key in record:
+                others.append(LeftOut(trial.point, f"{refusal}: {record[key]}"))
+            case _:
+                well.append(trial)
+    return well, others
+
+
+def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[_Judged]:
+    got, want = (npz.read(trial.outputs(side)) for side in ("library", "reference"))
+    judged = []
+    for output in signature.outputs:
+        tolerance = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
+        if output.name not in want:
+            raise VerifyError(
+                f"the reference gives no output {output.name!r}",
+                reason="missing_output",
+                output=output.name,
+            )
+        judged.append(
+            _Judged(
+                output, trial, tolerance, compare(got[output.name], want[output.name], tolerance)
+            )
+        )
+    return judged
+
+
+def _report(
+    engine: str,
+    judged: Sequence[_Judged],
+    ran: Sequence[Trial],
+    left_out: Sequence[LeftOut],
+    options: CompileOptions,
+) -> Record:
+    names = dict.fromkeys(item.output.name for item in judged)
+    outputs = [_summary([item for item in judged if item.output.name == name]) for name in names]
+    failed = any(item.difference.problem for item in judged)
+    return {
+        "verdict": (Verdict.FAILED if failed else Verdict.PASSED).value,
+        "reference": engine,
+        "seed": options.seed,
+        "outputs": outputs,
+        "points": [trial.point.to_json() for trial in ran],
+        "left_out": [item.to_json() for item in left_out],
+    }
+
+
+def _summary(judged: Sequence[_Judged]) -> Record:
+    """One output over all points."""
+    worst = max(
+        judged, key=lambda item: (item.difference.problem is not None, item.difference.max_abs)
+    )
+    problem = worst.difference.problem
+    return {
+        "name": worst.output.name,
+        "dtype": worst.output.dtype,
+        "verdict": (Verdict.FAILED if problem else Verdict.PASSED).value,
+        "problem": problem,
+        "max_abs": max(item.difference.max_abs for item in judged),
+        "max_rel": max(item.difference.max_rel for item in judged),
+        "range": max(item.difference.range for item in judged),
+        "worst": worst.trial.point.to_json(),
+        "atol": worst.tolerance.atol,
+        "rtol": worst.tolerance.rtol,
+    }
+
+
+def _mismatch(judged: Sequence[_Judged], report: Record) -> VerifyError:
+    item = next(item for item in judged if item.difference.problem)
+    return VerifyError(
+        f"output {item.output.name!r} at {_where(item.trial.point.dims)}: "
+        f"{item.difference.problem}",
+        reason="mismatch",
+        hint="if the difference is acceptable, raise options.atol or options.rtol",
+        numerics=report,
+    )
+
+
+def _where(dims: Any) -> str:
+    return ", ".join(f"{name}={value}" for name, value in dims.items()) or "its only shape"

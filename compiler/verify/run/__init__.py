@@ -1,0 +1,1 @@
+"""The library's side of verify, in a process of its own."""

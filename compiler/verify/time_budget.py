@@ -1,0 +1,55 @@
+"""Keeps a run over ever larger inputs within its time: foresees what the next would take from what
+those before took.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+class Pace:
+    """A budget of seconds from now on; what time grows by from the first inputs to the last, it is
+    taken to go on growing by.
+
+    clock: gives seconds, by the wall unless told otherwise.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._deadline = clock() + seconds
+        self._first: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds left of the budget, 0 at least."""
+        return max(self._deadline - self._clock(), 0.0)
+
+    def objection(self, inputs: Mapping[str, np.ndarray[Any, Any]], runs: int = 1) -> str | None:
+        """Why so many runs on the inputs should not be started; None when they fit, as far as one
+        can tell.
+        """
+        expected = self._expected(_bytes_of(inputs)) * runs
+        if 0 < self.left >= expected:
+            return None
+        return (
+            f"it would take about {expected:.1f} s, of the time budget {self.left:.1f} s are left"
+        )
+
+    def took(self, inputs: Mapping[str, np.ndarray[Any, Any]], seconds: float) -> None:
+        """One run on the inputs took so long."""
+        self._last = (_bytes_of(inputs), seconds)
+        self._first = self._first or self._last
+
+    def _expected(self, size: int) -> float:
+        if not self._first or not self._last:
+            return 0.0
+        grown, longer = self._last[0] - self._first[0], self._last[1] - self._first[1]
+        rate = max(longer, 0.0) / grown if grown > 0 else 0.0
+        return self._last[1] + rate * max(size - self._last[0], 0)
+
+
+def _bytes_of(inputs: Mapping[str, np.ndarray[Any, Any]]) -> int:
+    return sum(array.nbytes for array in inputs.values()) or 1

@@ -1,0 +1,80 @@
+"""The doorbell: Celery over Redis, or over a folder where there is no server; it carries a build's
+id and nothing else.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from service.settings import Settings
+
+TASK = "relaxd.build"
+POLL_S = 0.1
+
+logger = structlog.get_logger("relaxd.broker")
+
+
+def queue_of(capability: str) -> str:
+    """The queue of builds that ask for a capability; workers listen to those of what they offer."""
+    return f"relaxd.{capability}"
+
+
+def celery_app(settings: Settings) -> Celery:
+    """A Celery application that expects nothing of its broker: results, retries and redelivery are
+    the database's affair.
+    """
+    app = Celery("relaxd", set_as_current=False)
+    app.conf.update(
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        **_embedded(settings) if settings.broker_url is None else _server(settings.broker_url),
+    )
+    return app
+
+
+def _embedded(settings: Settings) -> dict[str, object]:
+    return {
+        "broker_transport": "service.adapters.spool_transport:Transport",
+        "broker_transport_options": {"folder": str(settings.spool_dir), "polling_interval": POLL_S},
+    }
+
+
+def _server(url: str) -> dict[str, object]:
+    # Whoever submits a job must not wait for a broker that is away: the job is safe without it.
+    timeouts = {
+        "socket_connect_timeout": 2,
+        "socket_timeout": 30,
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0.1,
+    }
+    return {"broker_url": url, "broker_transport_options": timeouts}
+
+
+class CeleryDoorbell:
+    """Rings by sending a Celery task; a ring that the broker does not take is logged, since
+    sweepers ring again.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def ring(self, build_id: str, capability: str) -> None:
+        """See `service.core.Doorbell`."""
+        try:
+            self._app.send_task(TASK, args=[build_id], queue=queue_of(capability), retry=False)
+        except (OperationalError, OSError) as error:
+            logger.warning("doorbell failed", build_id=build_id, error=str(error))
+
+
+def queues_of(capabilities: Sequence[str]) -> list[str]:
+    """Queues that a worker with these capabilities listens to."""
+    return [queue_of(capability) for capability in capabilities]

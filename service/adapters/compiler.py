@@ -1,0 +1,75 @@
+"""The compiler package as the service's use cases see it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.capabilities import Capabilities, capabilities
+from compiler.isolation.child import Limits, run_child
+from compiler.isolation.messages import ChildJob, Event
+from compiler.key import action_key
+from compiler.targets import Target, names, registry, resolve
+from compiler.toolchain.versions import versions
+from relaxd.contract.action import ActionKey
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.request import CompileRequest
+from service.domain import Kind
+
+
+@dataclass(frozen=True)
+class ChildCompiler:
+    """Implements `service.core.Compiler`; `command` replaces `python -m compiler`, `toolchain` is
+    asked once work arrives.
+    """
+
+    command: tuple[str, ...] | None = None
+    toolchain: Callable[[], Mapping[str, str]] = versions
+
+    def targets(self) -> tuple[Target, ...]:
+        """Every known target; `native` is this machine's."""
+        return registry()
+
+    def capabilities(self) -> Capabilities:
+        """What this machine can compile, emulate and execute."""
+        return capabilities()
+
+    def capability(self, target: str) -> str:
+        """What a worker must offer to compile for a name or a raw target; raises UnknownTarget."""
+        return target if target in names() else resolve(target).capability
+
+    def check(self, target: str) -> None:
+        """Raise UnknownTarget for a name that is not known."""
+        # `native` need not exist on this machine: a worker's counts.
+        if target not in names():
+            resolve(target)
+
+    def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
+        """The key of a build; an inspection's leaves out what only builds depend on."""
+        if kind is Kind.COMPILE:
+            return action_key(model, request, resolve(target), dict(self.toolchain()))
+        declared = {
+            name: part
+            for name, part in request.to_json().items()
+            if name not in ("targets", "options", "samples")
+        }
+        return ActionKey(
+            {
+                "kind": kind.value,
+                "model": model,
+                "request": declared,
+                "toolchain": dict(self.toolchain()),
+            }
+        )
+
+    def run(
+        self,
+        job: ChildJob,
+        *,
+        on_event: Callable[[Event], None],
+        cancelled: Callable[[], bool],
+        limits: Limits,
+    ) -> Manifest | dict[str, Any]:
+        """Do the job in a fresh process; raises compiler.errors.CompileError."""
+        return run_child(
+            job, on_event=on_event, cancelled=cancelled, limits=limits, command=self.command
+        )

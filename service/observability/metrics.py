@@ -1,0 +1,75 @@
+"""Metrics: what the job database says, asked at each scrape, and what a worker measures itself."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import func, select
+
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.schema import builds
+from service.usecases.fleet import live_workers
+
+_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+class JobCollector(Collector):
+    """Builds by state, results from the cache, the oldest queued build's age, and live workers."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the database; raises DatabaseUnavailable."""
+        with self._core.reading() as tx:
+            counts = tx.connection.execute(
+                select(builds.c.state, func.count().label("builds")).group_by(builds.c.state)
+            )
+            states = {row.state: row.builds for row in counts}
+            cached = tx.connection.execute(select(func.count()).where(builds.c.cached)).scalar_one()
+            oldest = tx.connection.execute(
+                select(func.min(builds.c.created_at)).where(builds.c.state == State.QUEUED)
+            ).scalar_one()
+            age = 0.0 if oldest is None else tx.now - oldest
+        by_state = GaugeMetricFamily("relaxd_builds", "Builds by state.", labels=("state",))
+        for state in State:
+            by_state.add_metric((state.value,), states.get(state.value, 0))
+        yield by_state
+        yield CounterMetricFamily(
+            "relaxd_builds_cached", "Builds answered without a compile of their own.", value=cached
+        )
+        yield GaugeMetricFamily(
+            "relaxd_queue_oldest_seconds", "Age of the oldest queued build.", value=age
+        )
+        yield GaugeMetricFamily(
+            "relaxd_workers",
+            "Workers heard of within a lease.",
+            value=len(live_workers(self._core)),
+        )
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not read the database."""
+        return []
+
+
+class WorkerMetrics:
+    """What one worker process measures."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.seconds = Histogram(
+            "relaxd_build_seconds",
+            "Time from claim to end.",
+            ("target", "ending"),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.reclaimed = Counter(
+            "relaxd_builds_reclaimed",
+            "Builds taken from workers that fell silent.",
+            registry=registry,
+        )
+        self.rung_again = Counter(
+            "relaxd_doorbells_repeated", "Doorbells rung again.", registry=registry
+        )

@@ -1,0 +1,1 @@
+"""The processes that a command line starts, and what keeps them alive."""

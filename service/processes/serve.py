@@ -1,0 +1,130 @@
+"""The processes that a command line starts: the API with or without workers beside it, or one
+worker.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from service.api.app import create_app
+from service.bootstrap import Services, build
+from service.errors import ServiceError
+from service.observability import logs
+from service.processes.supervisor import Supervisor
+from service.settings import Settings
+
+WORKERS = "service.workers"
+DRAIN_S = 5
+
+
+class CannotListen(ServiceError):
+    """The address is taken, or not this machine's."""
+
+    code = "serve.cannot_listen"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the API listens, and who is told; port 0 takes a free one."""
+
+    host: str
+    port: int
+    port_file: Path | None = None
+
+
+def serve(
+    *, host: str, port: int, data_dir: Path | None, workers: int, port_file: Path | None
+) -> int:
+    """Run the API and `workers` worker processes until SIGINT or SIGTERM; the exit status.
+
+    Prints the URL once requests are answered. Raises CannotListen, and what
+    `service.bootstrap.build` raises.
+    """
+    settings = Settings() if data_dir is None else Settings(data_dir=data_dir.absolute())
+    logs.configure(settings.log_level)
+    for chatty in ("uvicorn.error", "alembic.runtime.migration"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    with _listen(host, port) as listener:
+        services = build(settings)
+        try:
+            asyncio.run(
+                _run(services, listener, Place(host, listener.getsockname()[1], port_file), workers)
+            )
+        finally:
+            services.close()
+    return 0
+
+
+def work() -> int:
+    """Run one worker in this process; the exit status."""
+    from service.workers.main import run_worker
+
+    return run_worker(Settings())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
+        )
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="choose another with --port; 0 takes a free one",
+        ) from error
+
+
+async def _run(services: Services, listener: socket.socket, place: Place, workers: int) -> None:
+    # uvicorn's own access log is off: the app logs requests with their ids.
+    config = uvicorn.Config(
+        create_app(services),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    server, stopping = uvicorn.Server(config), asyncio.Event()
+    _ignore_repeated_signals(stopping)
+    command = (sys.executable, "-m", WORKERS, "--parent", str(os.getpid()))
+    supervisor = Supervisor(command, services.settings.environment(), workers)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervisor.run(stopping))
+        group.create_task(_announce(server, place, services.settings, workers))
+        try:
+            if not stopping.is_set():
+                await server.serve(sockets=[listener])
+        finally:
+            stopping.set()
+
+
+def _ignore_repeated_signals(stopping: asyncio.Event) -> None:
+    """Uvicorn handles signals while it runs and raises them again afterwards, when the workers
+    still have to be stopped.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+
+
+async def _announce(server: uvicorn.Server, place: Place, settings: Settings, workers: int) -> None:
+    while not server.started:
+        if server.should_exit:
+            return
+        await asyncio.sleep(0.02)
+    if place.port_file:
+        fresh = place.port_file.with_name(f".{place.port_file.name}.{os.getpid()}")
+        fresh.write_text(f"{place.port}\n")
+        fresh.replace(place.port_file)
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    beside = (
+        f"{workers} worker{'s' if workers != 1 else ''}, data in {settings.data_dir}"
+        if workers
+        else "API only"
+    )
+    print(f"relaxd is ready at http://{host}:{place.port} ({beside})", flush=True)

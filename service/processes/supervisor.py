@@ -1,0 +1,84 @@
+"""Keeps worker processes alive: one that dies is started again, after a pause that grows while it
+keeps dying.
+"""
+
+import asyncio
+import os
+import time
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+HEALTHY_S = 30.0
+GRACE_S = 10.0
+
+logger = structlog.get_logger("relaxd.supervisor")
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """Runs `command` in `count` processes with `environment` added to this process's own."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    count: int
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until `stopping`, which ends the processes."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.count):
+                group.create_task(self._keep(number, stopping))
+
+    async def _keep(self, number: int, stopping: asyncio.Event) -> None:
+        pause = FIRST_PAUSE_S
+        while not stopping.is_set():
+            began = time.monotonic()
+            process = await asyncio.create_subprocess_exec(
+                *self.command, env={**os.environ, **self.environment}
+            )
+            if not await _outlived(process, stopping):
+                return await _end(process)
+            lived = time.monotonic() - began
+            pause = FIRST_PAUSE_S if lived > HEALTHY_S else min(pause * 2, LONGEST_PAUSE_S)
+            logger.warning(
+                "worker died",
+                worker=number,
+                pid=process.pid,
+                status=process.returncode,
+                lived_s=round(lived, 1),
+                again_in_s=pause,
+            )
+            await _sleep(pause, stopping)
+        return None
+
+
+async def _outlived(process: Process, stopping: asyncio.Event) -> bool:
+    """Whether the process ended before it was told to."""
+    ended, told = asyncio.create_task(process.wait()), asyncio.create_task(stopping.wait())
+    await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if stopping.is_set():
+        ended.cancel()
+        return False
+    return True
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), GRACE_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def _sleep(seconds: float, stopping: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(stopping.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,120 @@
+"""The pulse of a running build: keeps its lease, passes its events on, and knows when it
+must stop.
+"""
+
+import threading
+import time
+from enum import Enum, auto
+from types import TracebackType
+
+import structlog
+
+from compiler.isolation.messages import Event, Log, Progress, StageStarted
+from service.core import Core
+from service.db.transaction import Note
+from service.domain import Claim, EventType
+from service.errors import DatabaseUnavailable, StaleClaim
+from service.usecases import reporting
+
+_TICK_S = 1.0
+_BATCH = 200
+
+logger = structlog.get_logger("relaxd.worker")
+
+
+class Stop(Enum):
+    """Why a build must stop: its job was cancelled, the claim is no longer ours, or the worker is
+    shutting down.
+    """
+
+    CANCELLED = auto()
+    LOST = auto()
+    SHUTDOWN = auto()
+
+
+class Pulse:
+    """A thread about one claim while the block lasts; `stop` says why the build must end, None
+    while it may go on.
+    """
+
+    def __init__(self, core: Core, claim: Claim, shutdown: threading.Event) -> None:
+        self._core = core
+        self._claim = claim
+        self._shutdown = shutdown
+        self._ended = threading.Event()
+        self._stop: Stop | None = None
+        self._lock = threading.Lock()
+        self._notes: list[Note] = []
+        self._log = logger.bind(job_id=claim.job_id, build_id=claim.build_id)
+        self._thread = threading.Thread(
+            target=self._run, name=f"pulse-{claim.build_id}", daemon=True
+        )
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the build must end; the first reason stays."""
+        if self._stop is None and self._shutdown.is_set():
+            self._stop = Stop.SHUTDOWN
+        return self._stop
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the compile process; a stage is told at once, lines within about a
+        second. Raises StaleClaim.
+        """
+        match event:
+            case StageStarted(stage):
+                self._notes.append((EventType.BUILD_STAGE, {"stage": stage.value}))
+                self.flush()
+            case Progress(stage, message):
+                self._notes.append(
+                    (EventType.BUILD_STAGE, {"stage": stage.value, "message": message})
+                )
+            case Log(line):
+                self._notes.append((EventType.BUILD_LOG, {"line": line}))
+        if len(self._notes) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the events heard so far; keeps them while the database is away. Raises
+        StaleClaim.
+        """
+        with self._lock:
+            count = len(self._notes)
+            if count == 0:
+                return
+            try:
+                reporting.progress(self._core, self._claim, self._notes[:count])
+            except DatabaseUnavailable as error:
+                self._log.warning("events are held back", error=str(error))
+                return
+            del self._notes[:count]
+
+    def __enter__(self) -> "Pulse":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        lease, renewed = self._core.settings.lease_s, time.monotonic()
+        while not self._ended.wait(min(_TICK_S, lease / 3)):
+            try:
+                if reporting.beat(self._core, self._claim):
+                    self._stop = self._stop or Stop.CANCELLED
+                self.flush()
+                renewed = time.monotonic()
+            except StaleClaim:
+                self._stop = self._stop or Stop.LOST
+                return
+            except DatabaseUnavailable as error:
+                self._log.warning("no heartbeat", error=str(error))
+                if time.monotonic() - renewed > lease:
+                    self._stop = self._stop or Stop.LOST
+                    return
