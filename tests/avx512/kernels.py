@@ -13,7 +13,7 @@ from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from tests.avx512 import programs
 from tests.avx512.machine import Outcome, Processor
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combined
 
 

@@ -16,7 +16,7 @@ from compiler.passes.graph.channels_last import channels_last
 from compiler.passes.graph.fuse_attention import fuse_attention
 from compiler.passes.pack.conv import PackConv
 from compiler.targets.vector_unit import VectorUnit
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 from tests.compiler.passes.kernels.loops import loops, nest
 
 op = relax.op

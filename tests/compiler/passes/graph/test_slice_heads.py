@@ -13,7 +13,7 @@ from tvm import relax, te
 from compiler.ir.programs import call_program
 from compiler.passes.graph.axis_parts import Part, read_part
 from compiler.passes.graph.slice_heads import slice_heads
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 op = relax.op
 INPUTS = {"x": (("b", "s", 96), "float32")}

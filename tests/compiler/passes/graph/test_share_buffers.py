@@ -4,7 +4,7 @@ from tvm import relax
 
 from compiler.passes.graph.share_buffers import share_buffers
 from compiler.passes.manager import lower
-from tests.compiler.passes.conftest import HOST, build_module
+from tests.compiler.conftest import HOST, build_module
 
 
 def _planned() -> tvm.IRModule:

@@ -5,7 +5,7 @@ from tvm import relax
 from tvm.script import tirx as T
 
 from compiler.codegen.noalias import no_alias
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 
 @T.prim_func(private=True, s_tir=True)

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
+from tests.compiler.ir.onnx.operators.test_quantized import MICROSOFT, one_node
 from tests.compiler.ir.onnx.running import (
     Arrays,
     assert_close,
@@ -19,7 +20,6 @@ from tests.compiler.ir.onnx.running import (
     model_of,
     normal,
 )
-from tests.compiler.ir.onnx.test_quantized import MICROSOFT, one_node
 
 QKV = {"q": "float32[n,s,8]", "k": "float32[n,t,8]", "v": "float32[n,t,8]"}
 SELF = {"q": "float32[n,s,8]", "k": "float32[n,s,8]", "v": "float32[n,s,8]"}

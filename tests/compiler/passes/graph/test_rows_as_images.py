@@ -5,8 +5,8 @@ from tvm import relax
 
 from compiler.passes.graph.channels_last import channels_last
 from compiler.passes.graph.rows_as_images import rows_as_images
-from tests.compiler.passes.conftest import build_module
-from tests.compiler.passes.test_channels_last import ops_of
+from tests.compiler.conftest import build_module
+from tests.compiler.passes.graph.test_channels_last import ops_of
 
 op = relax.op
 W = np.random.default_rng(5).standard_normal((8, 8, 1, 3)).astype("float32")

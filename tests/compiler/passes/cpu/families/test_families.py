@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiler.passes.cpu import schedule
 from compiler.targets.vector_unit import VectorUnit
-from tests.compiler.passes.conftest import Compiled, build_module
+from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.families import FAMILIES
 from tests.compiler.passes.processors import nearest
 

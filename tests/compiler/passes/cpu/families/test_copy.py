@@ -25,7 +25,7 @@ def test_concatenations_along_any_axis(axis, compile_graph, draw):
 
 
 def test_the_parts_are_copied_in_vectors(assembly_for):
-    from tests.compiler.passes.conftest import HOST
+    from tests.compiler.conftest import HOST
 
     text = assembly_for(
         lambda builder, x, y: op.concat([x, y], 1),

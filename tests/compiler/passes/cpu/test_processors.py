@@ -19,8 +19,8 @@ from compiler.passes.manager import lower
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.emulation import emulator, program, tensors
+from tests.compiler.conftest import build_module
 from tests.compiler.passes.assembly import kernels, of_kind
-from tests.compiler.passes.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combined
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from compiler.errors import ImportFailed
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, normal
-from tests.compiler.ir.onnx.test_quantized import one_node
 
 FEEDS = [{"x": normal(n, m, 8), "s": normal(n, m, 8, seed=1)} for n, m in ((1, 1), (2, 5), (3, 1))]
 VECTORS = {"g": normal(8), "o": normal(8, seed=1), "c": normal(8, seed=2)}

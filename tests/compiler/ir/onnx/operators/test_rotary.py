@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from compiler.errors import ImportFailed
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, normal
-from tests.compiler.ir.onnx.test_quantized import one_node
 
 SIZES = ((1, 1), (2, 5), (3, 1))
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax, tirx
 
 from compiler.passes.pipelines import optimise
-from tests.compiler.passes.conftest import HOST, build_module
+from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
 

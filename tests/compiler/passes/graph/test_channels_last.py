@@ -5,8 +5,8 @@ from onnx import helper
 from tvm import relax, te
 
 from compiler.passes.graph.channels_last import channels_last
+from tests.compiler.conftest import build_module
 from tests.compiler.ir.onnx.running import build, model_of
-from tests.compiler.passes.conftest import build_module
 
 op = relax.op
 W = np.random.default_rng(3).standard_normal((8, 8, 3, 3)).astype("float32")

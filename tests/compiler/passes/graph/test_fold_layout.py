@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.graph.fold_layout import fold_layout
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 op = relax.op
 C = np.arange(6, dtype="float32").reshape(2, 3)

@@ -12,7 +12,7 @@ from tvm import relax
 
 from compiler.passes.graph.combine_projections import combine_projections
 from compiler.passes.graph.fuse_attention import fuse_attention
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 op = relax.op
 SIZE = 8

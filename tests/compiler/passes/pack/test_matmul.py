@@ -10,7 +10,7 @@ from tvm.script import tirx as T
 
 from compiler.passes.pack.matmul import PackMatmul, pack_panels
 from compiler.targets.vector_unit import VectorUnit
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 op = relax.op
 FOUR_LANES = VectorUnit(vector_bits=128)

@@ -4,7 +4,7 @@ from tvm import relax
 
 from compiler.passes import manager, memory_report
 from relaxd.contract.dims import Dim
-from tests.compiler.passes.conftest import HOST, build_module
+from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
 

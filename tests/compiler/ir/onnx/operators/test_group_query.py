@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from compiler.errors import ImportFailed
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import (
     assert_close,
     assert_like_onnxruntime,
@@ -16,7 +17,6 @@ from tests.compiler.ir.onnx.running import (
     normal,
     session_of,
 )
-from tests.compiler.ir.onnx.test_quantized import one_node
 
 HEADS, GROUPS, SIZE = 4, 2, 16
 NEW = {

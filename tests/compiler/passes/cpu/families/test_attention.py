@@ -7,7 +7,7 @@ from compiler.passes.cpu.families.attention.emit import STAGES
 from compiler.passes.graph.channels_last import channels_last
 from compiler.passes.graph.fuse_attention import fuse_attention
 from compiler.tir.stages import read_program
-from tests.compiler.passes.conftest import build_module
+from tests.compiler.conftest import build_module
 
 op = relax.op
 

@@ -56,7 +56,7 @@ def test_uneven_padding_at_extents_around_tiles_and_blocks(compile_graph, draw):
 
 def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
     from compiler.passes.manager import lower
-    from tests.compiler.passes.conftest import HOST, build_module
+    from tests.compiler.conftest import HOST, build_module
 
     def names(channels, extent, strides):
         w = relax.const(draw.standard_normal((16, channels, 3, 3)).astype("float32"))

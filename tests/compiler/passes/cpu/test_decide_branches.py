@@ -10,7 +10,7 @@ from compiler.codegen.generate import generate
 from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.manager import lower
 from relaxd.contract.dims import Dim
-from tests.compiler.passes.conftest import HOST, build_module
+from tests.compiler.conftest import HOST, build_module
 
 _WEIGHTS = np.random.default_rng(0).standard_normal((96, 120)).astype(np.float32)
 _ASKS = re.compile(r"if .* >= T\.int64\(\d{6,}\):")
