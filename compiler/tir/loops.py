@@ -16,19 +16,19 @@ Body = Callable[[Any], Stmt]
 PARALLEL_FLOPS = 1 << 20
 """Work below which waking the other threads takes longer than they save."""
 
-_SHARES = 256
+SHARES = 256
 """Into how many shares tasks are divided at most, and how many threads may have one of their own.
 """
-_TAKE = "relaxd_take"
-_TAKE_CODE = f"""
-define i64 @{_TAKE}(ptr %taken, i64 %total, i64 %worker, ptr %state) {{
+TAKE = "relaxd_take"
+TAKE_CODE = f"""
+define i64 @{TAKE}(ptr %taken, i64 %total, i64 %worker, ptr %state) {{
 entry:
-  %few = icmp slt i64 %total, {_SHARES}
-  %shares = select i1 %few, i64 %total, i64 {_SHARES}
+  %few = icmp slt i64 %total, {SHARES}
+  %shares = select i1 %few, i64 %total, i64 {SHARES}
   %scaled = mul i64 %worker, %shares
-  %home = udiv i64 %scaled, {_SHARES}
+  %home = udiv i64 %scaled, {SHARES}
   %begun = load i64, ptr %state, align 8
-  %over = getelementptr i32, ptr %taken, i64 {_SHARES}
+  %over = getelementptr i32, ptr %taken, i64 {SHARES}
   %all = load atomic i32, ptr %over monotonic, align 4
   %none = icmp ne i32 %all, 0
   br i1 %none, label %nothing, label %look
@@ -109,13 +109,13 @@ def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
     """
     if as_int(extent) in (0, 1):
         return serial(extent, body, name)
-    taken, allocate_taken = allocate([_SHARES + 1], "int32", "taken")
+    taken, allocate_taken = allocate([SHARES + 1], "int32", "taken")
 
     def worker(index: Expr) -> Stmt:
         first, allocate_first = allocate([1], "int64", "first")
         state, allocate_state = allocate([2], "int64", "state")
         call = tirx.call_extern(
-            "int64", _TAKE, tirx.address_of(taken[0]), extent, index, tirx.address_of(state[0])
+            "int64", TAKE, tirx.address_of(taken[0]), extent, index, tirx.address_of(state[0])
         )
         take = store(first, call, const(0))
         run = bind(
@@ -126,10 +126,10 @@ def parallel(extent: Expr | int, body: Body, name: str = "task") -> Stmt:
         begin = seq(allocate_first, allocate_state, store(state, const(0), const(0)))
         return seq(begin, take, tirx.While(first[0] >= const(0), seq(run, take)))
 
-    launch = _loop(_SHARES, worker, ForKind.PARALLEL, "worker")
-    clear = serial(_SHARES + 1, lambda i: store(taken, tirx.const(0, "int32"), i))
+    launch = _loop(SHARES, worker, ForKind.PARALLEL, "worker")
+    clear = serial(SHARES + 1, lambda i: store(taken, tirx.const(0, "int32"), i))
     return seq(
-        allocate_taken, clear, tirx.AttrStmt(const(0), "pragma_import_llvm", _TAKE_CODE, launch)
+        allocate_taken, clear, tirx.AttrStmt(const(0), "pragma_import_llvm", TAKE_CODE, launch)
     )
 
 

@@ -1,0 +1,155 @@
+"""The vocabulary of loops: what it leaves out, what it emits twice, and in which order."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import tirx
+
+from compiler.tir import building
+from compiler.tir.building import (
+    blocks,
+    let,
+    otherwise,
+    serial,
+    share_out,
+    statements,
+    steps,
+    store,
+    strips,
+    when,
+)
+from compiler.tir.exprs import const
+from compiler.tir.loops import Stmt
+
+MOST = 40
+
+
+def cells() -> Any:
+    return tirx.decl_buffer([const(MOST)], "int64", name="cells")
+
+
+def index() -> Any:
+    return tirx.Var("n", "int64")
+
+
+def run(body: Stmt, buffer: Any, n: Any, value: int) -> list[int]:
+    """What the statements leave in the buffer, which is zero before, where n is `value`."""
+    func = tirx.PrimFunc([buffer.data, n], body, buffer_map={buffer.data: buffer})
+    module = tvm.compile(tvm.IRModule.from_expr(func.with_attr("global_symbol", "main")))
+    result = tvm.runtime.tensor(np.zeros(MOST, "int64"))
+    module["main"](result, value)
+    return list(result.numpy())
+
+
+def test_loops_of_no_iteration_leave_nothing() -> None:
+    buffer = cells()
+    with statements() as body, serial(0) as i:
+        store(buffer, const(1), i)
+    assert body.added == []
+
+
+def test_a_loop_of_one_iteration_is_its_body_at_0() -> None:
+    buffer = cells()
+    with statements() as body, serial(1) as i:
+        store(buffer, const(1), i)
+    (only,) = body.added
+    assert isinstance(only, tirx.BufferStore)
+    assert int(only.indices[0]) == 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_known_branch_is_decided(known: bool) -> None:
+    buffer = cells()
+    with statements() as body:
+        with when(tirx.IntImm("bool", known)):
+            store(buffer, const(1), const(0))
+        with otherwise():
+            store(buffer, const(2), const(0))
+    (only,) = body.added
+    assert int(only.value) == (1 if known else 2)
+
+
+def test_an_unknown_branch_keeps_both_sides() -> None:
+    buffer, n = cells(), index()
+    with statements() as body:
+        with when(n > 3):
+            store(buffer, const(1), const(0))
+        with otherwise():
+            store(buffer, const(2), const(0))
+    (only,) = body.added
+    assert int(only.then_case.value) == 1
+    assert int(only.else_case.value) == 2
+
+
+def test_otherwise_follows_a_branch_at_once() -> None:
+    buffer, n = cells(), index()
+    with statements():
+        with when(n > 3):
+            store(buffer, const(1), const(0))
+        store(buffer, const(1), const(1))
+        with pytest.raises(AssertionError, match="follows no"), otherwise():
+            pass
+
+
+def test_what_only_run_time_knows_to_be_worth_threads_is_there_twice() -> None:
+    buffer, n = cells(), index()
+    seen = []
+    with statements() as body:
+        for task in share_out(n, n > 100):
+            seen.append(task)
+            store(buffer, task, task)
+    assert len(seen) == 2
+    assert isinstance(body.stmt, tirx.IfThenElse)
+    with statements() as body:
+        for task in share_out(n, False):
+            store(buffer, task, task)
+    assert isinstance(body.stmt, tirx.For)
+
+
+def test_let_names_what_is_computed_and_nothing_else() -> None:
+    n = index()
+    with statements() as body:
+        assert let("same", n) is n
+        assert int(let("five", const(5))) == 5
+        named = let("sum", n + 1)
+    assert isinstance(named, tirx.Var)
+    (only,) = body.added
+    assert isinstance(only, tirx.Bind)
+
+
+def test_an_error_in_a_body_leaves_no_list_open() -> None:
+    depth = len(building._open.lists)
+    with pytest.raises(KeyError), statements(), serial(4):
+        raise KeyError
+    assert len(building._open.lists) == depth
+
+
+def _blocks(extent: Any) -> Iterator[Any]:
+    for start, width in blocks(extent, 8):
+        with building.vectorized(width) as lane:
+            yield start + lane
+
+
+LOOPS: dict[str, Callable[[Any], Iterator[Any]]] = {
+    "strips": lambda extent: strips(extent, 8),
+    "blocks": _blocks,
+    "steps": lambda extent: steps(extent, 4),
+    "in parallel": lambda extent: share_out(extent, True),
+}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", LOOPS)
+@settings(deadline=None, max_examples=4)
+@given(extent=st.integers(0, MOST))
+def test_every_index_comes_once(name: str, known: bool, extent: int) -> None:
+    buffer, n = cells(), index()
+    with statements() as body:
+        for i in LOOPS[name](const(extent) if known else n):
+            store(buffer, buffer[i] + 1, i)
+    assert run(body.stmt, buffer, n, extent) == [1] * extent + [0] * (MOST - extent)
