@@ -132,11 +132,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _last(self, expr: Any, whole: int) -> Any:
         """A tensor of rank up to `whole`, aligned at the end with [N, C, H, W], with channels last;
         scalars and others as they are.
+
+        An image of lower rank than `whole` is transposed anew: aligned at the end, its own channels
+        are no channels of the result.
         """
         below = self._below(expr)
         rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
-        if below is not None or rank == 0:
-            return expr if below is None else below
+        if below is not None and rank == whole:
+            return below
+        if rank == 0:
+            return expr
         constant = constant_of(self, expr)
         if constant is not None:
             value = constant.value.numpy()
@@ -182,7 +187,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _elementwise(self, call: Any) -> Any:
         ranks = [arg.ty.ndim for arg in call.args if isinstance(arg.ty, relax.TensorType)]
         whole = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
-        if max(ranks) > whole:
+        if not 0 <= min(ranks) <= max(ranks) <= whole:
             return call
         return self._handed_on(
             relax.Call(

@@ -17,6 +17,8 @@ from compiler.tir.exprs import op_name
 
 HEIGHT = 2
 """The axis of [N, C, H, W] that rows do not have."""
+ROW = 3
+"""The rank of rows; an operator with an operand of a higher rank does not give rows."""
 
 
 def rows_as_images(module: tvm.IRModule) -> tvm.IRModule:
@@ -29,6 +31,11 @@ def rows_as_images(module: tvm.IRModule) -> tvm.IRModule:
 
 def _squeezed(row: Any) -> Any:
     return relax.op.squeeze(row, [HEIGHT])
+
+
+def _fits_rows(operand: Any) -> bool:
+    """Whether an operand is known to have no more axes than rows have, or is no tensor."""
+    return not isinstance(operand.ty, relax.TensorType) or 0 <= operand.ty.ndim <= ROW
 
 
 def _over(axis: int) -> int:
@@ -50,7 +57,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if name == "relax.expand_dims" and [int(axis) for axis in call.attrs.axis] == [HEIGHT]:
             return self._image(operands[0])
-        if name in ELEMENTWISE:
+        if name in ELEMENTWISE and all(map(_fits_rows, operands)):
             emitted = relax.Call(
                 call.op, [self._lifted(operand) for operand in operands], call.attrs, call.ty_args
             )
