@@ -14,6 +14,7 @@ from compiler.passes.graph.fold_layout import fold_layout
 from compiler.passes.graph.fuse_attention import fuse_attention
 from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.lift_views import LiftViews
+from compiler.passes.graph.op_patterns import correct_patterns
 from compiler.passes.graph.rows_as_images import rows_as_images
 from compiler.passes.graph.slice_heads import slice_heads
 from compiler.passes.graph.views import legalize_reshape, views
@@ -53,6 +54,7 @@ def passes(unit: VectorUnit, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         relax.backend.DispatchSortScan(),
         transform.LegalizeOps({"relax.reshape": legalize_reshape, "relax.concat": legalize_concat}),
         transform.AnnotateTIROpPattern(),
+        correct_patterns,
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),

@@ -84,7 +84,9 @@ def _anchor(program: Program) -> Stage | None:
 
 
 def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
-    """The later stage over the anchor's axes, the anchor's result replaced by `total`."""
+    """The later stage over the anchor's axes, the anchor's result replaced by `total`; None where
+    the stage has other axes or, as padding and slices have, other extents.
+    """
     reads = [one for one in loads(stage.value) if one.source.same_as(anchor.buffer)]
     table: Table = {}
     for one in reads:
@@ -103,6 +105,8 @@ def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
         return None
     if len({var.__hash__() for var in table.values()}) != len(table):
         return None
+    if not _same_extents(stage, anchor, table):
+        return None
     table = {**{own.var: const(0) for own in stage.axes}, **table}
     value = replace_loads(stage.value, anchor.buffer, load(total, [const(0)]), table)
     return Stage(
@@ -111,6 +115,17 @@ def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
         anchor.spatial,
         tuple(substitute(i, table) for i in stage.indices),
         value,
+    )
+
+
+def _same_extents(stage: Stage, anchor: Stage, table: Table) -> bool:
+    """Whether each axis of the stage has the extent of the anchor's axis that `table` puts in its
+    place.
+    """
+    extents, analyzer = {axis.var: axis.extent for axis in anchor.axes}, tvm.sym.Analyzer()
+    return all(
+        own.var not in table or analyzer.can_prove_equal(own.extent, extents[table[own.var]])
+        for own in stage.axes
     )
 
 

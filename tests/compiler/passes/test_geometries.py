@@ -1,0 +1,60 @@
+"""Small nets at the geometries of other processors, against ONNX Runtime."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.compiler.ir.onnx.running import model_of, normal
+from tests.compiler.passes.lowered import assert_like_onnxruntime
+from tests.compiler.passes.processors import GEOMETRIES, geometry
+
+SHAPES = ((1, 8, 8), (2, 9, 17), (3, 24, 14))
+
+
+def stem() -> tuple[onnx.ModelProto, int]:
+    """2x2 convolutions of few channels, padded on one side, beside a pool in one concatenation."""
+    constants = {"w0": normal(24, 3, 3, 3), "w1": normal(12, 24, 2, 2), "w2": normal(24, 12, 2, 2)}
+    same: dict[str, Any] = {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], **same),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], **same),
+        helper.make_node("Relu", ["c2"], ["r2"]),
+        helper.make_node("MaxPool", ["r0"], ["p0"], **same),
+        helper.make_node("Concat", ["p0", "r2"], ["y"], axis=1),
+    ]
+    scaled = {name: array * np.float32(0.2) for name, array in constants.items()}
+    return model_of(nodes, {"x": "float32[n,3,h,w]"}, scaled, outputs=["y"]), 3
+
+
+def mobile() -> tuple[onnx.ModelProto, int]:
+    """A block as SAME padding of stride 2 is exported: padded on the right and below between a 1x1
+    and a depthwise convolution.
+    """
+    constants = {
+        "w1": normal(40, 16, 1, 1), "b1": normal(40), "w2": normal(40, 1, 3, 3),
+        "w3": normal(24, 40, 1, 1), "low": np.float32(0), "high": np.float32(6),
+        "pads": np.array([0, 0, 0, 0, 0, 0, 1, 1]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"]),
+        helper.make_node("Clip", ["a", "low", "high"], ["b"]),
+        helper.make_node("Pad", ["b", "pads"], ["c"]),
+        helper.make_node("Conv", ["c", "w2"], ["d"], strides=[2, 2], group=40),
+        helper.make_node("Clip", ["d", "low", "high"], ["e"]),
+        helper.make_node("Conv", ["e", "w3"], ["y"]),
+    ]
+    return model_of(nodes, {"x": "float32[n,16,h,w]"}, constants, outputs=["y"]), 16
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("net", [stem, mobile], ids=lambda net: net.__name__)
+def test_padding_on_one_side_is_as_in_onnxruntime(net: Any, name: str) -> None:
+    model, channels = net()
+    feeds = [{"x": normal(n, channels, h, w)} for n, h, w in SHAPES]
+    assert_like_onnxruntime(model, feeds, target=geometry(name), tolerance=1e-3)
