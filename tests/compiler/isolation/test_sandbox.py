@@ -12,7 +12,7 @@ from compiler.isolation import sandbox
 
 def confined(script: str, parent: int | None = None) -> str:
     code = (
-        "import os, socket\nfrom compiler import sandbox\nremarks = "
+        "import os, socket\nfrom compiler.isolation import sandbox\nremarks = "
         f"sandbox.confine({os.getpid() if parent is None else parent})\n{script}"
     )
     return subprocess.run(

@@ -5,6 +5,7 @@ from typing import Any
 
 import onnx
 import tvm
+from tests.compiler.passes.conftest import HOST
 from tvm import relax
 
 from compiler.codegen.generate import generate
@@ -13,7 +14,6 @@ from compiler.passes.manager import lower
 from compiler.targets import Target
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import Arrays, Built, assert_close, session_of
-from tests.compiler.passes.conftest import HOST
 
 
 def build(

@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tests.compiler.passes.conftest import Compiled, build_module
 from tvm import relax
 
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK, correct_patterns
 from tests.compiler.passes import references
-from tests.compiler.passes.conftest import Compiled, build_module
 
 op = relax.op
 Graph = Callable[[Any, Any], Any]
