@@ -17,11 +17,12 @@ from compiler.runtimes import folder
 from compiler.targets import Target
 from compiler.targets.target import Platform
 from compiler.toolchain import zig
+from compiler.toolchain.build import header_text
 
 COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
 _SECONDS = 3600
-_SUPPORT = Path(__file__).with_name("support")
+SUPPORT = Path(__file__).with_name("support")
 """Headers that the wheels leave out, as far as what is built needs them."""
 _DEPTHS = (0, 1, 2, 5)
 """How many folders up from themselves TVM's sources look for those headers."""
@@ -89,8 +90,7 @@ def path_of(platform: Platform) -> Path:
 def _recipe() -> str:
     """A digest over what decides the archive's content beside TVM's version."""
     digest = hashlib.sha256(repr((_FLAGS, UNITS)).encode())
-    for header in sorted(_SUPPORT.rglob("*.h")):
-        digest.update(header.read_bytes())
+    digest.update(header_text(SUPPORT))
     return digest.hexdigest()[:8]
 
 
@@ -133,7 +133,7 @@ def _own_headers(folder: Path) -> list[Path]:
     """A copy of the support headers, as folders to search: TVM's sources name headers relative to
     where they lie.
     """
-    shutil.copytree(_SUPPORT, folder)
+    shutil.copytree(SUPPORT, folder)
     places = [folder.joinpath(*["deeper"] * depth) for depth in _DEPTHS]
     places[-1].mkdir(parents=True)
     return places

@@ -26,11 +26,13 @@ def opencl(target: Target) -> Path:
 
     Building takes seconds, and a minute or two once where zig has not built its C++ library yet.
     """
-    return build.library(_SOURCE, OPENCL, _FLAGS, _includes(), target.platform.linker)
+    return build.library(
+        _SOURCE, OPENCL, _FLAGS, _includes(), target.platform.linker, headers=archives.SUPPORT
+    )
 
 
 def _includes() -> list[str]:
     """Where headers lie, and that their places are no part of what is built."""
     headers = archives.include_folders()
-    folders = (*headers, headers[0].parent / "src" / "runtime", Path(__file__).with_name("support"))
+    folders = (*headers, headers[0].parent / "src" / "runtime", archives.SUPPORT)
     return [f"-I{path}" for path in folders] + [f"-ffile-prefix-map={path}=." for path in folders]

@@ -10,21 +10,21 @@ from compiler.toolchain import cache, zig
 
 
 def library(
-    source: Path, name: str, flags: Sequence[str], places: Sequence[str], triple: str
+    source: Path,
+    name: str,
+    flags: Sequence[str],
+    places: Sequence[str],
+    triple: str,
+    headers: Path | None = None,
 ) -> Path:
     """The file `name` made of the source for zig's `triple`, built once; raises LinkError.
 
-    flags: what decides the content beside the source and TVM's version; places: further flags, with
-    folders of this machine.
+    flags: what decides the content beside the sources and TVM's version; places: further flags,
+    with folders of this machine; headers: the folder of our own headers that the source includes.
     """
-    recipe = hashlib.sha256(repr(tuple(flags)).encode() + source.read_bytes()).hexdigest()[:8]
-    output = (
-        cache.directory()
-        / "runtimes"
-        / metadata.version("apache-tvm")
-        / f"{triple}-{recipe}"
-        / name
-    )
+    version = metadata.version("apache-tvm")
+    recipe = _recipe(source, flags, headers)
+    output = cache.directory() / "runtimes" / version / f"{triple}-{recipe}" / name
     if not output.is_file():
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
@@ -35,3 +35,15 @@ def library(
             )
             made.rename(output)
     return output
+
+
+def _recipe(source: Path, flags: Sequence[str], headers: Path | None) -> str:
+    """A digest over the flags and every source of ours; TVM's own headers follow its version."""
+    digest = hashlib.sha256(repr(tuple(flags)).encode() + source.read_bytes())
+    digest.update(header_text(headers) if headers else b"")
+    return digest.hexdigest()[:8]
+
+
+def header_text(folder: Path) -> bytes:
+    """All headers below the folder, in the order of their names."""
+    return b"".join(header.read_bytes() for header in sorted(folder.rglob("*.h")))

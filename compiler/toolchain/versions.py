@@ -17,7 +17,11 @@ _PACKAGES = {
     "onnxruntime": "onnxruntime",
     "numpy": "numpy",
 }
-_SOURCES = ("compiler", "relaxd/contract")
+_ROOT = Path(__file__).parents[2]
+_SOURCES = ("compiler", "relaxd/contract", "relaxd/loader", "relaxd/errors.py")
+"""The compiler and what it imports: the loader too, which runs what a bundle's reports measure."""
+
+_NOT_SOURCES = (".md", ".pyc", ".pyo")
 
 
 @cache
@@ -34,20 +38,33 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def pipeline_digest() -> str:
-    """Hex digest over the sources that make a bundle: any change of them is another pipeline."""
-    root = Path(__file__).parents[2]
+def pipeline_digest(root: Path = _ROOT) -> str:
+    """Hex digest over the sources below `root` that make a bundle; each change makes another."""
     digest = hashlib.sha256()
-    for path in sorted(
-        path
-        for folder in _SOURCES
-        for path in (root / folder).rglob("*")
-        if path.suffix in (".py", ".c", ".cc")
-    ):
+    for path in _sources(root):
         source = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(source)}\0".encode())
         digest.update(source)
     return digest.hexdigest()[:16]
+
+
+def _sources(root: Path) -> list[Path]:
+    """Every file that ships, sorted: Python, C, headers, and any kind that is added later.
+
+    Nothing is picked by its suffix, since a kind that nobody thought of would change bundles under
+    an unchanged key. Left out: bytecode, prose, and the hidden files of editors and tools.
+    """
+    found = (
+        path
+        for name in _SOURCES
+        for path in [root / name, *(root / name).rglob("*")]
+        if path.is_file() and path.suffix not in _NOT_SOURCES
+    )
+    return sorted(
+        path
+        for path in found
+        if not any(part.startswith(".") for part in path.relative_to(root).parts)
+    )
 
 
 def _version(package: str) -> str:

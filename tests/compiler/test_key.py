@@ -1,11 +1,13 @@
 import dataclasses
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compiler import targets
 from compiler.key import action_key
-from compiler.toolchain import versions
+from compiler.toolchain import build, versions
 from relaxd.contract.action import differences
 from relaxd.contract.request import CompileRequest
 
@@ -64,3 +66,93 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     versions.versions.cache_clear()
     with pytest.raises(versions.ToolchainMissing, match="no-such-compiler"):
         versions.versions()
+
+
+ROOT = Path(versions.__file__).parents[2]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the project's tree as far as the key may read it."""
+    for name in ("compiler", "relaxd", "docs", "tests/compiler/targets"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
+    return tmp_path
+
+
+def change_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "compiler/passes/pipelines.py",
+        "compiler/runtimes/threads.c",
+        "compiler/runtimes/opencl.cc",
+        "compiler/runtimes/support/tvm/support/io.h",
+        "compiler/verify/emulation/driver.c",
+        "relaxd/contract/dims.py",
+        "relaxd/loader/binding.py",
+        "relaxd/errors.py",
+    ],
+)
+def test_a_byte_of_each_kind_of_source_makes_another_pipeline(tree: Path, file: str) -> None:
+    before = versions.pipeline_digest(tree)
+    change_a_byte(tree / file)
+    versions.pipeline_digest.cache_clear()
+    assert versions.pipeline_digest(tree) != before
+
+
+def test_a_new_kind_of_file_counts_too(tree: Path) -> None:
+    before = versions.pipeline_digest(tree)
+    (tree / "compiler/runtimes/table.json").write_text("{}")
+    versions.pipeline_digest.cache_clear()
+    assert versions.pipeline_digest(tree) != before
+
+
+def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
+    """A kind that comes to the tree comes to the parameters as well."""
+    kinds = {path.suffix for path in versions._sources(ROOT)}
+    assert kinds == {".py", ".c", ".cc", ".h"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "docs/operators.md",
+        "tests/compiler/targets/test_gpu.py",
+        "relaxd/cli/app.py",
+        "compiler/README.md",
+        "compiler/.build.py.swp",
+        "compiler/__pycache__/build.cpython-311.pyc",
+    ],
+)
+def test_docs_tests_and_leavings_make_none(tree: Path, file: str) -> None:
+    before = versions.pipeline_digest(tree)
+    path = tree / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((path.read_bytes() if path.is_file() else b"") + b"#")
+    versions.pipeline_digest.cache_clear()
+    assert versions.pipeline_digest(tree) == before
+
+
+def test_a_header_makes_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A runtime of ours is built again when a header that it includes changes."""
+    monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(build.zig, "compile_with_zig", write_the_output)
+    source, headers = tmp_path / "a.cc", tmp_path / "include"
+    headers.mkdir()
+    source.write_text('#include "a.h"\n')
+    (headers / "a.h").write_text("#define ONE 1\n")
+    first = build.library(source, "a.so", ("-O2",), (), "x86_64-linux-gnu", headers=headers)
+    again = build.library(source, "a.so", ("-O2",), (), "x86_64-linux-gnu", headers=headers)
+    change_a_byte(headers / "a.h")
+    changed = build.library(source, "a.so", ("-O2",), (), "x86_64-linux-gnu", headers=headers)
+    assert first == again != changed
+
+
+def write_the_output(*arguments: str, triple: str, language: str) -> None:
+    Path(arguments[arguments.index("-o") + 1]).write_text(f"{triple} {language}")
