@@ -5,10 +5,10 @@ PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env demo test check fmt lock clean
+.PHONY: help env demo test check structure fmt lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: ## create .venv with pinned packages, or do nothing when it is up to date
 	@$(PYTHON) tools/env.py
@@ -26,6 +26,9 @@ check: env ## lint, types, layers, images
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint docker/*.Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+structure: env ## sizes of files and functions, share of comments, import cycles between folders
+	@$(BIN)/python -m tools.structure
 
 fmt: env ## format and sort imports
 	@$(BIN)/ruff check --fix $(wildcard $(SOURCES))
