@@ -19,7 +19,7 @@ TREE = {
 
 
 def plant(folder: Path, **changed: str) -> Path:
-    """The tree as files; changed: contents of further or other files, `__` for `/` in their path."""
+    """The tree as files; changed: contents of further or other files, by path with `__` for `/`."""
     changes = {path.replace("__", "/") + ".py": text for path, text in changed.items()}
     for name, text in {**TREE, **changes}.items():
         path = folder / name
