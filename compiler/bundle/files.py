@@ -15,8 +15,8 @@ from compiler import runtimes
 from compiler.errors import LinkError
 from compiler.runtimes import devices, threads
 from compiler.targets import Runtime, Target
-from compiler.targets.host import host
 from relaxd.contract.manifest import FILENAME, THREADS, FileEntry, Manifest
+from relaxd.loader.host import this_host
 
 WEIGHTS = "weights.bin"
 _CORE_RUNTIME = "tvm_runtime"
@@ -54,7 +54,7 @@ def add_runtime(bundle: Path, target: Target) -> None:
 
 
 def _runtime_folder(target: Target) -> Path:
-    if (target.platform.os, target.arch) == ("linux", host().arch):
+    if (target.platform.os, target.arch) == ("linux", this_host().arch):
         return _package("tvm") / "lib"
     return runtimes.find(target.platform)
 

@@ -4,7 +4,7 @@ Knows nothing of TVM.
 
 from compiler.errors import UnknownTarget
 from compiler.targets import arm, gpu, riscv, x86
-from compiler.targets.host import host
+from compiler.targets.caches import host_caches
 from compiler.targets.raw import is_raw, resolve_raw
 from compiler.targets.target import (
     GLIBC,
@@ -15,6 +15,7 @@ from compiler.targets.target import (
     Target,
     TargetStatus,
 )
+from relaxd.loader.host import this_host
 
 __all__ = [
     "GLIBC",
@@ -73,12 +74,12 @@ def registry() -> tuple[Target, ...]:
     """Every target, in the registry's order; `native` is left out on a machine that it does not
     support.
     """
-    own = (_native(),) if host().arch in _NATIVE_OF else ()
+    own = (_native(),) if this_host().arch in _NATIVE_OF else ()
     return (*own, *map(gpu.equipped, _ENTRIES.values()))
 
 
 def _native() -> Target:
-    machine = host()
+    machine = this_host()
     if machine.arch not in _NATIVE_OF:
         raise UnknownTarget(
             f"target 'native': this machine is {machine.arch}, which the registry does not have",
@@ -86,4 +87,4 @@ def _native() -> Target:
             field="targets",
             hint=f"name one of {', '.join(_ENTRIES)}",
         )
-    return _NATIVE_OF[machine.arch](machine.isa, machine.caches)
+    return _NATIVE_OF[machine.arch](machine.isa, host_caches())

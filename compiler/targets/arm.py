@@ -1,6 +1,6 @@
 """Targets with ARM processors: servers, boards, phones and Macs."""
 
-from compiler.targets.host import Caches
+from compiler.targets.caches import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from compiler.targets import arm, x86
-from compiler.targets.host import Caches
+from compiler.targets.caches import Caches
 from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
 from compiler.toolchain import cuda
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from compiler.errors import UnknownTarget
 from compiler.targets import arm, riscv, x86
-from compiler.targets.host import Caches
+from compiler.targets.caches import Caches
 from compiler.targets.target import Device, Options, Platform, Runtime, Target, TargetStatus
 
 _CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)

@@ -1,6 +1,6 @@
 """Targets with 64-bit RISC-V processors, with and without vectors."""
 
-from compiler.targets.host import Caches
+from compiler.targets.caches import Caches
 from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from compiler.targets.host import Caches, Host
+from compiler.targets.caches import Caches
 from relaxd.contract.manifest import LoadContract
 
 GLIBC = "2.28"
@@ -151,14 +151,6 @@ class Target:
         return dataclasses.replace(
             base, device=self.device.name, sm=self.device.sm, driver=self.device.driver
         )
-
-    def missing_on(self, machine: Host) -> tuple[str, ...]:
-        """What `machine` lacks to run this target's host code, empty when it can."""
-        if self.platform.os != "linux":
-            return (self.platform.os,)
-        if machine.arch != self.arch:
-            return (self.arch,)
-        return tuple(feature for feature in self.isa if feature not in machine.isa)
 
     def to_tvm(self) -> dict[str, Any]:
         """The target as TVM's JSON; one with a device carries its host."""

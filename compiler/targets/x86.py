@@ -1,6 +1,6 @@
 """Targets with x86-64 processors: the microarchitecture levels, and what lies beyond them."""
 
-from compiler.targets.host import Caches
+from compiler.targets.caches import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
 LINUX = Platform(

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -24,6 +25,7 @@ class Host:
     libc: str | None
 
 
+@cache
 def this_host() -> Host:
     """The machine that runs this process; opens no library."""
     machine = platform.machine().lower()
@@ -52,8 +54,8 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
 
 
 def _windows_features() -> frozenset[str]:
-    """What IsProcessorFeaturePresent tells; every processor with SSE4.2 has the instructions that
-    it does not tell of.
+    """The features that IsProcessorFeaturePresent reports, and with SSE4.2 those that it never
+    reports and that every processor with SSE4.2 has.
     """
     kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 (mypy knows it on Windows alone)
     found = frozenset(

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from compiler import targets
-from compiler.targets import Target
-from compiler.targets.host import host
+from compiler.capabilities import verification
+from compiler.targets import Target, TargetStatus
 
 
 def nearest(name: str) -> Target:
@@ -12,7 +12,7 @@ def nearest(name: str) -> Target:
     registers and caches, but in this machine's instructions.
     """
     wanted = targets.resolve(name)
-    if not wanted.missing_on(host()):
+    if verification(wanted) is TargetStatus.EXECUTED:
         return wanted
     return replace(
         targets.resolve("native"),

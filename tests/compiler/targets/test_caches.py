@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.targets.host import Caches, read_caches, read_isa
+from compiler.targets.caches import Caches, read_caches
 
 
 def write_cache(folder: Path, index: int, level: int, kind: str, size: str) -> None:
@@ -10,14 +10,6 @@ def write_cache(folder: Path, index: int, level: int, kind: str, size: str) -> N
     entry.mkdir()
     for name, text in (("level", str(level)), ("type", kind), ("size", size)):
         (entry / name).write_text(text + "\n")
-
-
-def test_isa_is_what_every_processor_has() -> None:
-    assert read_isa(
-        "processor : 0\nflags\t\t: sse avx fma\n\nprocessor : 1\nflags\t\t: sse fma\n"
-    ) == {"sse", "fma"}
-    assert read_isa("Features\t: fp asimd\n") == {"fp", "asimd"}
-    assert read_isa("nothing here") == frozenset()
 
 
 def test_caches_come_in_bytes(tmp_path: Path) -> None:
