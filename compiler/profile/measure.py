@@ -13,7 +13,7 @@ from compiler.errors import ProfileError
 from compiler.isolation.step import Record, run_task, serve
 from compiler.verify import npz
 from compiler.verify.inputs import Trials
-from compiler.verify.time_budget import Pace
+from compiler.verify.time_budget import TimeBudget
 
 FILENAME = "profile.json"
 
@@ -87,17 +87,17 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
         }
     )
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
-    pace = Pace(spec["seconds"])
+    budget = TimeBudget(spec["seconds"])
     for position, point in enumerate(spec["points"]):
         inputs = npz.read(Path(point["inputs"]))
-        if objection := pace.objection(inputs, runs=_WARM_UPS + _FEWEST_RUNS):
+        if objection := budget.objection(inputs, runs=_WARM_UPS + _FEWEST_RUNS):
             record(
                 {"left_out": {"label": point["label"], "dims": point["dims"], "reason": objection}}
             )
             continue
-        share = pace.left / (len(spec["points"]) - position)
+        share = budget.left / (len(spec["points"]) - position)
         timing = _latency(lambda inputs=inputs: model.run(inputs), share)  # type: ignore[misc]
-        pace.took(inputs, timing["median_ms"] / 1e3)
+        budget.took(inputs, timing["median_ms"] / 1e3)
         record(
             {
                 "point": {"label": point["label"], "dims": point["dims"], **timing},

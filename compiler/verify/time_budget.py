@@ -1,5 +1,5 @@
-"""Keeps a run over ever larger inputs within its time: foresees what the next would take from what
-those before took.
+"""Keeps a series of runs over ever larger inputs within its time, by predicting each run from those
+before it.
 """
 
 import time
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 
-class Pace:
-    """A budget of seconds from now on; what time grows by from the first inputs to the last, it is
-    taken to go on growing by.
+class TimeBudget:
+    """A budget of seconds from now on. Predicts the next run's time by linear extrapolation in
+    bytes of inputs, from the first run to the last.
 
-    clock: gives seconds, by the wall unless told otherwise.
+    clock: gives seconds, wall-clock time by default.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -28,8 +28,8 @@ class Pace:
         return max(self._deadline - self._clock(), 0.0)
 
     def objection(self, inputs: Mapping[str, np.ndarray[Any, Any]], runs: int = 1) -> str | None:
-        """Why so many runs on the inputs should not be started; None when they fit, as far as one
-        can tell.
+        """Why so many runs on the inputs should not be started; None when they fit, as far as the
+        runs so far show.
         """
         expected = self._expected(_bytes_of(inputs)) * runs
         if 0 < self.left >= expected:

@@ -2,7 +2,6 @@
 torch for TorchScript.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,7 @@ import numpy as np
 
 from compiler.errors import summary
 from compiler.isolation.step import Record, serve
-from compiler.verify import npz
-from compiler.verify.time_budget import Pace
+from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
@@ -129,32 +127,24 @@ def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scrat
     return copy
 
 
-def run_points(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: engine, model, consts, seconds, and points as `{index, inputs, outputs}` files; records
-    the engine, then each point.
+def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
+    """Record the engine's name, then run it at every point of the spec (see `run_points`).
+
+    spec: engine, model, consts.
     """
     engine = ENGINES[spec["engine"]](spec["model"])
     record({"engine": engine.name})
-    pace = Pace(spec["seconds"])
-    for point in spec["points"]:
-        inputs = npz.read(Path(point["inputs"]))
-        if objection := pace.objection(inputs):
-            record({"index": point["index"], "skipped": objection})
-            continue
-        started = time.perf_counter()
+
+    def run(inputs: Arrays) -> Arrays:
         try:
             outputs = engine.run(inputs, spec["consts"])
-            pace.took(inputs, time.perf_counter() - started)
-            npz.write(
-                Path(point["outputs"]), {name: np.asarray(value) for name, value in outputs.items()}
-            )
-        except (
-            Exception
-        ) as error:  # whatever the reference refuses is a point that cannot be judged, and says so
-            record({"index": point["index"], "refused": summary(error)})
-            continue
-        record({"index": point["index"]})
+            return {name: np.asarray(value) for name, value in outputs.items()}
+        # A point that the reference refuses, for whatever reason, cannot be judged.
+        except Exception as error:
+            raise PointFailed(summary(error)) from error
+
+    run_points(spec, record, run, failure="refused")
 
 
 if __name__ == "__main__":
-    serve(run_points)
+    serve(run_reference)

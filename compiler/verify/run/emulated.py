@@ -5,15 +5,15 @@
 import resource
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import targets
 from compiler.isolation import sandbox
 from compiler.isolation.step import Record, serve
-from compiler.verify import npz
 from compiler.verify.emulation import emulator, tensors
 from compiler.verify.emulation.tensors import Array
-from compiler.verify.time_budget import Pace
+from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.manifest import Manifest
 from relaxd.errors import BundleError
 from relaxd.loader.bundle import read_manifest
@@ -21,36 +21,22 @@ from relaxd.loader.bundle import read_manifest
 _TAIL = 500
 
 
-def run_points(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: bundle, target, scratch (with the `program` in it), seconds, points as `{index, inputs,
-    outputs}` files; records each.
-
-    seconds: of processor time, so that how many points are run does not depend on what else the
-    machine does.
+@dataclass(frozen=True)
+class _Program:
+    """The emulated program: its command as far as it is the same at every point, the manifest of
+    its library, the folder of its inputs and outputs.
     """
-    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
-    target = targets.resolve(spec["target"])
-    found = emulator.find(target)
-    if isinstance(found, str):
-        raise BundleError(found)
-    manifest = read_manifest(bundle)
-    tensors.write(scratch / "weights", _weights(bundle, manifest))
-    command = [
-        *found.command,
-        str(scratch / "program"),
-        str(bundle / manifest.library),
-        str(scratch / "weights"),
-    ]
-    pace = Pace(spec["seconds"], _emulated_seconds)
-    for point in spec["points"]:
-        inputs = npz.read(Path(point["inputs"]))
-        if objection := pace.objection(inputs):
-            record({"index": point["index"], "skipped": objection})
-            continue
-        tensors.write(scratch / "inputs", [inputs[item.name] for item in manifest.inputs])
-        started = _emulated_seconds()
+
+    command: tuple[str, ...]
+    manifest: Manifest
+    scratch: Path
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs by name; raises PointFailed with the end of what the program printed."""
+        given, given_back = self.scratch / "inputs", self.scratch / "outputs"
+        tensors.write(given, [inputs[item.name] for item in self.manifest.inputs])
         done = subprocess.run(
-            [*command, str(scratch / "inputs"), str(scratch / "outputs")],
+            [*self.command, str(given), str(given_back)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -60,17 +46,30 @@ def run_points(spec: Record, record: Callable[[Record], None]) -> None:
         )
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
-            record(
-                {"index": point["index"], "failed": f"under {Path(found.command[0]).name}: {why}"}
-            )
-            continue
-        pace.took(inputs, _emulated_seconds() - started)
-        results = tensors.read(scratch / "outputs")
-        npz.write(
-            Path(point["outputs"]),
-            dict(zip((item.name for item in manifest.outputs), results, strict=True)),
-        )
-        record({"index": point["index"]})
+            raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
+        names = (item.name for item in self.manifest.outputs)
+        return dict(zip(names, tensors.read(given_back), strict=True))
+
+
+def run_library(spec: Record, record: Callable[[Record], None]) -> None:
+    """Run the library at every point of the spec (see `run_points`).
+
+    spec: bundle, target, scratch (with the `program` in it); its seconds are of processor time, so
+    that how many points are run does not depend on what else the machine does.
+    """
+    run_points(spec, record, _program(spec).run, clock=_emulated_seconds)
+
+
+def _program(spec: Record) -> _Program:
+    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
+    found = emulator.find(targets.resolve(spec["target"]))
+    if isinstance(found, str):
+        raise BundleError(found)
+    manifest = read_manifest(bundle)
+    weights = scratch / "weights"
+    tensors.write(weights, _weights(bundle, manifest))
+    arguments = (str(scratch / "program"), str(bundle / manifest.library), str(weights))
+    return _Program((*found.command, *arguments), manifest, scratch)
 
 
 def _emulated_seconds() -> float:
@@ -91,4 +90,4 @@ def _weights(bundle: Path, manifest: Manifest) -> list[Array]:
 
 
 if __name__ == "__main__":
-    serve(run_points)
+    serve(run_library)

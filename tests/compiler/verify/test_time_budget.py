@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.verify.time_budget import Pace
+from compiler.verify.time_budget import TimeBudget
 
 
 def inputs(size: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -10,42 +10,42 @@ def inputs(size: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def test_what_is_not_known_to_be_slow_may_start() -> None:
-    assert Pace(100).objection(inputs(10_000)) is None
+    assert TimeBudget(100).objection(inputs(10_000)) is None
 
 
 def test_one_run_says_nothing_of_larger_inputs() -> None:
-    pace = Pace(100)
-    pace.took(inputs(10), 5)
-    assert pace.objection(inputs(10_000)) is None
-    assert pace.objection(inputs(10_000), runs=30) is not None
+    budget = TimeBudget(100)
+    budget.took(inputs(10), 5)
+    assert budget.objection(inputs(10_000)) is None
+    assert budget.objection(inputs(10_000), runs=30) is not None
 
 
 def test_time_goes_on_growing_as_it_did() -> None:
-    pace = Pace(100)
-    pace.took(inputs(10), 5)
-    pace.took(inputs(110), 6)
-    assert pace.objection(inputs(1110)) is None
-    assert "505" in (pace.objection(inputs(50_010)) or "")
+    budget = TimeBudget(100)
+    budget.took(inputs(10), 5)
+    budget.took(inputs(110), 6)
+    assert budget.objection(inputs(1110)) is None
+    assert "505" in (budget.objection(inputs(50_010)) or "")
 
 
 def test_the_number_of_runs_counts() -> None:
-    pace = Pace(100)
-    pace.took(inputs(10), 5)
-    pace.took(inputs(110), 6)
-    assert pace.objection(inputs(1110), runs=10) is not None
+    budget = TimeBudget(100)
+    budget.took(inputs(10), 5)
+    budget.took(inputs(110), 6)
+    assert budget.objection(inputs(1110), runs=10) is not None
 
 
 def test_no_time_left() -> None:
-    assert Pace(0).objection({}) is not None
+    assert TimeBudget(0).objection({}) is not None
 
 
 def test_seconds_of_another_clock() -> None:
     times = [0.0]
-    pace = Pace(10, lambda: times[0])
+    budget = TimeBudget(10, lambda: times[0])
     times[0] = 4.0
-    pace.took(inputs(10), 4.0)
-    assert pace.left == 6.0
-    assert pace.objection(inputs(10)) is None
+    budget.took(inputs(10), 4.0)
+    assert budget.left == 6.0
+    assert budget.objection(inputs(10)) is None
     times[0] = 8.0
-    pace.took(inputs(10), 4.0)
-    assert "of the time budget 2.0 s are left" in (pace.objection(inputs(10)) or "")
+    budget.took(inputs(10), 4.0)
+    assert "of the time budget 2.0 s are left" in (budget.objection(inputs(10)) or "")

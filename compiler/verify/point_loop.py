@@ -1,0 +1,51 @@
+"""The loop over points that every side of verify runs in its own process: inputs from files,
+outputs to files, within a budget of seconds.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from compiler.isolation.step import Record
+from compiler.verify import npz
+from compiler.verify.time_budget import TimeBudget
+
+Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
+
+
+class PointFailed(Exception):
+    """The side has no outputs for these inputs; the text says why."""
+
+
+def run_points(
+    spec: Record,
+    record: Callable[[Record], None],
+    run: Callable[[Arrays], Arrays],
+    *,
+    failure: str = "failed",
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Call `run` with the inputs of each point, write the outputs it returns, record the point.
+
+    spec: seconds by `clock`, and points as `{index, inputs, outputs}` with paths of .npz files. A
+    record is `{index}` alone for a point that went well, with `skipped` where the budget would not
+    have lasted, and with the key `failure` where `run` raised PointFailed.
+    """
+    budget = TimeBudget(spec["seconds"], clock)
+    for point in spec["points"]:
+        inputs = npz.read(Path(point["inputs"]))
+        if objection := budget.objection(inputs):
+            record({"index": point["index"], "skipped": objection})
+            continue
+        started = clock()
+        try:
+            outputs = run(inputs)
+        except PointFailed as error:
+            record({"index": point["index"], failure: str(error)})
+            continue
+        budget.took(inputs, clock() - started)
+        npz.write(Path(point["outputs"]), outputs)
+        record({"index": point["index"]})

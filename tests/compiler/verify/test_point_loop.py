@@ -1,0 +1,50 @@
+"""The loop over points: what is written, recorded and left out."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.verify import npz
+from compiler.verify.point_loop import Arrays, PointFailed, run_points
+
+
+def spec_of(folder: Path, *sizes: int, seconds: float = 60.0) -> dict[str, Any]:
+    """A spec with a point for every size of the input x."""
+    points = []
+    for index, size in enumerate(sizes):
+        inputs, outputs = (folder / f"{index}.{side}.npz" for side in ("inputs", "outputs"))
+        npz.write(inputs, {"x": np.arange(size, dtype="float32")})
+        points.append({"index": index, "inputs": str(inputs), "outputs": str(outputs)})
+    return {"seconds": seconds, "points": points}
+
+
+def double(inputs: Arrays) -> Arrays:
+    if inputs["x"].size == 3:
+        raise PointFailed("3 is too many")
+    return {"y": 2 * inputs["x"]}
+
+
+@pytest.mark.parametrize("key", ["failed", "refused"])
+def test_a_point_that_fails_does_not_end_the_run(tmp_path: Path, key: str) -> None:
+    spec, records = spec_of(tmp_path, 2, 3, 4), list[dict[str, Any]]()
+    run_points(spec, records.append, double, failure=key)
+    assert records == [{"index": 0}, {"index": 1, key: "3 is too many"}, {"index": 2}]
+    written = [Path(point["outputs"]) for point in spec["points"]]
+    assert [path.is_file() for path in written] == [True, False, True]
+    np.testing.assert_array_equal(npz.read(written[2])["y"], [0, 2, 4, 6])
+
+
+def test_what_the_budget_has_no_room_for_is_skipped(tmp_path: Path) -> None:
+    seconds = iter([0.0, 0.0, 0.0, 4.0, 4.0, 4.0])
+    records = list[dict[str, Any]]()
+    spec = spec_of(tmp_path, 1, 2, seconds=5.0)
+    run_points(spec, records.append, double, clock=lambda: next(seconds))
+    assert records[0] == {"index": 0}
+    assert "about 4.0 s" in records[1]["skipped"]
+
+
+def test_any_other_error_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        run_points(spec_of(tmp_path, 2), [].append, lambda inputs: {"y": inputs["z"]})
