@@ -1,5 +1,6 @@
 """Compiling from Python, with no service: one call, one bundle."""
 
+import dataclasses
 import hashlib
 import tempfile
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler.isolation.child import Limits, run_child
-from compiler.isolation.messages import CompileJob, Event
+from compiler.isolation.messages import CompileJob, Event, InspectJob
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
@@ -45,28 +46,55 @@ def compile_model(
     inputs for verify. Raises relaxd.errors.DeclarationError for malformed declarations,
     compiler.errors.CompileError for anything else.
     """
-    digest = _digest(Path(samples)) if samples else None
     request = CompileRequest.of(
-        dims=dims,
-        inputs=inputs,
-        consts=consts,
-        shapes=shapes,
-        samples=digest,
-        targets=(target,),
-        options=options,
+        dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=(target,), options=options
     )
     with _on_disk(model) as path:
-        job = CompileJob(
-            model=str(path),
-            request=request.to_json(),
+        return compile_request(
+            path,
+            request,
+            output=Path(output),
             target=target,
-            output=str(Path(output).absolute()),
-            model_name=path.stem,
-            samples=str(Path(samples).absolute()) if samples else None,
+            samples=Path(samples) if samples else None,
+            on_event=on_event,
+            limits=limits,
         )
-        manifest = run_child(job, on_event=on_event, limits=limits)
+
+
+def compile_request(
+    model: Path,
+    request: CompileRequest,
+    *,
+    output: Path,
+    target: str,
+    samples: Path | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    limits: Limits | None = None,
+) -> Manifest:
+    """As `compile_model`, from declarations that are read already; raises CompileError.
+
+    samples: the file whose digest replaces that of the request.
+    """
+    digest = _digest(samples) if samples else None
+    declared = dataclasses.replace(request, samples=digest, targets=(target,))
+    job = CompileJob(
+        model=str(model.absolute()),
+        request=declared.to_json(),
+        target=target,
+        output=str(output.absolute()),
+        model_name=model.stem,
+        samples=str(samples.absolute()) if samples else None,
+    )
+    manifest = run_child(job, on_event=on_event, limits=limits)
     assert isinstance(manifest, Manifest)
     return manifest
+
+
+def inspect_request(model: Path, request: CompileRequest) -> dict[str, Any]:
+    """What an import of the model would find, in a process of its own; raises CompileError."""
+    report = run_child(InspectJob(str(model.absolute()), request.to_json()))
+    assert isinstance(report, dict)
+    return report
 
 
 @contextmanager

@@ -161,22 +161,16 @@ def _build(
     progress: BuildProgress,
     verbose: bool,
 ) -> Result:
-    process, messages = (
-        extras.load("compiler.isolation.child", extra="compiler"),
-        extras.load("compiler.isolation.messages", extra="compiler"),
-    )
+    api = extras.load("compiler.api", extra="compiler")
     try:
         with replacing(place) as fresh:
-            job = messages.CompileJob(
-                model=str(model.resolve()),
-                request=request.to_json(),
+            manifest = api.compile_request(
+                model,
+                request,
+                output=fresh,
                 target=target,
-                output=str(fresh),
-                model_name=model.stem,
-                samples=str(samples.resolve()) if samples else None,
-            )
-            manifest = process.run_child(
-                job, on_event=lambda event: _show(event.to_json(), target, progress, verbose)
+                samples=samples,
+                on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
     except RelaxdError as error:
         progress.end(target, State.FAILED)

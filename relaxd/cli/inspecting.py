@@ -33,13 +33,8 @@ def inspect_command(
             with Client(server, token=token) as client:
                 report = client.examine(model, request)
         else:
-            process, messages = (
-                extras.load("compiler.isolation.child", extra="compiler"),
-                extras.load("compiler.isolation.messages", extra="compiler"),
-            )
-            report = process.run_child(
-                messages.InspectJob(model=str(model.resolve()), request=request.to_json())
-            )
+            api = extras.load("compiler.api", extra="compiler")
+            report = api.inspect_request(model, request)
     if json:
         print_json(report)
     else:

@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compiler import api
 from compiler.errors import ImportFailed
-from compiler.isolation import child as process
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
@@ -22,7 +23,10 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
     jobs: list[CompileJob | InspectJob] = []
 
     def run(
-        job: CompileJob | InspectJob, *, on_event: Callable[[Event], None] = lambda event: None
+        job: CompileJob | InspectJob,
+        *,
+        on_event: Callable[[Event], None] = lambda event: None,
+        limits: None = None,
     ) -> Manifest | dict[str, Any]:
         jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))
@@ -37,7 +41,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
         Path(job.output).rmdir()
         return write_bundle(job)
 
-    monkeypatch.setattr(process, "run_child", run)
+    monkeypatch.setattr(api, "run_child", run)
     return jobs
 
 
@@ -50,6 +54,14 @@ def test_one_target_fills_the_folder(relaxd: Any, model: str, child: list[Compil
     assert "native: import" in ended.err
     assert "a line of the compiler" in ended.err
     assert relaxd("compile", model).code == 0, "an older bundle is replaced"
+
+
+def test_samples_count_in_the_request(relaxd: Any, model: str, child: list[CompileJob]) -> None:
+    """As from Python: other samples make another action key."""
+    Path("own.npz").write_bytes(b"samples")
+    assert relaxd("compile", model, "--samples", "own.npz").code == 0
+    assert child[0].request["samples"] == f"sha256:{sha256(b'samples').hexdigest()}"
+    assert child[0].samples == str(Path("own.npz").absolute())
 
 
 def test_several_targets_fill_folders_of_their_own(
