@@ -94,26 +94,6 @@ class BundleOut(Document):
     size: int
 
 
-class FailureOut(Document):
-    """Why a build failed; `code` is stable."""
-
-    code: str
-    stage: str
-    message: str
-    pass_name: str | None = None
-    node: str | None = None
-    op: str | None = None
-    hint: str | None = None
-    field: str | None = None
-    retryable: bool = False
-    details: dict[str, Any] = Field(default_factory=dict)
-
-    @classmethod
-    def of(cls, failure: Failure) -> "FailureOut":
-        """From the contract's failure."""
-        return cls(**failure.to_json())
-
-
 class BuildOut(Document):
     """One target's part of a job; `note` says why a queued build does not run yet.
 
@@ -126,7 +106,7 @@ class BuildOut(Document):
     action_key: str | None
     cached: bool
     artifact: BundleOut | None
-    error: FailureOut | None
+    error: Failure | None
     profile: dict[str, Any] | None
     numerics: dict[str, Any] | None
     started_at: datetime | None
@@ -145,7 +125,7 @@ class BuildOut(Document):
             action_key=build.action_key,
             cached=build.cached,
             artifact=BundleOut(**build.artifact.to_json()) if build.artifact else None,
-            error=FailureOut.of(build.error) if build.error else None,
+            error=build.error,
             profile=build.profile,
             numerics=build.numerics,
             started_at=build.started_at,

@@ -1,4 +1,5 @@
 from dataclasses import fields
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -7,12 +8,13 @@ from hypothesis import strategies as st
 from relaxd.contract.failures import Failure
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import FIELDS, CompileRequest
-from service.api.wire import FailureOut, JobIn, OptionsIn, RequestIn
+from relaxd.contract.states import State
+from service.api.wire import BuildOut, JobIn, OptionsIn, RequestIn
+from service.domain import Build
 
 
 def test_the_wire_has_every_field_of_the_contract() -> None:
     assert JobIn.model_fields.keys() == FIELDS
-    assert FailureOut.model_fields.keys() == {field.name for field in fields(Failure)}
     assert {name: field.default for name, field in OptionsIn.model_fields.items()} == {
         field.name: field.default for field in fields(CompileOptions)
     }
@@ -53,4 +55,7 @@ def test_a_request_survives_the_wire(request: CompileRequest) -> None:
     ],
 )
 def test_a_failure_survives_the_wire(failure: Failure) -> None:
-    assert Failure(**FailureOut.of(failure).model_dump()) == failure
+    build = Build("b", "j", "native", "native", State.FAILED, datetime.now(UTC), error=failure)
+    document = BuildOut.of(build).model_dump(mode="json")["error"]
+    assert document.keys() == {field.name for field in fields(Failure)}
+    assert Failure.from_json(document) == failure
