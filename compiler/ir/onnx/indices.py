@@ -1,9 +1,8 @@
-"""Which inputs index into something, and the range of indices that is valid: what sample inputs
-must keep to.
-"""
+"""Where indices come from in an ONNX graph: followed back through operators that only move them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,32 +10,17 @@ if TYPE_CHECKING:
 
 PASS_THROUGH = frozenset(
     {
-        "Cast",
-        "Identity",
-        "Reshape",
-        "Unsqueeze",
-        "Squeeze",
-        "Flatten",
-        "Transpose",
-        "Slice",
-        "Expand",
-        "Tile",
-        "Clip",
-        "Split",
+        *("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"),
+        *("Transpose", "Slice", "Expand", "Tile", "Clip", "Split"),
     }
 )
 """Operators whose first input's elements come out unchanged."""
 
 
-def index_bounds(model: Model, inputs: set[str]) -> dict[str, tuple[int, int]]:
-    """Bounds by input name: the tightest of all its uses as an index."""
-    bounds: dict[str, tuple[int, int]] = {}
+def uses(model: Model) -> Iterator[tuple[str, int, int]]:
+    """Every use of a value as an index: the name that it comes from, least and greatest index."""
     for scope, name, low, high in model.indexed:
-        source = _source(scope, name)
-        if source in inputs:
-            least, most = bounds.get(source, (low, high))
-            bounds[source] = (max(least, low), min(most, high))
-    return bounds
+        yield _source(scope, name), low, high
 
 
 def _source(scope: Scope | None, name: str) -> str:

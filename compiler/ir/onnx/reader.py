@@ -13,11 +13,12 @@ from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
+from compiler.ir.index_bounds import tightest
 from compiler.ir.onnx import (
+    indices,
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.indices import index_bounds
 from compiler.ir.onnx.scope import DTYPES, Model, Scope
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
@@ -99,7 +100,7 @@ def _read(
         outputs,
         tuple(facts.dims.values()),
         frozenset(facts.derived),
-        index_bounds(shared, {spec.name for spec in specs}),
+        tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
     )
 

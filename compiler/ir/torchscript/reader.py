@@ -10,10 +10,15 @@ from compiler.ir.builder import Builder
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
+from compiler.ir.index_bounds import tightest
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.symbols import extent_of
-from compiler.ir.torchscript import operators, support  # noqa: F401  operators fill the registry
+from compiler.ir.torchscript import (
+    indices,
+    operators,  # noqa: F401  fills the registry
+    support,
+)
 from compiler.ir.torchscript.arguments import arguments_of, attribute, written_attributes
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.inputs import Inputs, argument_value, declare_inputs
@@ -21,7 +26,6 @@ from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.scope import Model, Scope
 from compiler.ir.torchscript.structure import Number, kind_of, number_of, scalar_tensor
-from compiler.ir.torchscript.tracing import index_bounds
 from compiler.ir.values import Value
 from relaxd.contract.request import CompileRequest
 
@@ -81,7 +85,8 @@ def _read(
         outputs = close(
             builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]]
         )
-    bounds = index_bounds(program, scope.model.indexed, {spec.name for spec in inputs.specs})
+    uses = indices.uses(program, scope.model.indexed)
+    bounds = tightest(uses, {spec.name for spec in inputs.specs})
     return Imported(
         finish(builder),
         tuple(inputs.specs),

@@ -1,10 +1,10 @@
-"""Which inputs index into something, and the range of indices that is valid: what sample inputs
-must keep to.
+"""Where indices come from in a TorchScript graph: followed back through operators that only move
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from compiler.ir.torchscript.loading import Program
@@ -21,23 +21,18 @@ PASS_THROUGH = frozenset(
 """Operators whose first argument's elements come out unchanged."""
 
 
-def index_bounds(
-    program: Program, indexed: Sequence[tuple[Any, int, int]], inputs: set[str]
-) -> dict[str, tuple[int, int]]:
-    """Bounds by input name: the tightest of all its uses as an index; `indexed` are torch values
-    with their least and greatest index.
+def uses(
+    program: Program, indexed: Sequence[tuple[Any, int, int]]
+) -> Iterator[tuple[str | None, int, int]]:
+    """Every use of a torch value as an index: the argument that it comes from, None for another
+    value, least and greatest index.
     """
     names = {
         raw.debugName(): argument.name
         for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
     }
-    bounds: dict[str, tuple[int, int]] = {}
     for raw, low, high in indexed:
-        source = names.get(_source(raw).debugName())
-        if source in inputs:
-            least, most = bounds.get(source, (low, high))
-            bounds[source] = (max(least, low), min(most, high))
-    return bounds
+        yield names.get(_source(raw).debugName()), low, high
 
 
 def _source(raw: Any) -> Any:
