@@ -78,12 +78,6 @@ class UnsafeTitle(InvalidManifest):
     code = "store.unsafe_title"
 
 
-class DestinationExists(StoreError):
-    """The directory to write to is there already and is not empty."""
-
-    code = "store.destination_exists"
-
-
 class StorageFailed(StoreError):
     """The disk or the remote store refused an operation; it may succeed when tried again."""
 

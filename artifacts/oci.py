@@ -2,8 +2,6 @@
 a job.
 """
 
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,8 +19,7 @@ from artifacts.documents import (
     manifest_bytes,
     read_document,
 )
-from artifacts.errors import DestinationExists, InvalidManifest, UnsafeTitle
-from artifacts.files import storage_errors, sync_folder
+from artifacts.errors import InvalidManifest, UnsafeTitle
 from artifacts.store import BlobStore
 
 REPOSITORY = "relaxd/bundles"
@@ -190,43 +187,3 @@ def _safe(title: str) -> str:
             hint="a title is a relative path with forward slashes, without `.` or `..`",
         )
     return title
-
-
-def fetch_bundle(blobs: BlobStore, digest: str, directory: Path) -> Document:
-    """Write a bundle's files, each verified, to `directory`, which appears complete or not at all;
-    the manifest read.
-
-    Raises DestinationExists unless `directory` is absent or empty, BlobNotFound and BlobCorrupt for
-    lost or bad blobs, InvalidManifest (UnsafeTitle) for a manifest that is no bundle or would write
-    outside the directory.
-    """
-    document = read_document(blobs, digest)
-    files = bundle_files(document)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise DestinationExists(
-            f"{directory} exists already", hint="remove it, or choose another directory"
-        )
-    directory = directory.absolute()
-    with storage_errors(f"cannot write {directory}"):
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{directory.name}-", dir=directory.parent
-        ) as scratch:
-            staged = Path(scratch) / "bundle"
-            for title, layer in files.items():
-                _fetch_file(blobs, layer, staged / title)
-            os.rename(staged, directory)
-        sync_folder(directory.parent)
-    return document
-
-
-def _fetch_file(blobs: BlobStore, layer: Descriptor, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "xb") as file:
-        size = sum(file.write(chunk) for chunk in blobs.open(layer.digest))
-        file.flush()
-        os.fsync(file.fileno())
-    if size != layer.size:
-        raise InvalidManifest(
-            f"the manifest gives {path.name} {layer.size} bytes, its blob has {size}"
-        )

@@ -19,9 +19,7 @@ from relaxd.contract.canonical import digest_of, is_digest
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
-TITLE = "org.opencontainers.image.title"
 TARGET = "org.relaxd.target"
-MAX_MANIFEST = 4 << 20
 
 Report = Callable[[int, int], None]
 

@@ -6,10 +6,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import relaxd
-from artifacts.oci import fetch_bundle
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
+from tests.bundles import fetch
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
     for build in job.builds:
         assert build.profile
         assert build.numerics
-        fetch_bundle(services.store.blobs, build.artifact.digest, tmp_path / build.target)
+        fetch(services.store.blobs, build.artifact.digest, tmp_path / build.target)
         loaded = relaxd.load(tmp_path / build.target)
         x = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8)
         np.testing.assert_allclose(loaded.run({"x": x})["z"], np.maximum(x, 0) + x, rtol=1e-6)

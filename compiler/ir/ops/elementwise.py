@@ -12,7 +12,7 @@ from tvm.ir import Expr as PrimExpr
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops.broadcast import aligned
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.values import Known, Value
 
 FOLD_LIMIT = 1 << 22
 """Known arrays of more elements than this are folded by the compiled program instead of numpy at
@@ -231,8 +231,3 @@ def _to_int(item: Any) -> Any:
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item.value
     return tirx.Cast("int64", item)
-
-
-def as_tensor(b: Builder, x: Value) -> Tensor:
-    """Shorthand for `b.tensor`."""
-    return b.tensor(x)

@@ -26,11 +26,6 @@ def axis_of(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def shape_of(value: Value) -> Known:
-    """The shape as an int64 vector of extents."""
-    return Known.of(list(value.shape) if value.shape else np.zeros(0, np.int64), "int64")
-
-
 def reshape(b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
     """The same elements in another shape, all of whose extents are given."""
     wanted = b.extents(shape, "reshape")

@@ -17,12 +17,9 @@ _SYSROOTS = {"aarch64": Path("/usr/aarch64-linux-gnu")}
 
 @dataclass(frozen=True)
 class Emulator:
-    """`command` runs a program of the target's platform; sysroot: where its C library lies, None
-    for static programs.
-    """
+    """`command` runs a program of the target's platform that is given behind it."""
 
     command: tuple[str, ...]
-    sysroot: Path | None
 
 
 def lacking(target: Target) -> str | None:
@@ -44,7 +41,7 @@ def find(target: Target) -> Emulator | str:
                 f"TVM's runtime is not built for {target.name}: run `{archives.COMMAND} "
                 f"{target.name}` once"
             )
-        return Emulator((program, *target.emulator), None)
+        return Emulator((program, *target.emulator))
     sysroot = _SYSROOTS.get(target.arch)
     if sysroot is None or not (sysroot / "lib" / "libstdc++.so.6").is_file():
         return f"there is no C++ library for {target.arch}: install libstdc++6-arm64-cross"
@@ -53,7 +50,7 @@ def find(target: Target) -> Emulator | str:
             f"the TVM runtime for {target.platform.os} on {target.arch} is missing: run "
             f"`{runtimes.COMMAND}`"
         )
-    return Emulator((program, *target.emulator, "-L", str(sysroot)), sysroot)
+    return Emulator((program, *target.emulator, "-L", str(sysroot)))
 
 
 def _program(arch: str) -> str | None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from artifacts.documents import TITLE
 from relaxd.client import Client, PullError
-from relaxd.client.pull import INDEX_TYPE, MANIFEST_TYPE, TARGET, TITLE, pull
+from relaxd.client.pull import INDEX_TYPE, MANIFEST_TYPE, TARGET, pull
 from relaxd.client.transport import Transport
 from relaxd.contract.canonical import digest_of
 from relaxd.errors import ServerError

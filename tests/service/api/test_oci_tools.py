@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from artifacts import open_store
-from artifacts.oci import IndexEntry, fetch_bundle, publish_bundle, publish_index
+from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from artifacts.store import CHUNK
+from tests.bundles import fetch
 from tests.service.api.registry import sha256
 
 SERVER = """
@@ -136,7 +137,7 @@ def test_skopeo_pushes_to_an_empty_registry(tmp_path, listener, host, bundle):
         )
         mirror = open_store(tmp_path / "other" / "store")
         assert mirror.references.resolve("relaxd/mirror/deep", "latest") == index
-        fetch_bundle(mirror.blobs, bundle.digest, tmp_path / "out")
+        fetch(mirror.blobs, bundle.digest, tmp_path / "out")
         assert (tmp_path / "out" / "model.so").read_bytes() == FILES["model.so"]
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from artifacts.errors import StorageFailed
-from artifacts.oci import fetch_bundle
 from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, ImportFailed
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
 from service.usecases import claiming, sweeping
+from tests.bundles import fetch
 
 
 def submitted(jobs, model, **fields):
@@ -34,7 +34,7 @@ def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, an
     )
     assert (done.profile, done.numerics) == ({"library_bytes": 7}, {"verdict": "pass"})
     assert done.action_key == claim.action_key
-    fetch_bundle(core.store.blobs, done.artifact.digest, tmp_path / "out")
+    fetch(core.store.blobs, done.artifact.digest, tmp_path / "out")
     assert (tmp_path / "out" / "model.so").read_bytes() == b"a modelnative"
     assert done.artifact.size == sum(path.stat().st_size for path in (tmp_path / "out").iterdir())
     assert core.store.actions.get(claim.action_key) == done.artifact.digest
