@@ -150,7 +150,9 @@ def _one_zero(made: Any) -> bool:
     """Whether all elements have one zero point, so that those of any row lie within 255 of each
     other and of 0.
     """
-    zeros = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
+    given = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
+    # Dims that no tensor of the program has for an extent are given beside the tensors.
+    zeros = [zero for zero in given if isinstance(zero.ty, relax.TensorType)]
     return all(as_int(extent) == 1 for zero in zeros for extent in zero.ty.shape.values)
 
 

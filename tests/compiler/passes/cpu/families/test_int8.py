@@ -1,10 +1,18 @@
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 from tvm import relax, te
 
 from compiler import targets
+from compiler.codegen.generate import generate
+from compiler.ir import import_model
+from compiler.passes.manager import lower
 from compiler.passes.pack.integer import CENTRED, pack_integers
 from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.request import CompileRequest
+from tests.compiler.ir.onnx.running import model_of, normal
+from tests.compiler.passes.lowered import assert_like_onnxruntime
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -145,3 +153,33 @@ def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
     np.testing.assert_array_equal(
         packed[0, -1].reshape(-1).view("<i4"), [*(taps[0] + taps[1]).sum(0), 0]
     )
+
+
+@pytest.mark.parametrize("operator", ["MatMulInteger", "ConvInteger"])
+def test_every_other_place_is_quantised_at_run_time(operator):
+    matrix = operator == "MatMulInteger"
+    constants = {
+        "from": np.array([0] if matrix else [0, 0]),
+        "to": np.array([1_000_000] if matrix else [1_000_000] * 2),
+        "axes": np.array([1] if matrix else [2, 3]),
+        "steps": np.array([2] if matrix else [2, 2]),
+        "w": np.random.default_rng(1)
+        .integers(-100, 100, (32, 24) if matrix else (24, 32, 1, 1))
+        .astype("int8"),
+    }
+    nodes = [
+        helper.make_node("Slice", ["x", "from", "to", "axes", "steps"], ["half"]),
+        helper.make_node("DynamicQuantizeLinear", ["half"], ["q", "scale", "zero"]),
+        helper.make_node(operator, ["q", "w", "zero"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["floats"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["floats", "scale"], ["y"]),
+    ]
+    spec = "float32[n,h,32]" if matrix else "float32[n,32,h,w]"
+    model = model_of(nodes, {"x": spec}, constants, outputs=["y"])
+    shapes = [(n, h, 32) if matrix else (n, 32, h, h + 1) for n, h in ((1, 1), (2, 6), (3, 33))]
+    dims = dict.fromkeys("h" if matrix else "hw", (1, 40))
+    assert_like_onnxruntime(model, [{"x": normal(*shape)} for shape in shapes], dims)
+    target = targets.resolve("x86-64-v4-vnni")
+    imported = import_model(model, CompileRequest.of())
+    executable = generate(lower(imported.module, target, imported.dims), target)
+    assert "vpdpbusd" in str(executable.mod.imports[0].inspect_source("asm"))
