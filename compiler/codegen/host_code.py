@@ -13,6 +13,10 @@ CONFIG = {"tirx.disable_storage_rewrite": True}
 the stack to the heap."""
 
 
+_VECTOR_CALLS = ("tirx.nearbyint", "tirx.rsqrt")
+"""Functions that LLVM computes in vectors and TVM does not know to be such."""
+
+
 def host_pipeline() -> tuple[Any, Any, Any]:
     """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants
     them.
@@ -59,6 +63,13 @@ def host_pipeline() -> tuple[Any, Any, Any]:
 
 
 def register() -> str:
-    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name."""
+    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name.
+
+    VectorizeLoop makes a vector loop serial where it meets a function that has no vectors, and by
+    then may have visited a Let of the same expression, which it refuses to visit again.
+    """
+    for name in _VECTOR_CALLS:
+        if not tvm.ir.Op.get(name).get_attr("TVectorizable"):
+            tvm.ir.register_op_attr(name, "TVectorizable", True)
     tirx.register_tir_pipeline(NAME, host_pipeline)
     return NAME
