@@ -256,6 +256,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _product(self, expr: Any, ty: Any, changes: list[Change]) -> Any:
         """The product that the scores come from; fills `changes`, the last first."""
+        known: dict[Any, bool] = {}
         while True:
             bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
             name = op_name(bound)
@@ -267,7 +268,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 return None
             if name == "relax.matmul":
                 return bound
-            inner = [arg for arg in bound.args if self._leads_to_product(arg, ty)]
+            inner = [arg for arg in bound.args if self._leads_to_product(arg, ty, known)]
             if len(inner) != 1 or any(arg.ty.ndim > ty.ndim for arg in bound.args):
                 return None
             changes.append(
@@ -275,15 +276,19 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             )
             expr = inner[0]
 
-    def _leads_to_product(self, expr: Any, ty: Any) -> bool:
+    def _leads_to_product(self, expr: Any, ty: Any, known: dict[Any, bool]) -> bool:
+        """Whether `expr` is a product after changes, all of type `ty`; `known` keeps the answers,
+        without which operands that are read twice would be searched twice, and theirs four times.
+        """
         bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
         if bound is None or not _same_shape(bound.ty, ty):
             return False
-        if op_name(bound) == "relax.matmul":
-            return True
-        return op_name(bound) in _CHANGES and any(
-            self._leads_to_product(arg, ty) for arg in bound.args
-        )
+        if expr not in known:
+            known[expr] = op_name(bound) == "relax.matmul" or (
+                op_name(bound) in _CHANGES
+                and any(self._leads_to_product(arg, ty, known) for arg in bound.args)
+            )
+        return known[expr]
 
     def _access(self, expr: Any, last: int, scaled: bool = True) -> Access:
         """The farthest tensor of which `expr` is a view whose axis `last` lies contiguous, `expr`

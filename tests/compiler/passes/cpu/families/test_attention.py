@@ -277,3 +277,14 @@ def test_results_stay_outputs_of_their_block(function):
     fused = fuse_attention(relax.transform.CanonicalizeBindings()(build_module(function, inputs)))
     relax.analysis.well_formed(fused)  # raises
     assert fused["main"].body.blocks[-1].bindings[-1].var.same_as(fused["main"].body.body)
+
+
+@pytest.mark.timeout(60)
+def test_operands_that_are_read_twice_are_searched_once():
+    def graph(builder, scores, v):
+        for _ in range(64):
+            scores = builder.emit(op.add(scores, builder.emit(op.tanh(scores))))
+        return op.matmul(builder.emit(op.nn.softmax(scores)), v)
+
+    module = build_module(graph, dict.fromkeys(("scores", "v"), (("b", 8, 8), "float32")))
+    tvm.ir.assert_structural_equal(fuse_attention(module), module)
