@@ -13,6 +13,7 @@ from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.bundle import Bundle, sha256_of
 from relaxd.loader.devices import CUDA_RUNTIME, cuda_runtime
 from relaxd.loader.helpers import Helpers
+from relaxd.loader.library import open_library
 from relaxd.loader.weights import tensors_of
 
 if TYPE_CHECKING:
@@ -106,23 +107,21 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
 
     The function has its weights bound, and the machine keeps nothing of what it returns.
     """
-    import tvm_ffi
-
     from relaxd.loader.placement import Placement
 
     manifest = bundle.manifest
     placement = Placement(manifest.load.device)
     try:
-        library = bundle.path(manifest.library).resolve()
-        machine = tvm_ffi.load_module(str(library))["vm_load_executable"]()
+        library, module = open_library(bundle)
         PROCESS.helpers.serve(library)
+        machine = module["vm_load_executable"]()
         devices = [
             (device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR)
             for device in placement.devices
         ]
         machine["vm_initialization"](*(number for device in devices for number in device))
         return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])
-    except (RuntimeError, AttributeError, ValueError) as error:
+    except (RuntimeError, AttributeError, ValueError, OSError) as error:
         raise BundleError(
             f"{manifest.library} cannot be opened: {error}",
             hint="rebuild the bundle",

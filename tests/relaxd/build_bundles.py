@@ -122,6 +122,12 @@ def constant(directory):
     write(directory, "constant", mod, ["x=float32[n]"], ["y=float32[4]"], ["n=0:"])
 
 
+def twice(directory):
+    """x + x, without constants."""
+    mod = module([tensor("x", [N])], lambda builder, x: [relax.op.add(x, x)])
+    write(directory, "twice", mod, ["x=float32[n]"], ["y=float32[n]"], ["n=0:"])
+
+
 def weighty(directory):
     """Constants in a file of their own: one used, one used and returned, and a bfloat16 one
     returned.
@@ -216,5 +222,5 @@ def vector(directory):
 
 
 if __name__ == "__main__":
-    for build in (dims, ownership, constant, weighty, dtypes, vector):
+    for build in (dims, ownership, constant, twice, weighty, dtypes, vector):
         build(sys.argv[1])

@@ -113,3 +113,55 @@ def test_a_device_that_the_open_runtime_does_not_find(doctored, monkeypatch):
     bundle = doctored(lambda manifest: manifest["load"].update(device="ext_dev"))
     with pytest.raises(LoadContractError, match="a TVM runtime that finds no ext_dev device"):
         relaxd.load(bundle)
+
+
+def test_a_bundle_that_replaces_another_at_its_path_runs_its_own_code(python, bundles, tmp_path):
+    """As `relaxd pull` and `relaxd compile -o` replace a folder under a server."""
+    code = """
+import shutil
+first_from, second_from, folder = sys.argv[1:]
+def answers(path):
+    model = relaxd.load(path)
+    inputs = {spec.name: np.ones([2] * len(spec.shape), spec.dtype) for spec in model.inputs}
+    return model, lambda: [value.tolist() for value in model.run(inputs).values()]
+shutil.copytree(first_from, folder)
+old, run_old = answers(folder)
+before = run_old()
+shutil.rmtree(folder)
+shutil.copytree(second_from, folder)
+new, run_new = answers(folder)
+expected, loaded_again = answers(second_from)[1](), answers(first_from)[1]()
+print(json.dumps([before, run_old(), run_new(), expected, loaded_again]))
+"""
+    first, again, second, expected, loaded_again = python(
+        code, bundles / "twice", bundles / "constant", tmp_path / "served"
+    )
+    assert first == again == loaded_again == [[2, 2]]
+    assert second == expected == [[0, 1, 2, 3]]
+
+
+def test_a_library_overwritten_in_place_does_not_change_what_runs(python, bundles, tmp_path):
+    code = """
+import shutil
+shutil.copytree(sys.argv[1], sys.argv[2])
+model = relaxd.load(sys.argv[2])
+with open(os.path.join(sys.argv[2], "model.so"), "r+b") as file:
+    file.write(bytes(os.path.getsize(file.fileno())))
+print(json.dumps(model.run({"x": np.ones(2, "float32")})["y"].tolist()))
+"""
+    assert python(code, bundles / "twice", tmp_path / "served") == [2, 2]
+
+
+def test_models_of_one_library_share_it(python, bundles):
+    code = """
+models, counts = [], []
+for _ in range(3):
+    models.append(relaxd.load(sys.argv[1]))
+    with open("/proc/self/maps") as maps:
+        counts.append(len({line.split()[4] for line in maps if "relaxd-model" in line}))
+one = np.ones(1, "float32")
+print(json.dumps([counts, [model.run({"x": one})["y"].tolist() for model in models]]))
+"""
+    counts, results = python(code, bundles / "twice")
+    assert counts == [1, 1, 1]
+    assert results == [[2]] * 3
