@@ -230,10 +230,10 @@ def _verify(
     this: _Build, original: report.Reference, signature: Signature, trials: Trials
 ) -> Record:
     if not this.request.options.verify:
-        return report.not_run("options.verify is off", trials.left_out)
+        return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
     runner = _runner(this)
     if isinstance(runner, str):
-        return report.not_run(runner)
+        return report.not_run(runner, TargetStatus.COMPILED_ONLY)
     how = "" if runner is report.NATIVE else ", emulated"
     this.on_event(
         Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")

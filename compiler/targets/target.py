@@ -15,11 +15,15 @@ GLIBC = "2.28"
 
 
 class TargetStatus(StrEnum):
-    """What is known to work: run on such hardware, run under an emulator, or only compiled."""
+    """What is known to work: run on such hardware, run under an emulator, or only compiled.
+
+    UNVERIFIED is a build's alone: it could have been run here, but the request wanted no check.
+    """
 
     EXECUTED = "executed"
     EMULATED = "emulated"
     COMPILED_ONLY = "compiled_only"
+    UNVERIFIED = "unverified"
 
 
 class ObjectFormat(StrEnum):

@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.verify import npz
-from compiler.verify.points import (
-    Arrays,
-    Point,
-    bytes_of,
-    draw,
-    fitted,
-    from_npz,
-    points,
-    points_nearby,
-    shape_at,
-)
+from compiler.verify.drawing import Arrays, draw
+from compiler.verify.points import Point, bytes_of, points, points_nearby, shape_at
+from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 

@@ -38,3 +38,13 @@ def typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 
 def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.view(np.uint16) if array.dtype.name == _BFLOAT16 else array
+
+
+def storage(dtype: str) -> str:
+    """The numpy dtype that holds elements of `dtype` in a file."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
+    return np.dtype(storage(dtype)).itemsize

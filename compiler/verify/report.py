@@ -28,6 +28,7 @@ class Verdict(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_RUN = "not_run"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,15 @@ class _Judged:
     difference: Difference
 
 
-def not_run(reason: str, left_out: Sequence[LeftOut] = ()) -> Record:
-    """The report of a verification that did not take place."""
-    status = TargetStatus.COMPILED_ONLY.value
+def not_run(reason: str, status: TargetStatus, left_out: Sequence[LeftOut] = ()) -> Record:
+    """The report of a verification that did not take place.
+
+    status: UNVERIFIED if the request wanted none, COMPILED_ONLY if this machine cannot run the
+    library.
+    """
     return {
         "verdict": Verdict.NOT_RUN.value,
-        "status": status,
+        "status": status.value,
         "reason": reason,
         "left_out": [item.to_json() for item in left_out],
     }
@@ -103,26 +107,31 @@ def verify(
     budget: Budget,
     runner: Runner = NATIVE,
 ) -> Record:
-    """The report; raises VerifyError when the library fails, crashes or differs. `folder` is
-    scratch space.
+    """The report; raises VerifyError when the library fails, crashes or differs, and when no point
+    could be compared or no comparison proves anything. `folder` is scratch space.
     """
     left_out = list(trials.left_out)
     engine, answered, refused = _ask_reference(reference, trials.chosen, folder, budget)
     left_out += refused
     if not answered:
-        return not_run(
-            "reference_unavailable: "
-            f"{left_out[0].reason if left_out else 'there is no point to try'}",
-            left_out,
-        )
+        first = left_out[0].reason if left_out else "there is no point to try"
+        raise _nothing_ran(f"the reference answered at no point: {first}", left_out)
     ran, unfinished = _run_library(bundle, answered, folder, budget, runner)
     left_out += unfinished
     if not ran:
-        return not_run(f"the library finished no point: {unfinished[0].reason}", left_out)
+        reason = f"the library finished no point: {unfinished[0].reason}"
+        raise _nothing_ran(reason, left_out)
     judged = [item for trial in ran for item in _judge(trial, signature, options)]
-    report = {**_report(engine, judged, ran, left_out, options), "status": runner.status.value}
+    report = {
+        **_report(engine, judged, ran, left_out, options),
+        "verified_up_to": _reached(ran),
+        "warnings": [*_unbounded(signature, ran), *_unproven(judged)],
+        "status": runner.status.value,
+    }
     if report["verdict"] == Verdict.FAILED:
         raise _mismatch(judged, report)
+    if report["verdict"] == Verdict.INCONCLUSIVE:
+        raise _nothing_proven(judged, report)
     return report
 
 
@@ -247,15 +256,51 @@ def _report(
 ) -> Record:
     names = dict.fromkeys(item.output.name for item in judged)
     outputs = [_summary([item for item in judged if item.output.name == name]) for name in names]
-    failed = any(item.difference.problem for item in judged)
     return {
-        "verdict": (Verdict.FAILED if failed else Verdict.PASSED).value,
+        "verdict": _verdict(judged).value,
         "reference": engine,
         "seed": options.seed,
         "outputs": outputs,
         "points": [trial.point.to_json() for trial in ran],
         "left_out": [item.to_json() for item in left_out],
     }
+
+
+def _verdict(judged: Sequence[_Judged]) -> Verdict:
+    """FAILED for any fault; PASSED if a comparison proved something, or there was nothing to."""
+    if any(item.difference.problem for item in judged):
+        return Verdict.FAILED
+    undecided = [item for item in judged if item.difference.undecided]
+    return Verdict.INCONCLUSIVE if judged and len(undecided) == len(judged) else Verdict.PASSED
+
+
+def _reached(ran: Sequence[Trial]) -> dict[str, int]:
+    """The greatest value of each dim at which the library was compared."""
+    names = sorted({name for trial in ran for name in trial.point.dims})
+    return {name: max(trial.point.dims[name] for trial in ran) for name in names}
+
+
+def _unbounded(signature: Signature, ran: Sequence[Trial]) -> list[str]:
+    """A warning for each dim whose range the points do not reach."""
+    reached, found = _reached(ran), []
+    for dim in signature.dims:
+        top = reached.get(dim.name)
+        if top is not None and dim.highest is None:
+            declare = f"declare {dim.name}={dim.lowest}:N"
+            found.append(f"{dim.name} has no maximum: verified up to {top}; {declare}")
+        elif top is not None and dim.highest is not None and top < dim.highest:
+            found.append(f"{dim.name} may be {dim.highest}: verified up to {top}")
+    return found
+
+
+def _unproven(judged: Sequence[_Judged]) -> list[str]:
+    """A warning for each float output whose values say little at every point."""
+    found = []
+    for name in dict.fromkeys(item.output.name for item in judged):
+        own = [item.difference for item in judged if item.output.name == name]
+        if all(difference.undecided for difference in own):
+            found.append(f"output {name!r}: {own[0].undecided}, too little to prove anything")
+    return found
 
 
 def _summary(judged: Sequence[_Judged]) -> Record:
@@ -267,7 +312,7 @@ def _summary(judged: Sequence[_Judged]) -> Record:
     return {
         "name": worst.output.name,
         "dtype": worst.output.dtype,
-        "verdict": (Verdict.FAILED if problem else Verdict.PASSED).value,
+        "verdict": _verdict(judged).value,
         "problem": problem,
         "max_abs": max(item.difference.max_abs for item in judged),
         "max_rel": max(item.difference.max_rel for item in judged),
@@ -285,6 +330,25 @@ def _mismatch(judged: Sequence[_Judged], report: Record) -> VerifyError:
         f"{item.difference.problem}",
         reason="mismatch",
         hint="if the difference is acceptable, raise options.atol or options.rtol",
+        numerics=report,
+    )
+
+
+def _nothing_ran(reason: str, left_out: Sequence[LeftOut]) -> VerifyError:
+    return VerifyError(
+        reason,
+        reason="nothing_ran",
+        hint="declare smaller dims, give samples, or publish it unverified with options.verify off",
+        left_out=[item.to_json() for item in left_out],
+    )
+
+
+def _nothing_proven(judged: Sequence[_Judged], report: Record) -> VerifyError:
+    largest = max(item.difference.range for item in judged)
+    return VerifyError(
+        f"no output proves anything: the reference's values reach {largest:.1e} at most",
+        reason="nothing_proven",
+        hint="give samples for which the outputs are of ordinary size",
         numerics=report,
     )
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 _LEAST_RANGE = 1e-2
+"""Outputs smaller than this may be the noise of sums that cancel: a difference that is small beside
+this range, but not beside the outputs, is no evidence of a fault, nor of its absence."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|got - want| may reach atol * range + rtol * |want|, where range is the largest finite
-    |want|, 0.01 at least.
+    """|got - want| may reach atol * range + rtol * |want|; the range is the largest finite |want|.
 
     mean: what the mean of |got - want| may reach of the range; steps: by how much integers may
     differ.
@@ -41,14 +42,15 @@ class Difference:
     """max_abs: greatest difference over elements finite on both sides; max_rel: of those that stand
     out from atol, the relative one.
 
-    problem: what is wrong, None when nothing is. range: of floats, the largest finite |want|: where
-    it is nothing, little was compared.
+    problem: what is wrong, None when nothing is. range: the largest finite |want| of floats.
+    undecided: why the comparison proves nothing, although nothing is known to be wrong; else None.
     """
 
     max_abs: float
     max_rel: float
     problem: str | None
     range: float = 0.0
+    undecided: str | None = None
 
 
 def tolerance_of(
@@ -101,9 +103,13 @@ def compare(
     apart = np.abs(ours - theirs)
     largest = float(np.abs(theirs).max())
     span = max(largest, _LEAST_RANGE)
-    outside = int(np.count_nonzero(apart > tolerance.atol * span + tolerance.rtol * np.abs(theirs)))
-    large = np.abs(theirs) > tolerance.atol * span
+    allowed = tolerance.atol * largest + tolerance.rtol * np.abs(theirs)
+    outside = int(np.count_nonzero(apart > allowed))
+    large = np.abs(theirs) > tolerance.atol * largest
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
+    undecided = None
+    if far and largest < _LEAST_RANGE and apart.max() <= tolerance.atol * _LEAST_RANGE:
+        far, undecided = None, f"the reference's values reach {largest:.1e} at most"
     if apart.mean() > tolerance.mean * span:
         far = (
             far
@@ -115,6 +121,7 @@ def compare(
         float((apart[large] / np.abs(theirs[large])).max(initial=0.0)),
         odd or far,
         largest,
+        undecided,
     )
 
 

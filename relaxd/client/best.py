@@ -12,7 +12,7 @@ from relaxd.loader.check import Probe, check_contract
 from relaxd.loader.devices import probe
 from relaxd.loader.host import Host, this_host
 
-_STATUSES = ("compiled_only", "emulated", "executed")
+_STATUSES = ("compiled_only", "unverified", "emulated", "executed")
 
 
 def best_of(manifests: Mapping[str, Manifest], host: Host, probe: Probe = probe) -> str:

@@ -97,7 +97,8 @@ class BundleOut(Document):
 class BuildOut(Document):
     """One target's part of a job; `note` says why a queued build does not run yet.
 
-    `status`, once built: `executed`, `emulated` or `compiled_only`, by the verification it had.
+    `status`, once built: `executed`, `emulated`, `compiled_only` or `unverified`, by the
+    verification it had.
     """
 
     target: str

@@ -42,6 +42,19 @@ def sigmoid() -> onnx.ModelProto:
     return model([helper.make_node("Sigmoid", ["x"], ["y"])])
 
 
+def vanishing() -> onnx.ModelProto:
+    """y = sigmoid(x) - (1 + tanh(x / 2)) / 2: zero but for rounding, which no two share."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["one"]),
+        helper.make_node("Mul", ["x", "half"], ["halved"]),
+        helper.make_node("Tanh", ["halved"], ["tanh"]),
+        helper.make_node("Mul", ["tanh", "half"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "half"], ["other"]),
+        helper.make_node("Sub", ["one", "other"], ["y"]),
+    ]
+    return model(nodes, initializers=[numpy_helper.from_array(np.float32(0.5), "half")])
+
+
 def sorting() -> onnx.ModelProto:
     """The four greatest of a row and their places, and where x is positive: `values`, `places`
     [batch, 4] and `found` [2, n].

@@ -26,7 +26,7 @@ from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
-from tests.compiler.graphs import WIDTH, add_and_divide, sigmoid, unsupported
+from tests.compiler.graphs import WIDTH, add_and_divide, sigmoid, unsupported, vanishing
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ def test_a_model_in_any_form(tmp_path: Path, form: str) -> None:
     path.write_bytes(data)
     manifest = build(tmp_path / "out", path if form == "path" else data, options=QUICK)
     assert manifest.name == ("my_model" if form == "path" else "model")
-    assert manifest.target["status"] == "compiled_only"
+    assert manifest.target["status"] == "unverified"
     assert report(tmp_path / "out", "numerics.json")["reason"] == "options.verify is off"
     assert report(tmp_path / "out", "profile.json") == {
         "measured": False,
@@ -312,18 +312,52 @@ def test_a_reference_that_cannot_be_had_is_said_so(
     manifest = built[1]
     signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
     trials = prepare(signature, None, 0, tmp_path, 1 << 20)
-    found = verify.verify(
-        built[0],
-        verify.Reference(tmp_path / "m.onnx", {}),
-        signature,
-        trials,
-        CompileOptions(),
-        tmp_path,
-        verify.Budget(),
-    )
-    assert found["verdict"] == "not_run"
-    assert found["reason"].startswith("reference_unavailable")
-    assert len(found["left_out"]) == len(trials.chosen)
+    with pytest.raises(VerifyError, match="the reference answered at no point") as caught:
+        verify.verify(
+            built[0],
+            verify.Reference(tmp_path / "m.onnx", {}),
+            signature,
+            trials,
+            CompileOptions(),
+            tmp_path,
+            verify.Budget(),
+        )
+    assert caught.value.code == "verify.nothing_ran"
+    assert len(caught.value.failure.details["left_out"]) == len(trials.chosen)
+
+
+def test_without_verification_a_build_is_unverified(tmp_path: Path) -> None:
+    manifest = build(tmp_path / "out", options=QUICK)
+    assert manifest.target["status"] == "unverified"
+    assert report(tmp_path / "out", "numerics.json")["verdict"] == "not_run"
+
+
+def test_a_build_that_compared_nothing_is_not_published(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(builder, "_VERIFY", verify.Budget(memory_bytes=1))
+    onnx.save(add_and_divide(), tmp_path / "m.onnx")
+    request = CompileRequest.of(dims=DIMS).to_json()
+    job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")
+    with pytest.raises(VerifyError) as caught:
+        builder.build(job)
+    assert caught.value.code == "verify.nothing_ran"
+    assert not (tmp_path / "out").exists()
+
+
+def test_outputs_too_small_to_prove_anything_fail(tmp_path: Path) -> None:
+    tiny = vanishing()
+    with pytest.raises(VerifyError, match="no output proves anything") as caught:
+        build(tmp_path / "out", tiny)
+    assert caught.value.code == "verify.nothing_proven"
+
+
+def test_a_dim_without_a_maximum_says_how_far_it_was_verified(tmp_path: Path) -> None:
+    build(tmp_path / "out", dims={"batch": "1:"})
+    numerics = report(tmp_path / "out", "numerics.json")
+    top = numerics["verified_up_to"]["batch"]
+    warning = f"batch has no maximum: verified up to {top}; declare batch=1:N"
+    assert numerics["warnings"] == [warning]
 
 
 def test_redeclared_inputs_reach_the_reference_without_their_old_shape(tmp_path: Path) -> None:

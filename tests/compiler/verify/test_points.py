@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import VerifyError
-from compiler.verify.points import Point, bytes_of, draw, fitted, from_npz, points, points_nearby
+from compiler.verify.drawing import draw
+from compiler.verify.points import Point, bytes_of, points, points_nearby
+from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -39,7 +41,27 @@ def test_min_opt_max_and_two_between() -> None:
     assert by_label["opt"]["n"] == 7
     assert by_label["max"] == {"m": 512, "n": 64}
     assert by_label["max-n"] == {"m": 8, "n": 64}
-    assert by_label.keys() == {"min", "opt", "max", "random-1", "random-2", "max-n", "max-m"}
+    assert by_label.keys() == {
+        *("min", "opt", "max", "random-1", "random-2", "max-n", "max-m"),
+        *("edge+1", "prime"),
+    }
+
+
+def test_points_lie_beside_the_edges_of_tiles_and_at_a_prime() -> None:
+    found = points([X], [Dim("n", 1, 512), Dim("m", 1, 512)], seed=0, edges=(6, 32))
+    by_label = {point.label: dict(point.dims) for point in found}
+    for label, off in (("edge-1", -1), ("edge+1", 1)):
+        assert (by_label[label]["m"] - off) % 6 == 0
+        assert (by_label[label]["n"] - off) % 32 == 0
+    assert by_label["prime"]["n"] > 31
+    assert all(by_label["prime"]["n"] % factor for factor in range(2, by_label["prime"]["n"]))
+
+
+def test_images_without_a_maximum_are_tried_at_the_sizes_of_real_ones() -> None:
+    dims = [Dim("n"), Dim("h"), Dim("w")]
+    found = {point.label: dict(point.dims) for point in points([spec("x=int8[n,3,h,w]")], dims, 0)}
+    assert found["min-n"] == {"n": 1, "h": 640, "w": 640}
+    assert found["max"]["h"] < 640
 
 
 def test_points_come_cheapest_first_and_once() -> None:
@@ -99,7 +121,7 @@ def test_unbounded_dims_stay_affordable(count: int) -> None:
     names = [f"d{index}" for index in range(count)]
     largest = points([spec(f"x=float32[{','.join(names)}]")], [Dim(name) for name in names], 0)[-1]
     assert largest.label == "max"
-    assert bytes_of(largest, [spec(f"x=float32[{','.join(names)}]")]) <= 4 * 8**6
+    assert bytes_of(largest, [spec(f"x=float32[{','.join(names)}]")]) <= 4 << 19
 
 
 def test_an_unbounded_dim_goes_beyond_its_minimum() -> None:

@@ -36,6 +36,15 @@ def test_small_outputs_are_held_to_their_own_size() -> None:
     assert compare(floats(3e-5, 1e-5), floats(1e-5, 1e-5), TOLERANCE).problem is not None
 
 
+def test_tiny_outputs_prove_nothing_unless_they_agree() -> None:
+    """A net whose outputs vanish passes any absolute tolerance."""
+    apart = compare(floats(4e-10, 1e-11), floats(1e-11, 1e-11), TOLERANCE)
+    assert apart.problem is None
+    assert "1.0e-11" in (apart.undecided or "")
+    close = compare(floats(1e-11), floats(1.0001e-11), TOLERANCE)
+    assert (close.problem, close.undecided) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("got", "want", "fine"),
     [

@@ -1,0 +1,81 @@
+"""A request's own inputs: read from its .npz, checked, and fitted to points."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler.errors import VerifyError
+from compiler.verify import npz
+from compiler.verify.drawing import Arrays
+from compiler.verify.points import Point, shape_at
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec
+
+
+def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Point, Arrays]:
+    """The request's own sample and the point it lies at; raises VerifyError naming the array at
+    fault.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError) as error:
+        raise _bad_sample(f"the samples are not an .npz of arrays: {error}") from error
+    for spec in inputs:
+        if spec.name not in arrays:
+            raise _bad_sample(f"the samples have no array {spec.name!r}")
+        if arrays[spec.name].dtype != np.dtype(npz.storage(spec.dtype)):
+            raise _bad_sample(
+                f"sample {spec.name!r} is {arrays[spec.name].dtype}, the input is {spec.dtype}"
+            )
+        if arrays[spec.name].ndim != len(spec.shape):
+            raise _bad_sample(
+                f"sample {spec.name!r} has rank {arrays[spec.name].ndim}, the input is {spec.text}"
+            )
+    chosen = {spec.name: npz.typed(arrays[spec.name], spec.dtype) for spec in inputs}
+    return Point("sample", _solve(chosen, inputs, {dim.name: dim for dim in dims})), chosen
+
+
+def fitted(sample: Arrays, point: Point, inputs: Iterable[TensorSpec]) -> Arrays:
+    """The sample's floats at the point: every axis cut, or repeated, to its size there."""
+    found = {}
+    for spec in inputs:
+        array, shape = sample[spec.name], shape_at(spec, point)
+        if "float" in spec.dtype and array.size:
+            kept = (
+                np.arange(size) % extent for size, extent in zip(shape, array.shape, strict=True)
+            )
+            found[spec.name] = array[np.ix_(*kept)].reshape(shape)
+    return found
+
+
+def _solve(arrays: Arrays, inputs: Sequence[TensorSpec], dims: Mapping[str, Dim]) -> dict[str, int]:
+    axes = [
+        (spec.name, axis, size)
+        for spec in inputs
+        for axis, size in zip(spec.shape, arrays[spec.name].shape, strict=True)
+    ]
+    bound: dict[str, int] = {}
+    for _ in axes:
+        for _, axis, size in axes:
+            if solved := axis.solve(size, bound):
+                bound[solved[0]] = solved[1]
+    for name, axis, size in axes:
+        if not axis.dims <= bound.keys() or axis.evaluate(bound) != size:
+            raise _bad_sample(f"sample {name!r} has an axis of {size} where the input has {axis}")
+    for dim_name, value in bound.items():
+        if not dims[dim_name].admits(value):
+            raise _bad_sample(
+                f"the samples have {dim_name}={value}, allowed is {dims[dim_name].describe()}"
+            )
+    return dict(sorted(bound.items()))
+
+
+def _bad_sample(message: str) -> VerifyError:
+    return VerifyError(
+        message,
+        reason="bad_samples",
+        field="samples",
+        hint="give an .npz with one array an input, within the declared dims",
+    )
