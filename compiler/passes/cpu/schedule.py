@@ -1,5 +1,5 @@
-"""Gives every tensor program that still has no schedule one for the CPU; what has no known form
-stays as it is.
+"""Gives every tensor program without a schedule loops for the CPU, by the first family that takes
+it; what has no known form stays as it is.
 """
 
 from dataclasses import dataclass
@@ -8,25 +8,37 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
-from compiler.passes.cpu.families.attention.emit import emit_attention, read_attention
-from compiler.passes.cpu.families.copy.emit import emit_copy, marked
-from compiler.passes.cpu.families.generic.emit import emit_program
-from compiler.passes.cpu.families.grouped_conv.emit import emit_direct, read_direct
-from compiler.passes.cpu.families.int8.emit import emit_integers, read_integers
-from compiler.passes.cpu.families.matmul.emit import emit_contraction
-from compiler.passes.cpu.families.matmul.match import read_contraction
-from compiler.passes.cpu.families.matmul_dynamic.emit import emit_blocked
-from compiler.passes.cpu.families.pooling.emit import emit_window, read_window
-from compiler.passes.cpu.families.transpose.emit import emit_permute, read_permute
-from compiler.passes.cpu.families.winograd.emit import emit_winograd, read_winograd
+from compiler.passes.cpu.families.copy.emit import marked
+from compiler.passes.cpu.families.family import Declined, Family
+from compiler.passes.cpu.families.table import FAMILIES
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.loops import product
+from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Program, inline_stages, read_program
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The family that takes a program, what it reads the program as, and who declined before it."""
+
+    family: Family[Any]
+    match: Any
+    declined: tuple[tuple[Family[Any], Declined], ...]
+
+
+def choose(program: Program, unit: VectorUnit) -> Choice:
+    """Asks the families in order; the last one takes every program."""
+    declined: list[tuple[Family[Any], Declined]] = []
+    for family in FAMILIES:
+        match = family.match(program, unit)
+        if not isinstance(match, Declined):
+            return Choice(family, match, tuple(declined))
+        declined.append((family, match))
+    raise AssertionError(f"{FAMILIES[-1].name} declined: {declined[-1][1].reason}")
+
+
+@dataclass(frozen=True)
 class ScheduleKernels:
-    """Rewrites the module's PrimFuncs into loops for `machine`."""
+    """Rewrites the module's PrimFuncs into loops for the vector unit."""
 
     unit: VectorUnit
 
@@ -40,43 +52,25 @@ class ScheduleKernels:
             func.attrs and "tirx.is_scheduled" in func.attrs
         ):
             return func
-        body = emit_copy(func, self.unit) if marked(func) else self._body(func)
-        if body is None:
+        program = None if _is_view(func) else read_program(func)
+        if program is None:
             return func
+        body = self._emit(inline_stages(program))
         return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
 
-    def _body(self, func: tirx.PrimFunc) -> Any:
-        program = None if _is_view(func) else read_program(func)
-        return None if program is None else self._emit(inline_stages(program))
-
-    def _emit(self, program: Program) -> Any:
-        if (tiled := read_winograd(program)) is not None:
-            return emit_winograd(tiled, self.unit)
-        if (direct := read_direct(program)) is not None:
-            return emit_direct(direct, self.unit)
-        if (integers := read_integers(program)) is not None:
-            return emit_integers(integers, self.unit)
-        if (head := read_attention(program)) is not None:
-            return emit_attention(head, self.unit)
-        contraction = read_contraction(program)
-        body = (
-            None
-            if contraction is None
-            else emit_contraction(contraction, self.unit) or emit_blocked(contraction, self.unit)
-        )
-        if body is None and (window := read_window(program)) is not None:
-            body = emit_window(window, self.unit)
-        if body is None and (permute := read_permute(program)) is not None:
-            body = emit_permute(permute, self.unit)
-        return emit_program(program, self.unit) if body is None else body
+    def _emit(self, program: Program) -> Stmt:
+        choice = choose(program, self.unit)
+        return choice.family.emit(choice.match, self.unit)
 
 
 def _is_view(func: tirx.PrimFunc) -> bool:
-    """Whether TVM's lowering will take the function for a reshape: a program that gives its input's
-    elements in order, and all of them.
+    """Whether TVM's lowering takes the function for a reshape: a program that gives all elements of
+    its input in order, but is not marked as one that must copy them.
     """
     given, result = func.params[0].ty, func.params[-1].ty
-    if not hasattr(given, "shape") or not tvm.sym.Analyzer().can_prove_equal(
+    if marked(func) or not hasattr(given, "shape"):
+        return False
+    if not tvm.sym.Analyzer().can_prove_equal(
         product(list(given.shape)), product(list(result.shape))
     ):
         return False

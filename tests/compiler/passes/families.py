@@ -55,9 +55,8 @@ class Family:
     """graph: of `inputs`, whose named dims are `dims`; exact: the same of float64 arrays, integers
     as they are.
 
-    kernel: what must emit it of compiler.passes.cpu.schedule, None where the program comes with
-    loops; below: bound of integer inputs;
-    tolerance: in place of the dtype's.
+    kernel: the family of compiler.passes.cpu that must take it, None where the program comes with
+    loops; below: bound of integer inputs; tolerance: in place of the dtype's.
     """
 
     kernel: str | None
@@ -138,7 +137,7 @@ def product(depth: int, columns: int) -> Family:
         )
 
     return Family(
-        "emit_contraction",
+        "matmul",
         graph,
         {"x": (("b", "s", depth), "float32"), "residual": (("b", "s", columns), "float32")},
         {
@@ -172,7 +171,7 @@ def quantised(depth: int, columns: int, zero: int = 0) -> Family:
 
     dims = {"n": Dim(131, lambda unit: (4, register_tile(unit)[0], 64), least=0)}
     return Family(
-        "emit_integers",
+        "int8",
         graph,
         {"x": (("n", depth), "uint8")},
         dims,
@@ -195,7 +194,7 @@ def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zer
         )
 
     return Family(
-        "emit_integers",
+        "int8",
         graph,
         {"x": (("n", channels, "h", "w"), "uint8")},
         {
@@ -216,7 +215,7 @@ def convolution(
     kernel: int,
     stride: int,
     groups: int = 1,
-    takes: str = "emit_contraction",
+    takes: str = "matmul",
 ) -> Family:
     """Padded by half a window, with a bias and a rectifier."""
     weight, bias, pad = (
@@ -268,7 +267,7 @@ def attention(depth: int, width: int) -> Family:
         )
 
     return Family(
-        "emit_attention",
+        "attention",
         graph,
         {
             "q": (("b", "m", 3 * depth), "float32"),
@@ -288,7 +287,7 @@ def attention(depth: int, width: int) -> Family:
 def blocked() -> Family:
     """Both sides computed at run time, a scale and a mask behind the sum."""
     return Family(
-        "emit_blocked",
+        "matmul_dynamic",
         lambda builder, x, y, mask: op.add(op.multiply(op.matmul(x, y), relax.const(0.5)), mask),
         {
             "x": (("b", 2, "m", "k"), "float32"),
@@ -319,7 +318,7 @@ def pooling(name: str) -> Family:
         return (3, stride * COLUMNS, 2 * stride * COLUMNS)
 
     return Family(
-        "emit_window",
+        "pooling",
         graph,
         {"x": (("n", "h", "w", 20), "float32")},
         {"n": Dim(3, _none), "h": Dim(29, edges), "w": Dim(29, edges)},
@@ -383,7 +382,7 @@ def generic(
     dims = {"n": Dim(67, _lanes, least), "m": Dim(300, _lanes, least)}
     used = {axis for shape, _ in inputs.values() for axis in shape}
     return Family(
-        "emit_program",
+        "generic",
         graph,
         inputs,
         {name: dim for name, dim in dims.items() if name in used},
@@ -431,7 +430,7 @@ GENERIC = {
         generic(
             lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0
         ),
-        kernel="emit_permute",
+        kernel="transpose",
     ),
     "take": generic(
         lambda b, x, y: op.take(x, y, 0),
@@ -464,13 +463,13 @@ FAMILIES: dict[str, Family] = {
     "convolution": convolution(16, 20, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of single points": convolution(24, 40, 1, 1),
-    "winograd": convolution(32, 48, 3, 1, takes="emit_winograd"),
+    "winograd": convolution(32, 48, 3, 1, takes="winograd"),
     "attention": attention(32, 32),
     "attention of odd heads": attention(24, 40),
     "both computed": blocked(),
-    "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="emit_window"),
-    "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="emit_window"),
-    "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="emit_direct"),
+    "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="pooling"),
+    "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="pooling"),
+    "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="grouped_conv"),
     "max pool": pooling("max"),
     "average pool": pooling("average"),
     "lstm": recurrence("LSTM", 44),

@@ -1,0 +1,31 @@
+"""The kernel families for processors, in the order in which they are asked."""
+
+from typing import Any
+
+from compiler.passes.cpu.families.attention.family import ATTENTION
+from compiler.passes.cpu.families.copy.family import COPY
+from compiler.passes.cpu.families.family import Family
+from compiler.passes.cpu.families.generic.family import GENERIC
+from compiler.passes.cpu.families.grouped_conv.family import GROUPED_CONV
+from compiler.passes.cpu.families.int8.family import INT8
+from compiler.passes.cpu.families.matmul.family import MATMUL
+from compiler.passes.cpu.families.matmul_dynamic.family import MATMUL_DYNAMIC
+from compiler.passes.cpu.families.pooling.family import POOLING
+from compiler.passes.cpu.families.transpose.family import TRANSPOSE
+from compiler.passes.cpu.families.winograd.family import WINOGRAD
+
+FAMILIES: tuple[Family[Any], ...] = (
+    # The first five know a program by a mark or by the names of its stages.
+    COPY,
+    WINOGRAD,
+    GROUPED_CONV,
+    INT8,
+    ATTENTION,
+    # The others know it by its arithmetic. The first that matches is also the fastest.
+    MATMUL,
+    MATMUL_DYNAMIC,
+    POOLING,
+    TRANSPOSE,
+    # It takes every program.
+    GENERIC,
+)
