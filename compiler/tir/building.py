@@ -21,7 +21,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.tir.exprs import Expr, Table, as_int, const
+from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, widened
 from compiler.tir.loops import SHARES, TAKE, TAKE_CODE, Stmt, seq
 from compiler.tir.stages import Axis
 from compiler.tir.vecmath import vectorize_calls
@@ -65,7 +65,19 @@ def statements() -> Generator[Statements, None, None]:
     try:
         yield collected
     finally:
-        _open.lists.pop()
+        _close(collected)
+
+
+def _close(collected: Statements) -> None:
+    """Take a list off, with those left above it.
+
+    After an error in the body of a `for`, Python closes the generator that opened a list only once
+    the traceback is gone, which may be after the lists around it were closed.
+    """
+    for depth, one in enumerate(_open.lists):
+        if one is collected:
+            del _open.lists[depth:]
+            return
 
 
 def emit(stmt: Stmt) -> None:
@@ -185,8 +197,7 @@ def otherwise() -> Generator[None, None, None]:
 
 def alloc(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "local") -> tirx.Buffer:
     """A new buffer: `local` is on the stack, `global` from the thread's workspace pool."""
-    extents = [const(extent) if isinstance(extent, int) else extent for extent in shape]
-    buffer = tirx.decl_buffer(extents, dtype, name=name, scope=scope)
+    buffer = tirx.decl_buffer(widened(shape), dtype, name=name, scope=scope)
     # Without this annotation TVM takes small buffers from the heap as well, and LLVM then cannot
     # keep them in registers.
     annotations = {"disable_lower_builtin": tirx.IntImm("bool", 1)} if scope == "local" else None
@@ -194,9 +205,11 @@ def alloc(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "loca
     return buffer
 
 
-def store(buffer: tirx.Buffer, value: Expr, *indices: Expr) -> None:
-    """buffer[indices] = value."""
-    emit(tirx.BufferStore(buffer, vectorize_calls(value), list(indices)))
+def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> None:
+    """buffer[indices] = value; a number takes the type of the buffer."""
+    if isinstance(value, int | float):
+        value = tirx.const(value, dtype_of(buffer))
+    emit(tirx.BufferStore(buffer, vectorize_calls(value), widened(indices)))
 
 
 def prefetch(buffer: tirx.Buffer, index: Expr) -> None:

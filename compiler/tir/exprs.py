@@ -1,6 +1,6 @@
 """Walking and rewriting scalar expressions of tensor programs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -146,9 +146,14 @@ def op_name(call: Any) -> str:
     return str(getattr(getattr(call, "op", None), "name", ""))
 
 
-def load(buffer: Any, indices: list[Expr]) -> Expr:
+def load(buffer: Any, indices: Sequence[Expr | int]) -> Expr:
     """buffer[indices]."""
-    return tirx.BufferLoad(buffer, indices)
+    return tirx.BufferLoad(buffer, widened(indices))
+
+
+def widened(indices: Sequence[Expr | int]) -> list[Expr]:
+    """Indices or extents with Python integers as int64: as an index TVM makes int32 of them."""
+    return [const(index) if isinstance(index, int) else index for index in indices]
 
 
 def is_choice(expr: Expr) -> bool:

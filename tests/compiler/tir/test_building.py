@@ -23,7 +23,7 @@ from compiler.tir.building import (
     strips,
     when,
 )
-from compiler.tir.exprs import const
+from compiler.tir.exprs import const, dtype_of, load
 from compiler.tir.loops import Stmt
 
 MOST = 40
@@ -39,8 +39,8 @@ def index() -> Any:
 
 def run(body: Stmt, buffer: Any, n: Any, value: int) -> list[int]:
     """What the statements leave in the buffer, which is zero before, where n is `value`."""
-    func = tirx.PrimFunc([buffer.data, n], body, buffer_map={buffer.data: buffer})
-    module = tvm.compile(tvm.IRModule.from_expr(func.with_attr("global_symbol", "main")))
+    func = tirx.PrimFunc([buffer, n], body).with_attr("global_symbol", "main")
+    module = tvm.compile(tvm.IRModule.from_expr(func), target="llvm")
     result = tvm.runtime.tensor(np.zeros(MOST, "int64"))
     module["main"](result, value)
     return list(result.numpy())
@@ -127,6 +127,28 @@ def test_an_error_in_a_body_leaves_no_list_open() -> None:
     with pytest.raises(KeyError), statements(), serial(4):
         raise KeyError
     assert len(building._open.lists) == depth
+
+
+def test_an_error_in_a_for_leaves_no_list_open() -> None:
+    before = list(building._open.lists)
+    loop = share_out(index(), True)
+    with statements() as around:
+        with pytest.raises(KeyError), statements():
+            raise KeyError(next(loop))
+        loop.close()  # type: ignore[attr-defined]
+        store(cells(), 1, 0)
+    assert len(around.added) == 1
+    assert building._open.lists == before
+
+
+def test_numbers_take_the_types_of_buffer_and_index() -> None:
+    buffer = tirx.decl_buffer([const(MOST)], "float32", name="numbers")
+    with statements() as body:
+        store(buffer, 0, 3)
+        store(buffer, load(buffer, [4]), index())
+    zero, copy = body.added
+    assert (dtype_of(zero.value), dtype_of(zero.indices[0])) == ("float32", "int64")
+    assert dtype_of(copy.value.indices[0]) == "int64"
 
 
 def _blocks(extent: Any) -> Iterator[Any]:

@@ -34,7 +34,7 @@ from compiler.tir.building import (
     tile,
     when,
 )
-from compiler.tir.exprs import Expr, Table, as_int, const, substitute
+from compiler.tir.exprs import Expr, Table, as_int, load, substitute
 from compiler.tir.flat import stride
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product, unfuse
 
@@ -57,7 +57,7 @@ def emit_blocked(contraction: Contraction, unit: VectorUnit) -> Stmt | None:
         for stmt in contraction.prelude:
             emit(stmt)
         m = let_opaque("m", product(extents_of(contraction.rows)))
-        extents = [*extents_of(contraction.batch), tirx.ceildiv(m, const(height))]
+        extents = [*extents_of(contraction.batch), tirx.ceildiv(m, height)]
         for task in share_out(product(extents), _worth_threads(contraction, m)):
             *place, strip = unfuse(task, extents)
             batch = let_all(dict(zip([axis.var for axis in contraction.batch], place, strict=True)))
@@ -69,8 +69,8 @@ def emit_blocked(contraction: Contraction, unit: VectorUnit) -> Stmt | None:
 
 def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
     depth = product(extents_of(contraction.reduce))
-    work = product(extents_of(contraction.batch)) * m * contraction.column.extent * depth * const(2)
-    return tvm.sym.Analyzer().simplify(work) >= const(PARALLEL_FLOPS)
+    work = product(extents_of(contraction.batch)) * m * contraction.column.extent * depth * 2
+    return tvm.sym.Analyzer().simplify(work) >= PARALLEL_FLOPS
 
 
 def _row(contraction: Contraction, index: Expr, m: Expr, i: int) -> Table:
@@ -89,8 +89,8 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
             yield column, 1
         return
     size, *smaller = widths
-    with when(tvm.sym.Analyzer().simplify(extent >= const(size))):
-        with serial(tirx.ceildiv(extent, const(size)), "block") as block:
+    with when(tvm.sym.Analyzer().simplify(extent >= size)):
+        with serial(tirx.ceildiv(extent, size), "block") as block:
             yield tirx.min(block * size, extent - size), size
     with otherwise():
         yield from _column_blocks(extent, tuple(smaller))
@@ -103,7 +103,7 @@ def _block(
     *outer, last = contraction.reduce
     sums = alloc([len(rows), size], "float32", "acc")
     for i, lane in tile(len(rows), size, size):
-        store(sums, tirx.const(0, "float32"), const(i), lane)
+        store(sums, 0, i, lane)
     for place in nest(outer):
         for k in steps(last.extent, unit.together):
             at = {**place, last.var: k}
@@ -111,7 +111,7 @@ def _block(
                 column = {contraction.column.var: first + lane}
                 left = substitute(contraction.left, {**rows[i], **at})
                 right = substitute(contraction.right, {**rows[0], **column, **at})
-                store(sums, sums[i, lane] + left * right, const(i), lane)
+                store(sums, load(sums, [i, lane]) + left * right, i, lane)
     for i, lane in tile(len(rows), size, size):
         column = {contraction.column.var: first + lane}
-        emit(contraction.epilogue.write(sums[i, lane], {**rows[i], **column}))
+        emit(contraction.epilogue.write(load(sums, [i, lane]), {**rows[i], **column}))
