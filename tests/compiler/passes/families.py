@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 from compiler.ir.ops.cells import Cell
 from compiler.ir.ops.recurrence import LANES, Recurrence
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
-from compiler.passes.cpu.families.matmul.emit import tiling_for
+from compiler.passes.cpu.families.matmul.tiling import tiling_for
 from compiler.passes.cpu.families.pooling.emit import COLUMNS
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
 from compiler.passes.pack.integer import CENTRED

@@ -2,13 +2,14 @@
 loop of products.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
 from tvm import tirx
 
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir import building
 from compiler.tir.exprs import Expr, as_int, const, load
 from compiler.tir.loops import (
     Stmt,
@@ -84,6 +85,18 @@ def in_panel(
         if rest
         else whole
     )
+
+
+def panel_columns(panel: Expr, columns: int, width: int, lanes: int) -> Iterator[Expr]:
+    """Every column that the panel holds of `columns`: `width`, fewer in the last one."""
+    full, rest = columns // width, columns % width
+    if rest == 0:
+        yield from building.strips(width, lanes, "lane")
+        return
+    with building.when(panel < full):
+        yield from building.strips(width, lanes, "lane")
+    with building.otherwise():
+        yield from building.strips(rest, lanes, "lane")
 
 
 def least(sizes: Sequence[int], needed: Expr, body: Callable[[int], Stmt]) -> Stmt:

@@ -1,5 +1,5 @@
-"""Reading a program as one contraction: rows x columns, summed products, and what is done to each
-result.
+"""Read a program as one contraction: rows x columns, a multiplication summed over the depth, and an
+epilogue that turns each result into the outputs.
 """
 
 from dataclasses import dataclass, replace
@@ -8,7 +8,11 @@ from typing import Any
 import tvm
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
 from compiler.passes.cpu.shared.reduction import Anchored, Epilogue, Output, read_anchored
+from compiler.passes.cpu.shared.register_tile import panel_widths
+from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, as_int, const, dtype_of, nodes, substitute, uses
 from compiler.tir.flat import analyzer_for, merge, stride
 from compiler.tir.loops import Stmt
@@ -19,7 +23,7 @@ from compiler.tir.stages import Axis, Program
 class Contraction:
     """epilogue(sum over `reduce` of left * right) for `batch` x `rows` x `column`.
 
-    left does not depend on `column`, right not on `rows`; `bulk` says that many rows are the rule,
+    left does not depend on `column`, right does not depend on `rows`. bulk: many rows are the rule,
     as in the planes of an image.
     """
 
@@ -45,64 +49,131 @@ class Contraction:
             size *= extent
         return size
 
+    @property
+    def inner_run(self) -> int:
+        """The extent of the innermost axis of the depth, along which the left side is contiguous:
+        passes over the depth start at multiples of it.
+        """
+        return as_int(self.reduce[-1].extent) or 1
 
-def _factors(term: Expr) -> list[tuple[Expr, Expr]]:
-    if not isinstance(term, prim.Mul):
-        return []
-    return [(term.a, term.b), (term.b, term.a)]
+    @property
+    def in_place(self) -> bool:
+        """Whether each row of the left side is contiguous along the whole depth."""
+        if not isinstance(self.left, tvm.ir.TensorLoad) or len(self.reduce) != 1:
+            return False
+        return as_int(stride(self.left.indices[0], self.reduce[0].var)) == 1
+
+    @property
+    def from_zero(self) -> bool:
+        """Whether the sum begins at zero."""
+        return as_int(self.init) == 0 or float(getattr(self.init, "value", 1)) == 0.0
 
 
-def read_contraction(program: Program) -> Contraction | None:
-    """The program as a contraction, None if it is none."""
+@dataclass(frozen=True)
+class Matmul:
+    """A contraction by constant weights in panels of `tiling.nr` columns.
+
+    in_place: the left side is read from memory as it lies; otherwise each pass gathers its rows.
+    """
+
+    contraction: Contraction
+    tiling: Tiling
+    in_place: bool
+    depth: int
+    columns: int
+
+    @property
+    def panel_count(self) -> int:
+        """Panels, the last one of which may be part empty."""
+        return -(-self.columns // self.tiling.nr)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several passes over the depth."""
+        return self.tiling.kc < self.depth
+
+
+def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
+    """The program as a matmul by weights that are packed for the vector unit."""
+    contraction = read_contraction(program)
+    if isinstance(contraction, Declined):
+        return contraction
+    width, depth = packed_width(contraction), contraction.depth
+    columns = as_int(contraction.column.extent)
+    if contraction.batch:
+        return Declined("its right side differs from one batch to the next")
+    if width is None or depth is None or columns is None:
+        return Declined("its right side is not packed in panels")
+    if width not in panel_widths(unit):
+        return Declined(f"its panels of {width} columns do not fit the vectors of this target")
+    if not contraction.from_zero:
+        return Declined("its sum does not begin at zero")
+    if columns <= width and _better_unpacked(contraction, unit):
+        return Declined("its only panel needs no scratch memory")
+    in_place = contraction.in_place
+    tiling = tiling_for(unit, width, depth, None if in_place else contraction.inner_run)
+    return Matmul(contraction, tiling, in_place, depth, columns)
+
+
+def describe_tile(matmul: Matmul, unit: VectorUnit) -> str:
+    """The register tile and the depth of a pass."""
+    return f"{matmul.tiling.mr}x{matmul.tiling.nr}, depth {matmul.tiling.kc} a pass"
+
+
+def _better_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
+    """Whether `matmul_dynamic` computes a single panel faster, as it has no results in scratch
+    memory: where its rows are read without a condition, and are gathered here or whole vectors.
+    """
+    lanes = unit.lanes(32)
+    whole = as_int(contraction.column.extent) in (lanes, 2 * lanes)
+    return isinstance(contraction.left, tvm.ir.TensorLoad) and (not contraction.in_place or whole)
+
+
+def read_contraction(program: Program) -> Contraction | Declined:
+    """The program as a contraction over float32."""
     anchored = read_anchored(program)
-    if (
-        anchored is None
-        or anchored.combine.node is not prim.Add
-        or dtype_of(anchored.anchor.value) != "float32"
-    ):
-        return None
-    for left, right in _factors(anchored.combine.term):
-        found = _classify(anchored, left, right)
-        if found is not None:
-            return found
-    return None
+    if anchored is None:
+        return Declined("it is no reduction followed by elementwise stages")
+    term = anchored.combine.term
+    if anchored.combine.node is not prim.Add or not isinstance(term, prim.Mul):
+        return Declined("its reduction is no sum of multiplications")
+    if dtype_of(anchored.anchor.value) != "float32":
+        return Declined("its sum is not float32")
+    # Either factor may be the side that holds the columns.
+    found = _classify(anchored, term.a, term.b)
+    return found if isinstance(found, Contraction) else _classify(anchored, term.b, term.a)
 
 
-def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | None:
+def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
+    """The contraction with these two sides."""
     anchor, flat = anchored.anchor, anchored.flat
     ones = {axis.var: const(0) for axis in anchor.axes if as_int(axis.extent) == 1}
     axes = tuple(axis for axis in anchor.axes if axis.var not in ones)
     analyzer = analyzer_for(axes)
     left, right = (flat.value(substitute(side, ones), analyzer) for side in (left, right))
     if not isinstance(right, tvm.ir.TensorLoad):
-        return None
+        return Declined("its right side is computed, not read")
+    # Axes that every access walks as one become one, so that images have few axes of rows.
     sides = [side for out in anchored.epilogue.outputs for side in (out.target, out.value)]
-    axes, merged = merge(axes, [left, right, anchor.init, *sides])
-    left, right, init, *rest = merged
-    outputs = tuple(map(Output, rest[::2], rest[1::2]))
+    axes, (left, right, init, *sides) = merge(axes, [left, right, anchor.init, *sides])
+    outputs = tuple(map(Output, sides[::2], sides[1::2]))
     spatial = [axis for axis in axes if not axis.reduce]
-    if not spatial:
-        return None
     columns = [axis for axis in spatial if not uses(left, axis.var) and uses(right, axis.var)]
-    batch = tuple(axis for axis in spatial if uses(left, axis.var) and uses(right, axis.var))
-    rows = tuple(axis for axis in spatial if not uses(right, axis.var))
-    if len(columns) != 1 or any(
-        as_int(stride(out.target.indices[0], columns[0].var)) != 1 for out in outputs
-    ):
-        return None
-    reduce = tuple(axis for axis in axes if axis.reduce)
-    epilogue = replace(anchored.epilogue, outputs=outputs)
+    if len(columns) != 1:
+        return Declined("it has no single axis of columns")
+    if any(as_int(stride(out.target.indices[0], columns[0].var)) != 1 for out in outputs):
+        return Declined("its results are not contiguous along the columns")
     return Contraction(
-        batch,
-        rows,
-        columns[0],
-        reduce,
-        left,
-        right,
-        init,
-        epilogue,
-        tuple(flat.prelude),
-        len(anchor.spatial) >= 4,
+        batch=tuple(a for a in spatial if uses(left, a.var) and uses(right, a.var)),
+        rows=tuple(axis for axis in spatial if not uses(right, axis.var)),
+        column=columns[0],
+        reduce=tuple(axis for axis in axes if axis.reduce),
+        left=left,
+        right=right,
+        init=init,
+        epilogue=replace(anchored.epilogue, outputs=outputs),
+        prelude=tuple(flat.prelude),
+        bulk=len(anchor.spatial) >= 4,
     )
 
 
@@ -116,6 +187,7 @@ def packed_width(contraction: Contraction) -> int | None:
     }
     first = substitute(offset, {column: const(0)})
     width = widths.pop() if len(widths) == 1 else _one_panel(contraction, first)
+    # Within a panel, each axis of the depth must lie outside of the next without a gap.
     expected = width
     for axis in reversed(contraction.reduce):
         extent = as_int(axis.extent)
@@ -127,15 +199,12 @@ def packed_width(contraction: Contraction) -> int | None:
 
 def _one_panel(contraction: Contraction, first: Expr) -> int | None:
     """The width of a panel that holds every column, and so is read without a remainder."""
-    depth, step = (
-        contraction.depth,
-        as_int(stride(contraction.right.indices[0], contraction.column.var)),
-    )
-    if step != 1 or not contraction.reduce or depth is None:
+    offset, depth = contraction.right.indices[0], contraction.depth
+    if as_int(stride(offset, contraction.column.var)) != 1:
+        return None
+    if not contraction.reduce or depth is None:
         return None
     width = as_int(stride(first, contraction.reduce[-1].var))
-    return (
-        None
-        if width is None or as_int(contraction.right.source.shape[0]) != width * depth
-        else width
-    )
+    if width is None or as_int(contraction.right.source.shape[0]) != width * depth:
+        return None
+    return width

@@ -1,8 +1,8 @@
-"""The kernel for products of two tensors that are both computed at run time.
+"""The kernel of matmuls whose two sides are both computed at run time.
 
 Loop order: batch and strips of a few rows over the threads; in a strip, blocks of columns; in a
-block, the depth, with all sums of the block in registers. The right side is read where it lies,
-once for each strip, so it has to stay in the cache.
+block, the depth. Registers hold the accumulators of a block, one vector or two of each row. The
+right side is read where it lies, once for each strip, so it has to stay in the cache.
 
 Rows and columns past the end are clamped into the last whole block, which computes some results
 twice and needs no masks.
@@ -14,57 +14,54 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Contraction
-from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import register_tile
-from compiler.passes.cpu.shared.sharing import extents_of, place_of
+from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     emit,
     fresh,
-    let_all,
     let_opaque,
     nest,
     otherwise,
     serial,
-    share_out,
     statements,
     steps,
     store,
     tile,
     when,
 )
-from compiler.tir.exprs import Expr, Table, as_int, load, substitute
-from compiler.tir.flat import stride
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product, unfuse
+from compiler.tir.exprs import Expr, Table, load, substitute
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 MOST_ROWS = 4
 """Rows of a strip at most: each row reads its own elements of the left side, unpacked."""
 
 
-def emit_blocked(contraction: Contraction, unit: VectorUnit) -> Stmt | None:
-    """The kernel, None where columns are not contiguous or there are no rows to share them."""
-    column = contraction.column.var
-    vectors = all(vectorizable(out.value, column) for out in contraction.epilogue.outputs)
-    contiguous = as_int(stride(contraction.right.indices[0], column)) == 1
-    if not contiguous or not vectors or not contraction.rows or not contraction.reduce:
-        return None
-    if float(getattr(contraction.init, "value", 1)) != 0.0:
-        return None
-    height, width = register_tile(unit)
-    height = min(height, MOST_ROWS)
+def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
+    """The kernel: tasks, each a strip of rows of one matrix of the batch."""
+    height, width = _block_size(unit)
     with statements() as body:
         for stmt in contraction.prelude:
             emit(stmt)
         m = let_opaque("m", product(extents_of(contraction.rows)))
-        extents = [*extents_of(contraction.batch), tirx.ceildiv(m, height)]
-        for task in share_out(product(extents), _worth_threads(contraction, m)):
-            *place, strip = unfuse(task, extents)
-            batch = let_all(dict(zip([axis.var for axis in contraction.batch], place, strict=True)))
-            rows = [batch | _row(contraction, strip * height + i, m, i) for i in range(height)]
-            for columns, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
-                _block(contraction, unit, rows, columns, size)
+        strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
+        for at, strip in share_places(contraction.batch, strips, worth):
+            rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
+            for first, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
+                _emit_block(contraction, unit, rows, first, size)
     return body.stmt
+
+
+def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
+    """The rows and columns of a block."""
+    height, width = _block_size(unit)
+    return f"{height}x{width}"
+
+
+def _block_size(unit: VectorUnit) -> tuple[int, int]:
+    height, width = register_tile(unit)
+    return min(height, MOST_ROWS), width
 
 
 def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
@@ -96,22 +93,23 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
         yield from _column_blocks(extent, tuple(smaller))
 
 
-def _block(
+def _emit_block(
     contraction: Contraction, unit: VectorUnit, rows: list[Table], first: Expr, size: int
 ) -> None:
-    """All rows by `size` columns from `first` on, over the whole depth: sums stay in registers."""
+    """All rows of the strip by `size` columns from `first` on, over the whole depth."""
     *outer, last = contraction.reduce
-    sums = alloc([len(rows), size], "float32", "acc")
+    acc = alloc([len(rows), size], "float32", "acc")
     for i, lane in tile(len(rows), size, size):
-        store(sums, 0, i, lane)
+        store(acc, 0, i, lane)
     for place in nest(outer):
         for k in steps(last.extent, unit.together):
             at = {**place, last.var: k}
             for i, lane in tile(len(rows), size, size):
                 column = {contraction.column.var: first + lane}
                 left = substitute(contraction.left, {**rows[i], **at})
+                # The right side does not depend on the row, so any row's place will do.
                 right = substitute(contraction.right, {**rows[0], **column, **at})
-                store(sums, load(sums, [i, lane]) + left * right, i, lane)
+                store(acc, load(acc, [i, lane]) + left * right, i, lane)
     for i, lane in tile(len(rows), size, size):
         column = {contraction.column.var: first + lane}
-        emit(contraction.epilogue.write(load(sums, [i, lane]), {**rows[i], **column}))
+        emit(contraction.epilogue.write(load(acc, [i, lane]), {**rows[i], **column}))

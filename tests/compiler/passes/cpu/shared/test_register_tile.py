@@ -1,11 +1,14 @@
 """Choices among tiles and panels that are known at compile time are made there."""
 
+from typing import Any
+
 import pytest
 from tvm import tirx
 
 from compiler import targets
-from compiler.passes.cpu.shared.register_tile import in_panel, least, panel_width
+from compiler.passes.cpu.shared.register_tile import in_panel, least, panel_columns, panel_width
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import emit, statements
 from compiler.tir.exprs import Expr, as_int, const
 from compiler.tir.loops import Stmt
 
@@ -30,6 +33,23 @@ def test_the_last_panel_holds_what_is_left(panel: int, columns: int) -> None:
 def test_panels_that_are_all_full_need_no_branch() -> None:
     assert isinstance(in_panel(tirx.Var("p", "int64"), 12, 4, 1, evaluated), tirx.For)
     assert isinstance(in_panel(tirx.Var("p", "int64"), 11, 4, 1, evaluated), tirx.IfThenElse)
+
+
+def columns_of(panel: Expr, columns: int) -> Any:
+    with statements() as body:
+        for lane in panel_columns(panel, columns, 4, 1):
+            emit(evaluated(lane))
+    return body.stmt
+
+
+@pytest.mark.parametrize(("panel", "columns"), [(0, 4), (1, 4), (2, 3)])
+def test_the_last_panel_has_the_columns_that_are_left(panel: int, columns: int) -> None:
+    assert as_int(columns_of(const(panel), 11).extent) == columns
+
+
+def test_columns_of_full_panels_need_no_branch() -> None:
+    assert isinstance(columns_of(tirx.Var("p", "int64"), 12), tirx.For)
+    assert isinstance(columns_of(tirx.Var("p", "int64"), 11), tirx.IfThenElse)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""The inner loops of a matmul: a block of rows by one panel, over one pass of the depth.
+
+Loop order: tiles of MR rows; in a tile, the depth. Registers hold the MR x NR accumulators, NR
+columns of one row of the panel, and one element of the left side. The panel's part of the pass
+stays in L1 from tile to tile; the results of the block are in L2 between passes.
+
+Rows are never masked, so the innermost loop has no branch.
+"""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.matmul.match import Matmul
+from compiler.passes.cpu.shared.sharing import place_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import alloc, fresh, prefetch, serial, steps, store, tile, when
+from compiler.tir.exprs import Expr, as_int, const, load, substitute
+
+LINE = 64
+"""Bytes of a cache line; where lines are longer, some are fetched twice."""
+
+FEW_TILES = 4
+"""Up to this many tiles of rows the weights are hardly reused, and are best read in one stream, the
+whole depth in one pass.
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a matmul that one task computes: `count` rows from `first` on, by the panels from
+    `base` on.
+
+    m: all rows of the matmul; sums: scratch memory for the results, [panel, row, column], flat;
+    left: gathered rows, flat, or None where rows are read in place.
+    """
+
+    matmul: Matmul
+    unit: VectorUnit
+    m: Expr
+    first: Expr
+    count: Expr
+    base: Expr
+    sums: Any
+    left: Any
+
+    def place(self, p: Expr, row: Expr) -> Expr:
+        """Where in `sums` the results of a row by panel `p` of the block begin."""
+        tiling = self.matmul.tiling
+        return (p * tiling.block_rows + row) * tiling.nr
+
+    def row_start(self, row: Expr, i: int, start: Expr, clamped: bool) -> Expr:
+        """Where in memory the left side of row `row + i` begins, at depth `start`."""
+        if self.left is not None:
+            return (row + i) * self.matmul.tiling.kc
+        contraction, index = self.matmul.contraction, self.first + row + i
+        place = place_of(contraction.rows, tirx.min(index, self.m - 1) if clamped else index)
+        at = {**place, contraction.reduce[0].var: const(0)}
+        return substitute(contraction.left.indices[0], at) + start
+
+
+def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
+    """All rows of the block by panel `p` of it, over `length` of the depth from `start` on."""
+    mr = block.matmul.tiling.mr
+    if block.left is not None:
+        # The scratch memory has room for whole tiles; what they compute of rows past the last one
+        # is never read.
+        with serial(tirx.ceildiv(block.count, mr), "tile") as index:
+            _emit_tile(block, mr, index * mr, p, start, length)
+        return
+    # Whole tiles and the rest apart: the rows of a whole tile are a fixed distance from each other,
+    # which saves 60 instructions of addresses a tile.
+    whole, rest = tirx.truncdiv(block.count, mr), tirx.truncmod(block.count, mr)
+    with serial(whole, "tile") as index:
+        _fetch_next(block, p, start, index)
+        _emit_tile(block, mr, index * mr, p, start, length)
+    if as_int(rest) != 0:
+        _emit_rest(block, whole * mr, rest, p, start, length)
+
+
+def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, length: Expr) -> None:
+    """The `rest` rows from `first` on, fewer than a tile has."""
+    mr = block.matmul.tiling.mr
+    if block.matmul.contraction.bulk:
+        # Each size of tile is code to compile. Where rows are many, one tile that computes its last
+        # row several times costs nothing that could be measured.
+        with when(rest > 0):
+            _emit_tile(block, mr, first, p, start, length, clamped=True)
+        return
+    for rows in (8, 4, 2, 1):
+        if rows < mr:
+            before = tirx.truncdiv(rest, 2 * rows) * (2 * rows)
+            with when(rest - before >= rows):
+                _emit_tile(block, rows, first + before, p, start, length)
+
+
+def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
+    """Ask for tile `index`'s share of the next panel, so that the last tile has asked for all.
+
+    Past the last panel the addresses are beyond the weights, and the processor ignores them.
+    """
+    matmul, tiling = block.matmul, block.matmul.tiling
+    panel = block.base + p + 1
+    lines = -(-4 * tiling.kc * tiling.nr // LINE // tiling.tiles)
+    place = (panel * matmul.depth + start) * tiling.nr + index * (lines * LINE // 4)
+    with when(block.m > FEW_TILES * tiling.mr):
+        with serial(lines) as line:
+            prefetch(matmul.contraction.right.source, place + line * (LINE // 4))
+
+
+def _emit_tile(
+    block: Block,
+    rows: int,
+    row: Expr,
+    p: Expr,
+    start: Expr,
+    length: Expr,
+    clamped: bool = False,
+) -> None:
+    """A tile of `rows` rows from `row` of the block on; clamped: those past the last one are the
+    last one again.
+    """
+    matmul, tiling = block.matmul, block.matmul.tiling
+    nr, lanes = tiling.nr, block.unit.lanes(32)
+    panel, place = (block.base + p) * matmul.depth + start, block.place(p, row)
+    weights = matmul.contraction.right.source
+    left = matmul.contraction.left.source if block.left is None else block.left
+    starts = [fresh(f"a{i}", block.row_start(row, i, start, clamped)) for i in range(rows)]
+    acc = alloc([rows, nr], "float32", "acc")
+    for i, lane in tile(rows, nr, lanes):
+        store(acc, load(block.sums, [place + i * nr + lane]) if matmul.several else 0, i, lane)
+    # Tiles of other sizes are rare, and each step written out is code to compile.
+    together = block.unit.together if rows == tiling.mr and not clamped else 1
+    for k in steps(length, together, gcd(matmul.depth, tiling.kc)):
+        for i, lane in tile(rows, nr, lanes):
+            a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
+            store(acc, load(acc, [i, lane]) + a * b, i, lane)
+    for i, lane in tile(rows, nr, lanes):
+        store(block.sums, load(acc, [i, lane]), place + i * nr + lane)

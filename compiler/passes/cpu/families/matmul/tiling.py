@@ -1,0 +1,52 @@
+"""How a matmul is cut up: the register tile, the rows and columns of a task, the depth of a pass.
+
+The sizes follow Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008: a
+register tile of accumulators, a panel of the right side for L1, a block of the left side for L2.
+"""
+
+from dataclasses import dataclass
+
+from compiler.passes.cpu.shared.register_tile import rows_for
+from compiler.targets.vector_unit import VectorUnit
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The register tile is mr rows by nr columns; a task takes at most `tiles` of them in rows by
+    `panels` in columns; a pass covers kc of the depth.
+    """
+
+    mr: int
+    nr: int
+    tiles: int
+    panels: int
+    kc: int
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a task."""
+        return self.mr * self.tiles
+
+
+def tiling_for(unit: VectorUnit, width: int, depth: int, run: int | None = None) -> Tiling:
+    """A tiling for panels of `width` columns whose block of rows stays in L2.
+
+    run: rows are gathered in contiguous runs of this length, and passes are multiples of it; None
+    where rows are read in place.
+    """
+    mr, nr = rows_for(unit, width // unit.lanes(32)), width
+    # Where rows are read in place, one pass by one panel takes up to five eighths of L1: the rest
+    # is for the rows and the results. Gathered rows have no use for short passes.
+    deepest = 2048 if run else unit.l1 * 5 // 8 // (4 * nr)
+    passes = max(-(-depth // deepest), 1)
+    # All passes are about equally deep, in whole runs or in whole steps of the innermost loop.
+    multiple = run or unit.together
+    kc = -(-depth // multiple // passes) * multiple
+    # Half of L2 holds the rows of a block; the other half is left to weights and results.
+    rows_in_l2 = unit.l2 // 2 // (4 * kc)
+    tiles = min(max(rows_in_l2 // mr, 2), 8 if run else 16)
+    # Gathering pays off over many panels. Rows in place that fill more than half of L2 over the
+    # whole depth are at least read for four panels at a time.
+    in_l2 = 4 * mr * tiles * depth <= unit.l2 // 2
+    panels = 8 if run else 2 if in_l2 else 4
+    return Tiling(mr, nr, tiles, panels, kc)

@@ -1,0 +1,29 @@
+"""Read a program as a matmul of two tensors that are both computed at run time."""
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.families.matmul.match import Contraction, read_contraction
+from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import as_int
+from compiler.tir.flat import stride
+from compiler.tir.stages import Program
+
+
+def match_matmul_dynamic(program: Program, unit: VectorUnit) -> Contraction | Declined:
+    """The program as a contraction that has rows, and columns that vectors can hold."""
+    contraction = read_contraction(program)
+    if isinstance(contraction, Declined):
+        return contraction
+    column = contraction.column.var
+    # Vectors of columns are read from the right side as they lie, without a shuffle.
+    if as_int(stride(contraction.right.indices[0], column)) != 1:
+        return Declined("its right side is not contiguous along the columns")
+    if not all(vectorizable(out.value, column) for out in contraction.epilogue.outputs):
+        return Declined("what follows its sum cannot be computed in vectors of columns")
+    if not contraction.rows or not contraction.reduce:
+        return Declined(
+            "it has no rows to share its right side" if contraction.reduce else "it has no depth"
+        )
+    if not contraction.from_zero:
+        return Declined("its sum does not begin at zero")
+    return contraction
