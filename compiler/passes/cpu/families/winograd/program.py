@@ -1,8 +1,8 @@
-"""Convolutions of 3x3 with a quarter of the products: Winograd's F(4x4, 3x3) as a tensor program.
+"""3x3 convolutions with a quarter of the multiplications: Winograd's F(4x4, 3x3), in stages.
 
 Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016 (arXiv:1509.09308), with the
-interpolation points 0, 1, -1, 2, -2: a tile of 4x4 results comes from 6x6 inputs by 36 products a
-channel, where the definition takes 144.
+interpolation points 0, 1, -1, 2, -2: a tile of 4x4 results comes from 6x6 inputs by 36
+multiplications a channel, where the definition takes 144.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,16 @@ import numpy as np
 from tvm import te, tirx
 
 TILE = 4
+"""Results of a tile along one axis."""
+
 REACH = 6
 """Inputs along one axis that a tile of results depends on."""
 
+POINTS = REACH * REACH
+"""Places of a transformed tile: at each, the channels of all tiles go through a matmul."""
+
+# Larger tiles such as F(6x6, 3x3) would save more multiplications, but their factors are larger,
+# and differences of large numbers lose digits of float32.
 INPUT = np.array(
     [
         [4, 0, -5, 0, 1, 0],
@@ -26,6 +33,7 @@ INPUT = np.array(
     ],
     np.float64,
 )
+# 24 is the common denominator; weights are transformed once, when they are packed.
 WEIGHT = (
     np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64)
     / 24
@@ -39,8 +47,9 @@ STAGES = ("winograd_input", "winograd_products", "winograd_output")
 
 
 def transformed_weights(weight: np.ndarray, width: int) -> np.ndarray:
-    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, worked out in float64."""
+    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, computed in float64."""
     columns = weight.shape[0]
+    # In float64, so that all of float32's digits are right.
     spread = np.einsum("ia,oabc,jb->ijco", WEIGHT, weight.astype(np.float64), WEIGHT).reshape(
         REACH * REACH, weight.shape[3], columns
     )

@@ -1,0 +1,67 @@
+"""Read a convolution in Winograd's form, as `program` writes it, with what was fused behind it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.families.winograd.program import STAGES
+from compiler.passes.cpu.shared.loop_nest import combine_of
+from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import Expr, fixed, is_choice, loads, nodes
+from compiler.tir.flat import analyzer_for
+from compiler.tir.stages import Program, Stage
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """A convolution in Winograd's form.
+
+    source: the stage that transforms the input; inside, value: over its axes, where a place of the
+    input is not padding, and the input there. weights: flat, [36, panels, depth, width]; anchored:
+    the results, and the epilogue that turns them into the outputs.
+    """
+
+    source: Stage
+    inside: Expr
+    value: Expr
+    weights: Any
+    depth: int
+    columns: int
+    width: int
+    anchored: Anchored
+
+    @property
+    def padded(self) -> int:
+        """The columns with the empty ones of the last panel."""
+        return -(-self.columns // self.width) * self.width
+
+
+def match_winograd(program: Program, unit: VectorUnit) -> Winograd | Declined:
+    """The program as a convolution in Winograd's form."""
+    if [stage.name for stage in program.stages[: len(STAGES)]] != list(STAGES):
+        return Declined("it is no convolution in Winograd's form")
+    source, summed = program.stages[:2]
+    read, multiplied = combine_of(source), combine_of(summed)
+    if read is None or multiplied is None:
+        return Declined("its transforms are no sums")
+    # The output transform is the reduction that the epilogue hangs on.
+    anchored = read_anchored(replace(program, stages=program.stages[2:]))
+    if anchored is None:
+        return Declined("what follows the convolution is not elementwise")
+    if not anchored.epilogue.in_vectors(anchored.anchor.spatial[-1].var):
+        return Declined("what follows the convolution cannot be computed in vectors of channels")
+    choice = next(node for node in nodes(read.term) if is_choice(node))
+    factors = [one.source for one in loads(multiplied.term)]
+    weights = next(factor for factor in factors if not factor.same_as(source.buffer))
+    _points, _panels, depth, width = map(fixed, weights.shape)
+    return Winograd(
+        source=source,
+        inside=choice.args[0],
+        value=anchored.flat.value(choice.args[1], analyzer_for(source.axes)),
+        weights=anchored.flat.views[weights],
+        depth=depth,
+        columns=fixed(summed.spatial[-1].extent),
+        width=width,
+        anchored=anchored,
+    )
