@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir, tirx
 
-from compiler.passes.cpu.families.copy.emit import marked
+from compiler.passes.cpu.families.copy.match import marked
 from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
 from compiler.targets.vector_unit import VectorUnit

@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax, topi
 
-from compiler.passes.cpu.families.copy.emit import IN_ORDER, marked
+from compiler.passes.cpu.families.copy.match import IN_ORDER, marked
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 

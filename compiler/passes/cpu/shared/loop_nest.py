@@ -1,8 +1,10 @@
-"""The loop nest of one stage: the contiguous axis in vectors, reductions in local accumulators."""
+"""The loop nest of one stage: the contiguous axis in vectors, reductions in local accumulators.
 
-from collections.abc import Callable
+The axes are walked in their order, but for the one in vectors, which goes innermost. Accumulators
+are on the stack, of a size that LLVM keeps in registers.
+"""
+
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import tvm
@@ -10,45 +12,32 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import alloc, blocks, nest, serial, store, strips, vectorized
 from compiler.tir.exprs import (
     Expr,
     Table,
     as_int,
     bits_of,
-    const,
     dtype_of,
     is_choice,
     load,
     loads,
     nodes,
+    op_name,
     substitute,
     uses,
 )
 from compiler.tir.flat import stride
-from compiler.tir.loops import Stmt, allocate, blocks, seq, serial, store, strips, vectorized
 from compiler.tir.stages import Axis, Stage
 
 _IDEMPOTENT = (prim.Max, prim.Min)
-_VECTOR_CALLS = frozenset(
-    "tirx." + name
-    for name in (
-        "exp",
-        "erf",
-        "tanh",
-        "sigmoid",
-        "sqrt",
-        "rsqrt",
-        "floor",
-        "ceil",
-        "fabs",
-        "round",
-        "trunc",
-        "nearbyint",
-        "log",
-        "reinterpret",
-        "fma",
-    )
-)
+
+# The first four become polynomials (compiler.tir.vecmath); LLVM has vector forms of the others.
+_VECTOR_CALLS = frozenset(f"tirx.{name}" for name in (
+    "exp", "erf", "tanh", "sigmoid",
+    "sqrt", "rsqrt", "floor", "ceil", "fabs", "round", "trunc", "nearbyint", "log", "reinterpret",
+    "fma",
+))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,11 +53,9 @@ class Combine:
             return init
         return tirx.const(0 if self.node is prim.Add else 1, dtype)
 
-    def into(self, buffer: Any, at: Table, *where: Expr) -> Stmt:
-        """Combines an element of the buffer with the term at `at`."""
-        return store(
-            buffer, self.node(load(buffer, list(where)), substitute(self.term, at)), *where
-        )
+    def into(self, buffer: Any, at: Table, *where: Expr | int) -> None:
+        """Combine an element of the buffer with the term at `at`."""
+        store(buffer, self.node(load(buffer, where), substitute(self.term, at)), *where)
 
 
 def combine_of(stage: Stage) -> Combine | None:
@@ -83,35 +70,27 @@ def combine_of(stage: Stage) -> Combine | None:
     return None
 
 
-def _scalar_call(node: Any, var: Any) -> bool:
-    """Whether a call that reads `var` has no vector form: a choice by it, or a function without
-    one.
-    """
-    return (
-        bool(uses(node.args[0], var))
-        if is_choice(node)
-        else getattr(node.op, "name", "") not in _VECTOR_CALLS
-    )
-
-
 def vectorizable(value: Expr, var: Any) -> bool:
     """Whether `value` can be computed for neighbouring values of `var` in one vector, every access
     a whole or a single element.
     """
-    for node in nodes(value):
-        if isinstance(node, tvm.ir.TensorLoad) and (
-            as_int(stride(node.indices[0], var)) not in (0, 1) or dtype_of(node) == "bool"
-        ):
-            return False
-        if isinstance(node, tvm.ir.Call) and uses(node, var) and _scalar_call(node, var):
-            return False
-        if (
-            isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod))
-            and not dtype_of(node).startswith(("float", "bfloat"))
-            and uses(node, var)
-        ):
-            return False
-    return True
+    return not any(_scalar(node, var) for node in nodes(value))
+
+
+def _scalar(node: Expr, var: Any) -> bool:
+    """Whether the node alone keeps neighbouring values of `var` from one vector."""
+    if isinstance(node, tvm.ir.TensorLoad):
+        # A vector of booleans is a bit each in LLVM, but a byte each in memory.
+        return as_int(stride(node.indices[0], var)) not in (0, 1) or dtype_of(node) == "bool"
+    if isinstance(node, tvm.ir.Call) and uses(node, var):
+        # A choice evaluates one side only, which lanes that differ cannot.
+        if is_choice(node):
+            return uses(node.args[0], var)
+        return op_name(node) not in _VECTOR_CALLS
+    if isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)):
+        # No processor here divides integers in vectors: LLVM would take the lanes apart.
+        return not dtype_of(node).startswith(("float", "bfloat")) and uses(node, var)
+    return False
 
 
 def lanes_for(stage: Stage, unit: VectorUnit) -> int:
@@ -149,162 +128,117 @@ def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
     return None
 
 
-def nest(axes: tuple[Axis, ...], body: Callable[[Table], Stmt], bound: Table | None = None) -> Stmt:
-    """Serial loops over `axes`; `body` gets the value of each axis' variable."""
-    values = bound or {}
-    if not axes:
-        return body(values)
-    first, rest = axes[0], axes[1:]
-    return serial(
-        first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name
-    )
+def write(stage: Stage, value: Expr, at: Table) -> None:
+    """Store the value as the stage's result where its axes are `at`."""
+    store(stage.buffer, value, substitute(stage.indices[0], at))
 
 
-def write(stage: Stage, value: Expr, at: Table) -> Stmt:
-    """The value as the stage's result where its axes are `at`."""
-    return store(stage.buffer, value, substitute(stage.indices[0], at))
-
-
-def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> Stmt:
-    """Serial code for the stage over the axes that `bound` leaves; offsets are flat."""
-    values = bound or {}
-    free = tuple(axis for axis in stage.axes if axis.var not in values)
+def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> None:
+    """Emit the stage over the axes that `bound` leaves, in one thread; offsets are flat."""
+    known = bound or {}
+    free = [axis for axis in stage.axes if axis.var not in known]
     if stage.init is not None and stage.reduced:
-        return _emit_reduction(stage, free, unit, values)
-    axis = next((a for a in [spatial_vector_axis(stage)] if a is not None and a in free), None)
-    outer = tuple(a for a in free if a is not axis)
-
-    def point(at: Table) -> Stmt:
-        return write(stage, substitute(stage.value, at), at)
-
-    if axis is None:
-        return nest(free, point, values)
-    lanes = lanes_for(stage, unit)
-    return nest(
-        outer,
-        lambda at: strips(axis.extent, lanes, lambda j: point({**at, axis.var: j}), axis.var.name),
-        values,
-    )
+        _emit_reduction(stage, free, unit, known)
+        return
+    column = spatial_vector_axis(stage)
+    if column is None or column.var in known:
+        for at in nest(free, known):
+            write(stage, substitute(stage.value, at), at)
+        return
+    for at in nest([axis for axis in free if axis is not column], known):
+        for j in strips(column.extent, lanes_for(stage, unit), column.var.name):
+            here = {**at, column.var: j}
+            write(stage, substitute(stage.value, here), here)
 
 
-def _emit_reduction(stage: Stage, free: tuple[Axis, ...], unit: VectorUnit, values: Table) -> Stmt:
+def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Table) -> None:
+    """Emit one of three forms: combined in the result itself, in vectors of neighbouring results,
+    or each result in vectors along the reduction.
+    """
     combine = combine_of(stage)
-    spatial = tuple(axis for axis in free if not axis.reduce)
-    reduced = tuple(axis for axis in free if axis.reduce)
+    spatial = [axis for axis in free if not axis.reduce]
+    reduced = [axis for axis in free if axis.reduce]
     if combine is None:
-        return _emit_in_place(stage, spatial, reduced, values)
-    across = spatial_vector_axis(stage.map_value(combine.term))
-    if across is not None and across in spatial:
-        return _reduce_columns(
-            stage,
-            combine,
-            across,
-            tuple(a for a in spatial if a is not across),
-            reduced,
-            unit,
-            values,
-        )
+        # Such as `any`, whose operation has no vector form here.
+        for at in nest(spatial, known):
+            write(stage, substitute(stage.init, at), at)
+            for inner in nest(reduced, at):
+                write(stage, substitute(stage.value, inner), inner)
+        return
+    column = spatial_vector_axis(stage.map_value(combine.term))
+    if column is not None and column.var not in known:
+        for at in nest([axis for axis in spatial if axis is not column], known):
+            for first, width in blocks(column.extent, lanes_for(stage, unit)):
+                _reduce_columns(stage, combine, (column, first, width), reduced, at)
+        return
     along = _reduced_vector_axis(stage, combine.term)
-    return nest(spatial, lambda at: _reduce_point(stage, combine, along, reduced, unit, at), values)
-
-
-def _emit_in_place(
-    stage: Stage, spatial: tuple[Axis, ...], reduced: tuple[Axis, ...], values: Table
-) -> Stmt:
-    def point(at: Table) -> Stmt:
-        steps = nest(reduced, lambda inner: write(stage, substitute(stage.value, inner), inner), at)
-        return seq(write(stage, substitute(stage.init, at), at), steps)
-
-    return nest(spatial, point, values)
+    for at in nest(spatial, known):
+        if along is None:
+            _reduce_point(stage, combine, reduced, at)
+        else:
+            _reduce_row(stage, combine, along, reduced, unit, at)
 
 
 def _reduce_columns(
     stage: Stage,
     combine: Combine,
-    axis: Axis,
-    outer: tuple[Axis, ...],
-    reduced: tuple[Axis, ...],
-    unit: VectorUnit,
-    values: Table,
-) -> Stmt:
-    dtype = dtype_of(stage.value)
-    lanes = lanes_for(stage, unit)
-
-    def strip(at: Table, base: Expr, width: int) -> Stmt:
-        acc, allocation = allocate([width], dtype, "acc")
-
-        def lane_loop(make: Callable[[Expr, Table], Stmt], table: Table) -> Stmt:
-            return vectorized(width, lambda lane: make(lane, {**table, axis.var: base + lane}))
-
-        start = lane_loop(lambda lane, table: store(acc, substitute(stage.init, table), lane), at)
-        steps = nest(
-            reduced,
-            lambda inner: lane_loop(lambda lane, table: combine.into(acc, table, lane), inner),
-            at,
-        )
-        finish = lane_loop(lambda lane, table: write(stage, load(acc, [lane]), table), at)
-        return seq(allocation, start, steps, finish)
-
-    return nest(
-        outer,
-        lambda at: blocks(axis.extent, lanes, lambda base, width: strip(at, base, width)),
-        values,
-    )
+    columns: tuple[Axis, Expr, int],
+    reduced: list[Axis],
+    at: Table,
+) -> None:
+    """Neighbouring results, (axis, first, width), side by side in one vector register."""
+    column, first, width = columns
+    acc = alloc([width], dtype_of(stage.value), "acc")
+    with vectorized(width) as lane:
+        store(acc, substitute(stage.init, {**at, column.var: first + lane}), lane)
+    for inner in nest(reduced, at):
+        with vectorized(width) as lane:
+            combine.into(acc, {**inner, column.var: first + lane}, lane)
+    with vectorized(width) as lane:
+        write(stage, load(acc, [lane]), {**at, column.var: first + lane})
 
 
-def _reduce_point(
+def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], at: Table) -> None:
+    """One result, element by element."""
+    total = alloc([1], dtype_of(stage.value), "total")
+    store(total, substitute(stage.init, at), 0)
+    for inner in nest(reduced, at):
+        combine.into(total, inner, 0)
+    write(stage, load(total, [0]), at)
+
+
+def _reduce_row(
     stage: Stage,
     combine: Combine,
-    along: Axis | None,
-    reduced: tuple[Axis, ...],
+    along: Axis,
+    reduced: list[Axis],
     unit: VectorUnit,
     at: Table,
-) -> Stmt:
-    """One element of the result: partial results in a vector along `along`, combined at the end."""
-    dtype = dtype_of(stage.value)
-    total, allocation = allocate([1], dtype, "total")
-    zero = const(0)
-    start = store(total, substitute(stage.init, at), zero)
-    finish = write(stage, load(total, [zero]), at)
-    if along is None:
-        return seq(
-            allocation,
-            start,
-            nest(reduced, lambda inner: combine.into(total, inner, zero), at),
-            finish,
-        )
-    outer = tuple(axis for axis in reduced if axis is not along)
-    lanes = _reduction_lanes(stage, along, unit)
-    acc, more = allocate([lanes], dtype, "partial")
-    clear = vectorized(
-        lanes, lambda lane: store(acc, combine.identity(substitute(stage.init, at), dtype), lane)
-    )
-    full = along.extent // const(lanes)
-
-    def vector(inner: Table, c: Expr) -> Stmt:
-        return vectorized(
-            lanes,
-            lambda lane: combine.into(acc, {**inner, along.var: c * const(lanes) + lane}, lane),
-        )
-
-    def one(inner: Table, t: Expr) -> Stmt:
-        return combine.into(total, {**inner, along.var: full * const(lanes) + t}, zero)
-
-    vectors = nest(outer, lambda inner: serial(full, partial(vector, inner), "block"), at)
-    gather = serial(
-        lanes,
-        lambda lane: store(total, combine.node(load(total, [zero]), load(acc, [lane])), zero),
-        "lane",
-    )
-    tail = nest(
-        outer,
-        lambda inner: serial(along.extent - full * const(lanes), partial(one, inner), "rest"),
-        at,
-    )
-    return seq(allocation, more, start, clear, vectors, gather, tail, finish)
+) -> None:
+    """One result: a vector of partial results along `along`, combined at the end, then the rest."""
+    dtype, lanes = dtype_of(stage.value), _reduction_lanes(stage, along, unit)
+    total = alloc([1], dtype, "total")
+    partial = alloc([lanes], dtype, "partial")
+    init = substitute(stage.init, at)
+    store(total, init, 0)
+    with vectorized(lanes) as lane:
+        store(partial, combine.identity(init, dtype), lane)
+    outer = [axis for axis in reduced if axis is not along]
+    full = along.extent // lanes
+    for inner in nest(outer, at):
+        with serial(full, "block") as block, vectorized(lanes) as lane:
+            combine.into(partial, {**inner, along.var: block * lanes + lane}, lane)
+    with serial(lanes, "lane") as lane:
+        store(total, combine.node(load(total, [0]), load(partial, [lane])), 0)
+    for inner in nest(outer, at):
+        with serial(along.extent - full * lanes, "rest") as i:
+            combine.into(total, {**inner, along.var: full * lanes + i}, 0)
+    write(stage, load(total, [0]), at)
 
 
 def _reduction_lanes(stage: Stage, along: Axis, unit: VectorUnit) -> int:
     lanes = lanes_for(stage, unit)
     extent = as_int(along.extent)
+    # Four vectors of partial results hide the latency of an addition, four cycles since Skylake,
+    # but are a waste for a row that is not much longer than they are.
     return lanes * 4 if extent is not None and extent >= lanes * 8 else lanes

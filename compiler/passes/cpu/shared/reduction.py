@@ -1,14 +1,18 @@
 """Programs around one reduction: the stage that combines, and what is done to each of its results
 afterwards.
+
+Fusion puts a bias, an activation or a residual behind a matmul or a convolution as stages of their
+own. Here they become one expression of each accumulator, computed while it is in a register.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import Combine, combine_of, vectorizable
+from compiler.tir import building
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -21,7 +25,7 @@ from compiler.tir.exprs import (
     substitute,
 )
 from compiler.tir.flat import Flattener, flatten_stage
-from compiler.tir.loops import Stmt, seq, store
+from compiler.tir.loops import Stmt
 from compiler.tir.stages import Program, Stage
 
 
@@ -48,16 +52,17 @@ class Epilogue:
             vectorizable(side, var) for out in self.outputs for side in (out.value, out.target)
         )
 
-    def write(self, result: Expr, at: Table) -> Stmt:
-        """Every output of `result`, the axes being `at`."""
-        return seq(*(self._write(out, result, at) for out in self.outputs))
+    def store(self, result: Expr, at: Table) -> None:
+        """Emit every output of `result`, the axes being `at`."""
+        for out in self.outputs:
+            value = replace_loads(out.value, self.total, result, at)
+            building.store(out.target.source, value, substitute(out.target.indices[0], at))
 
-    def _write(self, out: Output, result: Expr, at: Table) -> Stmt:
-        return store(
-            out.target.source,
-            replace_loads(out.value, self.total, result, at),
-            substitute(out.target.indices[0], at),
-        )
+    def write(self, result: Expr, at: Table) -> Stmt:
+        """`store` in functional form."""
+        with building.statements() as stores:
+            self.store(result, at)
+        return stores.stmt
 
 
 @dataclass(frozen=True)
@@ -72,50 +77,90 @@ class Anchored:
     flat: Flattener
 
 
+def read_anchored(program: Program) -> Anchored | None:
+    """The program as a reduction followed by elementwise stages at the same place, None if it is
+    none.
+    """
+    anchor = _anchor(program)
+    combine = None if anchor is None else combine_of(anchor)
+    if anchor is None or combine is None:
+        return None
+    total = tirx.decl_buffer([const(1)], dtype_of(anchor.value), name="total", scope="local")
+    later: list[Stage] = []
+    for stage in program.stages[1:]:
+        moved = _at_anchor(stage, anchor, total)
+        if moved is None:
+            return None
+        later.append(moved)
+    if any(anchor.buffer.same_as(out) for out in program.outputs):
+        # The plain result is wanted as well as what the later stages make of it.
+        later.insert(0, replace(anchor, axes=anchor.spatial, value=load(total, [0]), init=None))
+    if any(_reads(stage, other.buffer) for stage in later for other in later):
+        return None
+    flat = Flattener.of(program)
+    flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
+    parts = [flatten_stage(stage, flat) for stage in later]
+    outputs = tuple(Output(load(part.buffer, part.indices), part.value) for part in parts)
+    return Anchored(anchor, combine, Epilogue(total, outputs), flat)
+
+
 def _anchor(program: Program) -> Stage | None:
+    """The one reduction of a program, if it is its first stage and stores without rearranging."""
     found = [stage for stage in program.stages if stage.init is not None]
     if len(found) != 1 or not program.stages[0].buffer.same_as(found[0].buffer):
         return None
     anchor = found[0]
-    plain = all(
-        index.same_as(axis.var) for index, axis in zip(anchor.indices, anchor.spatial, strict=False)
+    plain = len(anchor.indices) == len(anchor.spatial) and all(
+        index.same_as(axis.var) for index, axis in zip(anchor.indices, anchor.spatial, strict=True)
     )
-    return anchor if plain and len(anchor.indices) == len(anchor.spatial) else None
+    return anchor if plain else None
+
+
+def _reads(stage: Stage, buffer: Any) -> bool:
+    return any(one.source.same_as(buffer) for one in loads(stage.value))
 
 
 def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
     """The later stage over the anchor's axes, the anchor's result replaced by `total`; None where
     the stage has other axes or, as padding and slices have, other extents.
     """
-    reads = [one for one in loads(stage.value) if one.source.same_as(anchor.buffer)]
-    table: Table = {}
-    for one in reads:
-        for index, axis in zip(one.indices, anchor.axes, strict=False):
-            if isinstance(index, tvm.ir.Var) and any(index.same_as(own.var) for own in stage.axes):
-                if index in table and not table[index].same_as(axis.var):
-                    return None
-                table[index] = axis.var
-            elif as_int(index) is None or as_int(axis.extent) != 1:
-                return None
-    if (
-        not reads
-        or stage.reduced
-        or any(own.var not in table and as_int(own.extent) != 1 for own in stage.axes)
-    ):
+    table = _anchor_axes(stage, anchor)
+    if table is None or stage.reduced or not _reads(stage, anchor.buffer):
+        return None
+    if any(own.var not in table and as_int(own.extent) != 1 for own in stage.axes):
         return None
     if len({var.__hash__() for var in table.values()}) != len(table):
         return None
     if not _same_extents(stage, anchor, table):
         return None
     table = {**{own.var: const(0) for own in stage.axes}, **table}
-    value = replace_loads(stage.value, anchor.buffer, load(total, [const(0)]), table)
     return Stage(
         stage.name,
         stage.buffer,
         anchor.spatial,
-        tuple(substitute(i, table) for i in stage.indices),
-        value,
+        tuple(substitute(index, table) for index in stage.indices),
+        replace_loads(stage.value, anchor.buffer, load(total, [0]), table),
     )
+
+
+def _anchor_axes(stage: Stage, anchor: Stage) -> Table | None:
+    """The anchor's axis for each axis of the stage, by where the stage reads the anchor's result.
+
+    None where the places that it reads differ from each other, or from its own place.
+    """
+    table: Table = {}
+    for one in loads(stage.value):
+        if not one.source.same_as(anchor.buffer):
+            continue
+        for index, axis in zip(one.indices, anchor.axes, strict=False):
+            own = isinstance(index, tvm.ir.Var) and any(
+                index.same_as(other.var) for other in stage.axes
+            )
+            if own and table.setdefault(index, axis.var).same_as(axis.var):
+                continue
+            if own or as_int(index) is None or as_int(axis.extent) != 1:
+                return None
+    return table
 
 
 def _same_extents(stage: Stage, anchor: Stage, table: Table) -> bool:
@@ -127,38 +172,3 @@ def _same_extents(stage: Stage, anchor: Stage, table: Table) -> bool:
         own.var not in table or analyzer.can_prove_equal(own.extent, extents[table[own.var]])
         for own in stage.axes
     )
-
-
-def read_anchored(program: Program) -> Anchored | None:
-    """The program as a reduction followed by elementwise stages at the same place, None if it is
-    none.
-    """
-    anchor = _anchor(program)
-    combine = None if anchor is None else combine_of(anchor)
-    if anchor is None or combine is None:
-        return None
-    total = tirx.decl_buffer([const(1)], dtype_of(anchor.value), name="total", scope="local")
-    later = [_at_anchor(stage, anchor, total) for stage in program.stages[1:]]
-    if any(stage is None for stage in later):
-        return None
-    if any(anchor.buffer.same_as(out) for out in program.outputs):
-        later.insert(
-            0,
-            Stage(
-                anchor.name, anchor.buffer, anchor.spatial, anchor.indices, load(total, [const(0)])
-            ),
-        )
-    written = [stage.buffer for stage in later if stage is not None]
-    if any(
-        one.source.same_as(buffer)
-        for stage in later
-        if stage is not None
-        for one in loads(stage.value)
-        for buffer in written
-    ):
-        return None
-    flat = Flattener.of(program)
-    flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
-    parts = [flatten_stage(stage, flat) for stage in later if stage is not None]
-    outputs = tuple(Output(load(part.buffer, list(part.indices)), part.value) for part in parts)
-    return Anchored(anchor, combine, Epilogue(total, outputs), flat)

@@ -1,15 +1,34 @@
 """The places of a result as tasks: extents computed once, every axis from the number of a place,
-tasks shared out among threads.
+tasks shared out among threads where there is enough to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import tvm
+
 from compiler.tir import building
 from compiler.tir.building import let_all, let_opaque
-from compiler.tir.exprs import Expr, Table
+from compiler.tir.exprs import Expr, Table, children, const
 from compiler.tir.loops import Stmt, bind_all, bind_opaque_all, product, share_out, unfuse
-from compiler.tir.stages import Axis
+from compiler.tir.stages import Axis, Stage
+
+PARALLEL_WORK = 1 << 17
+"""Operations below which starting the other threads costs more than it saves."""
+
+MOST_OPERATIONS = 200
+"""Operations of one element that are counted at most."""
+
+# Instructions of one element in the polynomials of compiler.tir.vecmath, roughly; pow and log are
+# calls into the C library.
+_OPERATIONS = {
+    "tirx.exp": 12,
+    "tirx.erf": 20,
+    "tirx.tanh": 20,
+    "tirx.sigmoid": 15,
+    "tirx.pow": 60,
+    "tirx.log": 20,
+}
 
 
 def extents_of(axes: Sequence[Axis]) -> list[Expr]:
@@ -20,6 +39,11 @@ def extents_of(axes: Sequence[Axis]) -> list[Expr]:
 def computed_once(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """The axes with their extents in variables: LLVM takes long over the divisions in them."""
     return tuple(replace(axis, extent=let_opaque("extent", axis.extent)) for axis in axes)
+
+
+def place_of(axes: Sequence[Axis], index: Expr) -> Table:
+    """Where each axis stands at place number `index`, the last axis counting fastest."""
+    return dict(zip([axis.var for axis in axes], unfuse(index, extents_of(axes)), strict=True))
 
 
 def share_places(
@@ -34,8 +58,26 @@ def share_places(
         yield let_all(dict(zip([axis.var for axis in axes], place, strict=True))), part
 
 
+def operations(expr: Expr) -> int:
+    """A rough count of the machine operations of one evaluation."""
+    if isinstance(expr, tvm.ir.TensorLoad):
+        return 1
+    call = isinstance(expr, tvm.ir.Call) and hasattr(expr.op, "name")
+    own = _OPERATIONS.get(expr.op.name, 4) if call else 1
+    return own + sum(map(operations, children(expr)))
+
+
+def worth_sharing(*stages: Stage) -> Expr:
+    """Whether the operations of all the stages, over their extents, are worth other threads."""
+    total: Expr = const(0)
+    for stage in stages:
+        each = min(operations(stage.value), MOST_OPERATIONS)
+        total = total + product(extents_of(stage.axes)) * each
+    return tvm.sym.Analyzer().simplify(total) >= PARALLEL_WORK
+
+
 def with_extents(axes: Sequence[Axis], body: Callable[[tuple[Axis, ...]], Stmt]) -> Stmt:
-    """body(the axes, their extents computed once): LLVM takes long over the divisions in them."""
+    """`computed_once` in functional form."""
     return bind_opaque_all(
         "extent",
         extents_of(axes),
@@ -45,17 +87,10 @@ def with_extents(axes: Sequence[Axis], body: Callable[[tuple[Axis, ...]], Stmt])
     )
 
 
-def place_of(axes: Sequence[Axis], index: Expr) -> Table:
-    """Where each axis stands at place number `index`, the last axis counting fastest."""
-    return dict(zip([axis.var for axis in axes], unfuse(index, extents_of(axes)), strict=True))
-
-
 def share_parts(
     axes: Sequence[Axis], parts: Expr, worth: Expr | bool, body: Callable[[Table, Expr], Stmt]
 ) -> Stmt:
-    """body(place, part) for every place of the axes and every part below `parts`, over the threads
-    where `worth` holds.
-    """
+    """`share_places` in functional form."""
     extents = [*extents_of(axes), parts]
 
     def task(index: Expr) -> Stmt:

@@ -8,12 +8,11 @@ from typing import Any
 
 import tvm
 
-from compiler.passes.cpu.shared.loop_nest import nest
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
 from compiler.passes.cpu.shared.sharing import extents_of, place_of, with_extents
 from compiler.tir.exprs import Expr, Table, const, fixed, loads, substitute
 from compiler.tir.flat import stride
-from compiler.tir.loops import Stmt, bind_all, bind_opaque, bind_opaque_all, product, seq
+from compiler.tir.loops import Stmt, bind_all, bind_opaque, bind_opaque_all, product, seq, serial
 from compiler.tir.stages import Axis, Program
 
 
@@ -109,3 +108,14 @@ def emit_panel_sums(sums: PanelSums, body: Callable[[PanelSums, Expr], Stmt]) ->
         return bind_opaque("m", product(extents_of(known.rows)), lambda m: body(known, m))
 
     return seq(*sums.prelude, with_extents(sums.rows, with_steps))
+
+
+def nest(axes: tuple[Axis, ...], body: Callable[[Table], Stmt], bound: Table | None = None) -> Stmt:
+    """Serial loops over `axes`; `body` gets the value of each axis' variable."""
+    values = bound or {}
+    if not axes:
+        return body(values)
+    first, rest = axes[0], axes[1:]
+    return serial(
+        first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name
+    )

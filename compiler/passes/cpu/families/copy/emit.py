@@ -1,31 +1,29 @@
-"""The flat copy of a tensor program that gives the elements of its input in order."""
+"""The flat copy of a tensor program that gives the elements of its input in order.
 
-from typing import Any
+One loop in vectors over both buffers seen as flat, in strips over the threads where they are long.
+"""
 
 from tvm import tirx
 
 from compiler.passes.cpu.families.generic.emit import emit_parallel
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import emit, statements
 from compiler.tir.exprs import load
 from compiler.tir.flat import Flattener
-from compiler.tir.loops import Stmt, seq
-from compiler.tir.stages import Axis, Stage
-
-IN_ORDER = "relaxd.in_order"
-"""Marks a tensor program that gives the elements of its first parameter in order; fusion drops the
-mark.
-"""
+from compiler.tir.loops import Stmt
+from compiler.tir.stages import Axis, Program, Stage
 
 
-def marked(func: Any) -> bool:
-    """Whether a function is such a program."""
-    return isinstance(func, tirx.PrimFunc) and bool(func.attrs) and IN_ORDER in func.attrs
-
-
-def emit_copy(func: tirx.PrimFunc, unit: VectorUnit) -> Stmt:
-    """The body of a marked program as one loop over flat buffers."""
-    flat = Flattener()
-    buffers = [flat.parameter(param) for param in func.params if hasattr(param.ty, "shape")]
-    axis = Axis(tirx.Var("i", "int64"), buffers[-1].shape[0])
-    stage = Stage("copy", buffers[-1], (axis,), (axis.var,), load(buffers[0], [axis.var]))
-    return seq(*flat.prelude, emit_parallel(stage, unit))
+def emit_copy(program: Program, unit: VectorUnit) -> Stmt:
+    """The body of a marked program."""
+    flat = Flattener.of(program)
+    given, result = (flat.views[buffer] for buffer in program.params)
+    # Neither shape matters: in order means that the flat offsets are equal, which saves the
+    # divisions of an index from one shape into the other.
+    axis = Axis(tirx.Var("i", "int64"), result.shape[0])
+    stage = Stage("copy", result, (axis,), (axis.var,), load(given, [axis.var]))
+    with statements() as body:
+        for stmt in flat.prelude:
+            emit(stmt)
+        emit_parallel(stage, unit)
+    return body.stmt

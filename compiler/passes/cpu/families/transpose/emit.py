@@ -1,189 +1,111 @@
-"""Programs that write along one axis and read along another, as transposes do: in blocks of both,
-by way of small copies.
-"""
+"""The kernel of programs that write along one axis and read along another.
 
-from dataclasses import dataclass
-from typing import Any
+Loop order: strips of WRITTEN places along the written axis over the threads; in a strip, blocks of
+READ places along the read axis; in a block, squares of READ by one vector. A square is read line
+by line into a copy on the stack, READ elements a line, and written from there, a vector a row.
+Places that fill no square go one by one.
+
+WRITTEN and READ elements are whole cache lines of 64 bytes for every dtype from 4 bytes on: a line
+that is fetched or written is used up while it is in the first-level cache.
+"""
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.cpu.families.generic.emit import worth_sharing
-from compiler.passes.cpu.shared.loop_nest import is_short, vectorizable, write
-from compiler.passes.cpu.shared.sharing import share_parts, with_extents
+from compiler.passes.cpu.families.transpose.match import Permute
+from compiler.passes.cpu.shared.loop_nest import write
+from compiler.passes.cpu.shared.sharing import computed_once, share_places, worth_sharing
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import (
-    Expr,
-    Table,
-    as_int,
-    bits_of,
-    const,
-    dtype_of,
-    is_choice,
-    load,
-    loads,
-    nodes,
-    rewrite,
-    substitute,
-    uses,
-)
-from compiler.tir.flat import Flattener, flatten_stage, merge_axes, stride
-from compiler.tir.loops import (
-    Stmt,
-    allocate,
-    bind,
-    seq,
+from compiler.tir.building import (
+    alloc,
+    emit,
+    let,
+    otherwise,
     serial,
+    statements,
     store,
     strips,
-    unrolled,
     vectorized,
     when,
 )
-from compiler.tir.stages import Axis, Program, Stage
+from compiler.tir.exprs import Expr, Table, bits_of, dtype_of, load, rewrite, substitute
+from compiler.tir.loops import Stmt
 
 READ, WRITTEN = 16, 64
 """Elements of a block along the axis that is read, and along the one that is written."""
 
 
-@dataclass(frozen=True)
-class Permute:
-    """`stage`, flat, stores without gaps along `written`; its load `far` has none along `read`."""
-
-    stage: Stage
-    far: Any
-    read: Axis
-    written: Axis
-    prelude: tuple[Stmt, ...]
-
-
-def read_permute(program: Program) -> Permute | None:
-    """The program as such, None if it is none."""
-    if len(program.stages) != 1 or program.stages[0].init is not None:
-        return None
-    flat = Flattener.of(program)
-    stage = merge_axes(flatten_stage(program.stages[0], flat))
-    written = [axis for axis in stage.axes if _step(stage.indices[0], axis) == 1]
-    if (
-        len(written) != 1
-        or vectorizable(stage.value, written[0].var)
-        or not _gathers(stage.value, written[0])
-    ):
-        return None
-    far = [one for one in loads(stage.value) if _step(one.indices[0], written[0]) not in (0, 1)]
-    read = [
-        axis
-        for axis in stage.axes
-        if axis is not written[0] and all(_step(one.indices[0], axis) == 1 for one in far)
-    ]
-    if len(far) != 1 or len(read) != 1 or any(is_short(axis) for axis in (*read, *written)):
-        return None
-    return Permute(stage, far[0], read[0], written[0], tuple(flat.prelude))
-
-
-def _step(offset: Expr, axis: Axis) -> int | None:
-    return as_int(stride(offset, axis.var))
-
-
-def _gathers(value: Expr, axis: Axis) -> bool:
-    """Whether nothing but addresses keeps the value from being computed in vectors along
-    the axis.
-    """
-    for node in nodes(value, into_loads=False):
-        if isinstance(node, tvm.ir.TensorLoad):
-            if stride(node.indices[0], axis.var) is None or dtype_of(node) == "bool":
-                return False
-        elif isinstance(node, tvm.ir.Call) and uses(node, axis.var):
-            return False
-    return not any(is_choice(node) for node in nodes(value)) and dtype_of(value) != "bool"
-
-
 def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
-    """The kernel: a task is a strip of blocks along the axis that is written."""
-    stage, inner = permute.stage, (permute.read, permute.written)
-    outer = tuple(axis for axis in stage.axes if all(axis is not one for one in inner))
-    blocks, worth = tirx.ceildiv(permute.written.extent, const(WRITTEN)), worth_sharing(stage)
-
-    def tasks(axes: tuple[Axis, ...]) -> Stmt:
-        return share_parts(axes, blocks, worth, lambda at, block: _strip(permute, unit, at, block))
-
-    return seq(*permute.prelude, with_extents(outer, tasks))
-
-
-def _strip(permute: Permute, unit: VectorUnit, at: Table, block: Expr) -> Stmt:
-    """All blocks along the axis that is read."""
-    read, written = permute.read, permute.written
-    lanes = unit.lanes(max(map(bits_of, (dtype_of(permute.stage.value), dtype_of(permute.far)))))
-
-    def square(first: Expr, start: Expr) -> Stmt:
-        """READ by `lanes` elements through a copy: addresses far apart share a place in the cache,
-        which holds few of them.
-        """
-        copy, allocation = allocate([lanes * READ], dtype_of(permute.far), "copy")
-
-        def line(j: Expr) -> Stmt:
-            def element(i: Expr) -> Stmt:
-                source = load(
-                    permute.far.source,
-                    [
-                        substitute(
-                            permute.far.indices[0],
-                            {**at, read.var: first + i, written.var: start + j},
-                        )
-                    ],
-                )
-                return store(copy, source, j * const(READ) + i)
-
-            return strips(const(READ), lanes, element)
-
-        def row(i: Expr) -> Stmt:
-            return vectorized(
-                lanes,
-                lambda j: _point(
-                    permute, at, first + i, start + j, load(copy, [j * const(READ) + i])
-                ),
-            )
-
-        return seq(allocation, unrolled(lanes, line), serial(READ, row, "i"))
-
-    def plain(first: Expr, height: Expr, start: Expr, count: Expr) -> Stmt:
-        return serial(
-            height,
-            lambda i: serial(count, lambda j: _point(permute, at, first + i, start + j, None), "j"),
-            "i",
-        )
-
-    def rows(first: Expr, start: Expr, count: Expr) -> Stmt:
-        whole = count // const(lanes)
-        rest = plain(first, const(READ), start + whole * const(lanes), count - whole * const(lanes))
-        squares = serial(whole, lambda b: square(first, start + b * const(lanes)), "square")
-        height = read.extent - first
-        return when(height >= const(READ), seq(squares, rest), plain(first, height, start, count))
-
-    def blocks(start: Expr) -> Stmt:
-        many = tirx.ceildiv(read.extent, const(READ))
-        count = tirx.min(const(WRITTEN), written.extent - start)
-        return bind(
-            "count",
-            count,
-            lambda count: serial(many, lambda b: rows(b * const(READ), start, count), "block"),
-        )
-
-    return bind("start", block * const(WRITTEN), blocks)
+    """The body of a function that runs the program."""
+    read, written, stage = permute.read, permute.written, permute.stage
+    lanes = unit.lanes(max(map(bits_of, (dtype_of(stage.value), dtype_of(permute.far)))))
+    outer = [axis for axis in stage.axes if axis is not read and axis is not written]
+    strips_of_row = tirx.ceildiv(written.extent, WRITTEN)
+    with statements() as body:
+        for stmt in permute.prelude:
+            emit(stmt)
+        for at, strip in share_places(computed_once(outer), strips_of_row, worth_sharing(stage)):
+            start = let("start", strip * WRITTEN)
+            count = let("count", tirx.min(WRITTEN, written.extent - start))
+            with serial(tirx.ceildiv(read.extent, READ), "block") as block:
+                _emit_block(permute, lanes, at, (block * READ, start), count)
+    return body.stmt
 
 
-def _point(permute: Permute, at: Table, i: Expr, j: Expr, far: Expr | None) -> Stmt:
-    """One element, what is read from afar replaced by `far` where that is given."""
-    table, stage = {**at, permute.read.var: i, permute.written.var: j}, permute.stage
+def _emit_block(
+    permute: Permute, lanes: int, at: Table, first: tuple[Expr, Expr], count: Expr
+) -> None:
+    """Emit READ places along the read axis, fewer at its end, by `count` along the written one.
 
-    def visit(node: Expr) -> Expr | None:
-        if (
-            far is not None
-            and isinstance(node, tvm.ir.TensorLoad)
-            and tvm_ffi.structural_equal(node, permute.far)
-        ):
+    first: the block's first place along either axis.
+    """
+    i, j = first
+    height = permute.read.extent - i
+    with when(height >= READ):
+        squares = count // lanes
+        with serial(squares, "square") as square:
+            _emit_square(permute, lanes, at, (i, j + square * lanes))
+        done = squares * lanes
+        _emit_singly(permute, at, (i, j + done), (READ, count - done))
+    with otherwise():
+        _emit_singly(permute, at, first, (height, count))
+
+
+def _emit_square(permute: Permute, lanes: int, at: Table, first: tuple[Expr, Expr]) -> None:
+    """Emit READ by `lanes` elements, by way of a copy."""
+    # Addresses that are a power of two apart share a set of the cache, which holds 8 to 12 lines of
+    # it: read in the order of the result, lines would be evicted between their elements.
+    copy = alloc([lanes * READ], dtype_of(permute.far), "copy")
+    for line in range(lanes):
+        for i in strips(READ, lanes):
+            here = _place(permute, at, first[0] + i, first[1] + line)
+            source = load(permute.far.source, [substitute(permute.far.indices[0], here)])
+            store(copy, source, line * READ + i)
+    with serial(READ, "i") as i, vectorized(lanes) as j:
+        here = _place(permute, at, first[0] + i, first[1] + j)
+        _emit_element(permute, here, load(copy, [j * READ + i]))
+
+
+def _emit_singly(
+    permute: Permute, at: Table, first: tuple[Expr, Expr], count: tuple[Expr | int, Expr]
+) -> None:
+    """Emit `count` places along either axis one by one."""
+    with serial(count[0], "i") as i, serial(count[1], "j") as j:
+        _emit_element(permute, _place(permute, at, first[0] + i, first[1] + j), None)
+
+
+def _place(permute: Permute, at: Table, i: Expr, j: Expr) -> Table:
+    return {**at, permute.read.var: i, permute.written.var: j}
+
+
+def _emit_element(permute: Permute, here: Table, far: Expr | None) -> None:
+    """Emit one element of the result, with `far` in place of the load with gaps if it is given."""
+
+    def replaced(node: Expr) -> Expr | None:
+        loads = far is not None and isinstance(node, tvm.ir.TensorLoad)
+        if loads and tvm_ffi.structural_equal(node, permute.far):
             return far
-        return table.get(node) if isinstance(node, tvm.ir.Var) else None
+        return here.get(node) if isinstance(node, tvm.ir.Var) else None
 
-    return write(stage, rewrite(stage.value, visit), table)
+    write(permute.stage, rewrite(permute.stage.value, replaced), here)

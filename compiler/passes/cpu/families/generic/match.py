@@ -1,0 +1,97 @@
+"""What the loops of a program can share: leading axes that all stages have in common, and stages
+that are a concatenation along an axis.
+"""
+
+from dataclasses import replace
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.tir.exprs import Expr, const, is_choice, loads, substitute, uses
+from compiler.tir.flat import analyzer_for, substitute_accesses
+from compiler.tir.stages import Axis, Program, Stage
+
+
+def shared_rows(program: Program) -> int:
+    """How many leading axes every stage has in common: local buffers are written and read at the
+    same row only.
+    """
+    common = min(len(stage.spatial) for stage in program.stages)
+    for depth in range(common):
+        for stage in program.stages:
+            if not _same_axis(program.stages[0], stage, depth):
+                return depth
+            if not _row_local(program, stage, depth):
+                return depth
+    return common
+
+
+def _same_axis(first: Stage, stage: Stage, depth: int) -> bool:
+    if stage.axes[depth].reduce or depth >= len(stage.indices):
+        return False
+    if not tvm_ffi.structural_equal(first.axes[depth].extent, stage.axes[depth].extent):
+        return False
+    return bool(stage.indices[depth].same_as(stage.axes[depth].var))
+
+
+def _row_local(program: Program, stage: Stage, depth: int) -> bool:
+    """Whether the stage reads what the program writes at its own place along the axis alone."""
+    var = stage.axes[depth].var
+    written = [*program.locals, *program.outputs]
+    reads = [
+        one for one in loads(stage.value) if any(one.source.same_as(buffer) for buffer in written)
+    ]
+    return all(depth < len(one.indices) and one.indices[depth].same_as(var) for one in reads)
+
+
+def pieces_of(stage: Stage) -> tuple[list[Stage], Axis | None]:
+    """A stage that chooses by where it stands along one axis, as a concatenation does, as a stage
+    for each part of that axis.
+    """
+    split = _chosen_along(stage)
+    if split is None:
+        return [stage], None
+    axis, start = split
+    low = tvm.sym.Analyzer().simplify(tirx.max(tirx.min(start, axis.extent), const(0)))
+    _condition, upper, lower = stage.value.args
+    parts = [
+        _piece(stage, axis, const(0), low, lower),
+        _piece(stage, axis, low, axis.extent - low, upper),
+    ]
+    pieces = []
+    for part in parts:
+        # A concatenation of three is a choice within a choice. A choice along another axis is not
+        # part of it.
+        inner = _chosen_along(part)
+        along_same = inner is not None and inner[0] is part.axes[stage.axes.index(axis)]
+        pieces += pieces_of(part)[0] if along_same else [part]
+    return pieces, axis
+
+
+def _chosen_along(stage: Stage) -> tuple[Axis, Expr] | None:
+    """The axis, and where its second part starts, of a value `if_then_else(start <= axis, second,
+    first)`.
+    """
+    value = stage.value
+    if stage.init is not None or not is_choice(value) or not isinstance(value.args[0], prim.LE):
+        return None
+    start, var = value.args[0].a, value.args[0].b
+    axis = next((axis for axis in stage.spatial if axis.var.same_as(var)), None)
+    if axis is None or any(uses(start, other.var) for other in stage.axes):
+        return None
+    return axis, start
+
+
+def _piece(stage: Stage, axis: Axis, start: Expr, extent: Expr, value: Expr) -> Stage:
+    part = Axis(tirx.Var(axis.var.name, "int64"), tvm.sym.Analyzer().simplify(extent))
+    table = {axis.var: part.var + start}
+    axes = tuple(part if own is axis else own for own in stage.axes)
+    analyzer = analyzer_for(axes)
+    return replace(
+        stage,
+        axes=axes,
+        value=substitute_accesses(value, table, analyzer),
+        indices=tuple(analyzer.simplify(substitute(index, table)) for index in stage.indices),
+    )

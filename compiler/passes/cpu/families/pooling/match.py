@@ -1,0 +1,201 @@
+"""Sliding windows over images with channels last: which columns have their whole window inside the
+image, and what is computed for a place of the window.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.loop_nest import Combine, is_short, vectorizable
+from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import (
+    Expr,
+    as_int,
+    const,
+    dtype_of,
+    fixed,
+    is_choice,
+    nodes,
+    op_name,
+    rewrite,
+    uses,
+)
+from compiler.tir.flat import flatten_stage
+from compiler.tir.stages import Axis, Program
+
+
+@dataclass(frozen=True)
+class Window:
+    """A reduction over a window of `outer` and `taps` at (`rows`, `column`) for each of `channels`.
+
+    row_inside: conditions on rows and `outer`; column_inside: on column and `taps`; combine: of a
+    tap that is inside;
+    first, last: the columns from `first` up to but not including `last` have all their taps inside.
+    """
+
+    rows: tuple[Axis, ...]
+    column: Axis
+    channels: Axis
+    outer: tuple[Axis, ...]
+    taps: Axis
+    row_inside: tuple[Expr, ...]
+    column_inside: tuple[Expr, ...]
+    first: Expr
+    last: Expr
+    combine: Combine
+    init: Expr
+    anchored: Anchored
+
+
+def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
+    """The program as a sliding window."""
+    anchored = read_anchored(program)
+    if anchored is None:
+        return Declined("it is no reduction followed by elementwise stages")
+    anchor, combine = anchored.anchor, anchored.combine
+    if len(anchor.spatial) < 3 or len(anchor.reduced) < 2:
+        return Declined("its result is no image, or it is reduced over no window")
+    stage = flatten_stage(anchor.map_value(combine.term), anchored.flat)
+    if len(stage.spatial) < 2 or not stage.reduced:
+        return Declined("its image or its window has a single element")
+    column, channels, taps = stage.spatial[-2], stage.spatial[-1], stage.reduced[-1]
+    if as_int(channels.extent) is None or as_int(taps.extent) is None:
+        return Declined("the number of its channels or the width of its window is not known")
+    inside, term = _without_padding(stage.value, combine, stage.init)
+    if term is None:
+        return Declined("what it reads beside the image changes the result")
+    if not _in_vectors(anchored, term, channels):
+        return Declined("its channels are not last, or cannot be computed in vectors")
+    row_inside, column_inside = _by_axis(inside, column, taps)
+    others = (*stage.spatial[:-2], channels, *stage.reduced[:-1])
+    if any(uses(condition, axis.var) for condition in column_inside for axis in others):
+        return Declined("which taps are inside depends on rows and columns at once")
+    bounds = _bounds(column_inside, column, taps)
+    if bounds is None:
+        return Declined("the columns whose window lies inside have no known ends")
+    return Window(
+        rows=stage.spatial[:-2],
+        column=column,
+        channels=channels,
+        outer=stage.reduced[:-1],
+        taps=taps,
+        row_inside=row_inside,
+        column_inside=column_inside,
+        first=bounds[0],
+        last=bounds[1],
+        combine=replace(combine, term=term),
+        init=stage.init,
+        anchored=anchored,
+    )
+
+
+def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Expr], Expr | None]:
+    """The conditions under which a tap counts, and the term where they hold; None where padding
+    changes the result.
+    """
+    choices = [node for node in nodes(term) if is_choice(node)]
+    if not choices:
+        return [], term
+    condition, inside, outside = choices[0].args
+    # A maximum starts from the least value and pads with it, a sum with zeros.
+    neutral = combine.identity(init, dtype_of(outside))
+    if len(choices) > 1 or not tvm_ffi.structural_equal(outside, neutral):
+        return [], None
+    if term.same_as(choices[0]):
+        return list(_conjuncts(condition)), inside
+    # In a depthwise convolution a weight times what is outside is zero as well.
+    scales = (
+        combine.node is prim.Add
+        and isinstance(term, prim.Mul)
+        and any(side.same_as(choices[0]) for side in (term.a, term.b))
+    )
+    plain = rewrite(term, lambda node: inside if node.same_as(choices[0]) else None)
+    return list(_conjuncts(condition)), plain if scales else None
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, prim.And):
+        sides = [condition.a, condition.b]
+    elif isinstance(condition, tvm.ir.Call) and op_name(condition) == "tirx.bitwise_and":
+        sides = list(condition.args)
+    else:
+        if as_int(condition) != 1:
+            yield condition
+        return
+    for side in sides:
+        yield from _conjuncts(side)
+
+
+def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
+    """Whether a tap and everything after it works on neighbouring channels at once."""
+    last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)
+    return last and vectorizable(term, channels.var) and anchored.epilogue.in_vectors(channels.var)
+
+
+def _by_axis(
+    conditions: list[Expr], column: Axis, taps: Axis
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """The conditions on rows, and those on the column or the taps along it."""
+    rows: list[Expr] = []
+    columns: list[Expr] = []
+    for condition in conditions:
+        along = uses(condition, column.var) or uses(condition, taps.var)
+        (columns if along else rows).append(condition)
+    return tuple(rows), tuple(columns)
+
+
+def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Expr, Expr] | None:
+    """The first of the columns for which the conditions hold at every tap, and where they end."""
+    first: Expr = const(0)
+    last: Expr = column.extent
+    for condition in conditions:
+        limit = _limit(condition, column, taps)
+        if limit is None:
+            return None
+        is_low, value = limit
+        if is_low:
+            first = tirx.max(first, value)
+        else:
+            last = tirx.min(last, value + 1)
+    return tirx.min(first, column.extent), tirx.max(last, 0)
+
+
+def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | None:
+    """(True, lowest) or (False, highest): the columns for which the condition holds at
+    every tap.
+    """
+    slack = _slack(condition)
+    if slack is None:
+        return None
+    parts = tvm.sym.detect_linear_equation(slack, [column.var, taps.var])
+    if len(parts) != 3:
+        return None
+    step, reach, rest = as_int(parts[0]), as_int(parts[1]), parts[2]
+    if not step or reach is None:
+        return None
+    # The tap that is furthest out decides: the last where slack falls along the window.
+    margin = rest + min(0, reach * (fixed(taps.extent) - 1))
+    simplify = tvm.sym.Analyzer().simplify
+    if step > 0:
+        return True, simplify(tirx.ceildiv(-margin, step))
+    return False, simplify(tirx.floordiv(margin, -step))
+
+
+def _slack(condition: Expr) -> Expr | None:
+    """An integer that is at least 0 exactly where the comparison holds."""
+    match condition:
+        case prim.LE():
+            return condition.b - condition.a
+        case prim.LT():
+            return condition.b - condition.a - 1
+        case prim.GE():
+            return condition.a - condition.b
+        case prim.GT():
+            return condition.a - condition.b - 1
+    return None

@@ -1,0 +1,69 @@
+"""Programs that write along one axis and read along another, as transposes do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.loop_nest import is_short, vectorizable
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import Expr, as_int, dtype_of, is_choice, loads, nodes, uses
+from compiler.tir.flat import Flattener, flatten_stage, merge_axes, stride
+from compiler.tir.loops import Stmt
+from compiler.tir.stages import Axis, Program, Stage
+
+
+@dataclass(frozen=True)
+class Permute:
+    """`stage`, flat, stores without gaps along `written`; its load `far` has none along `read`."""
+
+    stage: Stage
+    far: Any
+    read: Axis
+    written: Axis
+    prelude: tuple[Stmt, ...]
+
+
+def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
+    """The program as such."""
+    if len(program.stages) != 1:
+        return Declined("it has more than one stage")
+    if program.stages[0].init is not None:
+        return Declined("it is a reduction")
+    flat = Flattener.of(program)
+    stage = merge_axes(flatten_stage(program.stages[0], flat))
+    written = [axis for axis in stage.axes if _step(stage.indices[0], axis) == 1]
+    if len(written) != 1:
+        return Declined("its result is not stored without gaps along one axis")
+    if vectorizable(stage.value, written[0].var):
+        return Declined("it reads and writes along the same axis")
+    if not _gathers(stage.value, written[0]):
+        return Declined("more than the place of its loads keeps it from vectors")
+    far = [one for one in loads(stage.value) if _step(one.indices[0], written[0]) not in (0, 1)]
+    if len(far) != 1:
+        return Declined("it does not read exactly one tensor with gaps")
+    others = [axis for axis in stage.axes if axis is not written[0]]
+    read = [axis for axis in others if _step(far[0].indices[0], axis) == 1]
+    if len(read) != 1:
+        return Declined("it reads a tensor without gaps along no axis")
+    if is_short(read[0]) or is_short(written[0]):
+        return Declined("one of its two axes fills no vector")
+    return Permute(stage, far[0], read[0], written[0], tuple(flat.prelude))
+
+
+def _step(offset: Expr, axis: Axis) -> int | None:
+    return as_int(stride(offset, axis.var))
+
+
+def _gathers(value: Expr, axis: Axis) -> bool:
+    """Whether the places of its loads alone keep the value from being computed in vectors."""
+    if dtype_of(value) == "bool" or any(is_choice(node) for node in nodes(value)):
+        return False
+    for node in nodes(value, into_loads=False):
+        if isinstance(node, tvm.ir.TensorLoad):
+            if stride(node.indices[0], axis.var) is None or dtype_of(node) == "bool":
+                return False
+        elif isinstance(node, tvm.ir.Call) and uses(node, axis.var):
+            return False
+    return True
