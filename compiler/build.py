@@ -143,13 +143,14 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
     from compiler.bundle import weights
     from compiler.codegen import generate, system_lib
     from compiler.link import library
-    from compiler.passes import manager
+    from compiler.passes import manager, memory_report
 
     with entered(Stage.PASS, this.on_event):
+        memory = memory_report.MemoryReport(imported.dims)
         kernels = manager.to_kernels(imported.module, this.target, imported.dims)
         separated = weights.separate(kernels)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
-        lowered, plan = manager.to_machine(separated.module, this.target, imported.dims)
+        lowered = manager.to_machine(separated.module, this.target, imported.dims, (memory,))
         if this.target.platform.runtime is Runtime.LINKED:
             lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
         del imported, kernels, separated
@@ -163,7 +164,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
         library.link_library(executable, this.partial, this.target, pack)
         files.add_runtime(this.partial, this.target)
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
-    manifest = dataclasses.replace(manifest, weights=table, memory=plan)
+    manifest = dataclasses.replace(manifest, weights=table, memory=memory.report)
     if this.target.platform.runtime is Runtime.LINKED:
         header.write(this.partial, manifest, _prefix(this, model.digest))
     return manifest, signature

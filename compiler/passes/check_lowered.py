@@ -1,13 +1,15 @@
-"""The gate between legalisation and code generation: no operator left over, no shape lost on the
-way.
+"""Checks, before the memory is planned, that every operator became a tensor program and every shape
+is known.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from compiler.errors import PassError
+from compiler.passes.framework.base import Phase
 
 LOWERED = frozenset(
     {
@@ -22,37 +24,42 @@ LOWERED = frozenset(
         "relax.reshape",
     }
 )
-"""What TVM's lowering to the virtual machine takes; a reshape that moves nothing becomes a view
-there.
-"""
+"""The operators that TVM lowers to calls of the virtual machine, where a reshape becomes a view."""
 
 
-def check(module: tvm.IRModule) -> None:
-    """Raise PassError naming every operator that survived legalisation, or every tensor whose
-    extents are unknown.
+@dataclass(frozen=True)
+class CheckLowered:
+    """Refuses modules with an operator that LegalizeOps left, or a tensor of unknown extents.
 
-    A call of a Relax function and an If give tensors without extents on purpose: the importer
-    matches them right after.
+    The results of an If and of a call of a Relax function may have unknown extents: the importers
+    cast them right behind it.
     """
-    survivors: dict[str, None] = {}
-    shapeless: dict[str, None] = {}
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            _scan(function, survivors, shapeless)
-    if survivors:
-        raise PassError(
-            f"no tensor program implements {', '.join(survivors)}",
-            reason="not_lowered",
-            pass_name="LegalizeOps",
-            operators=list(survivors),
-        )
-    if shapeless:
-        raise PassError(
-            f"the extents of {', '.join(shapeless)} were lost",
-            reason="unknown_shape",
-            pass_name="LegalizeOps",
-            values=list(shapeless),
-        )
+
+    name = "check_lowered"
+    phase = Phase.LOOPS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Returns the module unchanged; raises PassError naming all such operators or tensors."""
+        survivors: dict[str, None] = {}
+        shapeless: dict[str, None] = {}
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                _scan(function, survivors, shapeless)
+        if survivors:
+            raise PassError(
+                f"no tensor program implements {', '.join(survivors)}",
+                reason="not_lowered",
+                pass_name="LegalizeOps",
+                operators=list(survivors),
+            )
+        if shapeless:
+            raise PassError(
+                f"the extents of {', '.join(shapeless)} were lost",
+                reason="unknown_shape",
+                pass_name="LegalizeOps",
+                values=list(shapeless),
+            )
+        return module
 
 
 def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[str, None]) -> None:

@@ -1,154 +1,128 @@
-"""From an imported module to one that the virtual machine's code generator takes: our passes, then
-TVM's lowering.
-"""
+"""Runs the passes of a pipeline, and observers around each of them."""
 
-import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
 from compiler.errors import CompileError, PassError, ToolchainMissing, summary
-from compiler.passes import check_lowered, memory_report
-from compiler.passes.gpu import pipeline as grid
-from compiler.passes.graph.name_checks import name_checks
-from compiler.passes.graph.share_buffers import share_buffers
-from compiler.passes.pipelines import optimise
+from compiler.passes.framework.base import Pass, Phase
+from compiler.passes.framework.observers import Observer
+from compiler.passes.pipelines import pipeline
 from compiler.targets import Target
 from relaxd.contract.dims import Dim
-from relaxd.contract.manifest import RELEASE
 
-_PASSES = Path(__file__).parent
+LAST_OF_KERNELS = Phase.LOOPS
+"""Behind this phase the weights are taken out of a module."""
+
+_CUDA_GRAPHS = {"relax.backend.use_cuda_graph": True}
 
 
-def lower(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
-    """`main` as virtual machine calls, every tensor function as TIR; raises PassError naming the
-    pass.
+def lower(
+    module: tvm.IRModule,
+    target: Target,
+    dims: tuple[Dim, ...],
+    observers: Sequence[Observer] = (),
+) -> tvm.IRModule:
+    """Runs the whole pipeline: `main` becomes calls of the virtual machine, every tensor program a
+    scheduled PrimFunc. Raises PassError naming the pass.
     """
-    return to_machine(to_kernels(module, target, dims), target, dims)[0]
+    return to_machine(to_kernels(module, target, dims, observers), target, dims, observers)
 
 
-def to_kernels(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
-    """`main` as calls of tensor programs, each scheduled; raises PassError naming the pass,
-    ToolchainMissing.
+def to_kernels(
+    module: tvm.IRModule,
+    target: Target,
+    dims: tuple[Dim, ...],
+    observers: Sequence[Observer] = (),
+) -> tvm.IRModule:
+    """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
+    PassError naming the pass, or ToolchainMissing.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    with _passes(target):
-        grids = target.device is not None
-        optimised = (
-            grid.optimise(module, tvm.target.Target(target.to_tvm()))
-            if grids
-            else optimise(module, target, dims)
-        )
-        check_lowered.check(optimised)
-        return optimised
+    steps = pipeline(target, dims)
+    first = [step for step in steps if step.phase.position <= LAST_OF_KERNELS.position]
+    # On processors these phases see no features of the target but through the vector unit: TVM's
+    # own schedules for them are not used.
+    seen = "llvm" if target.device is None else target.to_tvm()
+    with tvm.target.Target(seen):
+        return run(first, module, observers, _config(target))
 
 
 def to_machine(
-    module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]
-) -> tuple[tvm.IRModule, dict[str, Any]]:
-    """From there to calls of the virtual machine, and what its memory plan saves; raises PassError
-    naming the pass.
+    module: tvm.IRModule,
+    target: Target,
+    dims: tuple[Dim, ...],
+    observers: Sequence[Observer] = (),
+) -> tvm.IRModule:
+    """Runs the rest of the pipeline on a result of `to_kernels`, down to calls of the virtual
+    machine; raises PassError naming the pass.
     """
-    with _passes(target):
-        unplanned = tvm.transform.Sequential(list(_allocation_passes()))(with_release(module))
-        planned = relax.transform.StaticPlanBlockMemory()(unplanned)
-        # What goes into CUDA graphs is found by its allocations.
-        shared = share_buffers(planned) if target.device is None else planned
-        lowered = name_checks(tvm.transform.Sequential(list(_machine_passes(target)))(shared))
-    return lowered, memory_report.report(unplanned, planned, dims)
+    steps = pipeline(target, dims)
+    rest = [step for step in steps if step.phase.position > LAST_OF_KERNELS.position]
+    with tvm.target.Target(target.to_tvm()):
+        return run(rest, module, observers, _config(target))
+
+
+def run(
+    passes: Iterable[Pass],
+    module: tvm.IRModule,
+    observers: Sequence[Observer] = (),
+    config: dict[str, Any] | None = None,
+) -> tvm.IRModule:
+    """Applies the passes in order, with `config` for those of TVM."""
+    for step in passes:
+        for observer in observers:
+            observer.before(step, module)
+        with _errors_named(step, config or {}):
+            module = step.apply(module)
+        for observer in observers:
+            observer.after(step, module)
+    return module
+
+
+def _config(target: Target) -> dict[str, Any]:
+    return _CUDA_GRAPHS if target.kind == "cuda" else {}
 
 
 @contextmanager
-def _passes(target: Target) -> Iterator[None]:
-    """Runs passes for the target; what they raise comes out as an error that names the pass."""
-    current = _CurrentPass()
-    config = grid.CUDA_GRAPH if target.kind == "cuda" else {}
+def _errors_named(step: Pass, config: dict[str, Any]) -> Iterator[None]:
+    """Runs `step` in a PassContext; turns any error that is not ours into a PassError naming it."""
+    inner = _InnerPasses()
     try:
-        with (
-            tvm.target.Target(target.to_tvm()),
-            tvm.transform.PassContext(opt_level=3, instruments=[current], config=config),
-        ):
+        with tvm.transform.PassContext(opt_level=3, instruments=[inner], config=config):
             yield
-    except CompileError:
-        raise
-    except MemoryError:
+    except (CompileError, MemoryError):
         raise
     except Exception as error:
-        name = current.running[-1] if current.running else _own_pass(error)
         raise PassError(
-            f"pass {name}: {summary(error)}",
+            f"pass {step.name}: {summary(error)}",
             reason="failed",
-            pass_name=name,
+            pass_name=step.name,
             hint="the build's log has the whole story",
+            **inner.details(step),
         ) from error
 
 
-def with_release(module: tvm.IRModule) -> tvm.IRModule:
-    """The module and the function by which loaders make its virtual machine let go of a result."""
-    builder = relax.BlockBuilder(module)
-    with builder.function(RELEASE, []):
-        builder.emit_func_output(relax.Tuple([]))
-    return builder.get()
-
-
-def _allocation_passes() -> tuple[tvm.transform.Pass, ...]:
-    """What makes every result an allocation of its own."""
-    transform = relax.transform
-    return (
-        transform.RewriteDataflowReshape(),
-        transform.ToNonDataflow(),
-        transform.RemovePurityChecking(),
-        transform.CallTIRRewrite(),
-    )
-
-
-def _machine_passes(target: Target) -> tuple[tvm.transform.Pass, ...]:
-    """What follows the memory plan; on CUDA, what runs at fixed extents becomes graphs."""
-    transform = relax.transform
-    graphs = (transform.RewriteCUDAGraph(),) if target.kind == "cuda" else ()
-    return (
-        *graphs,
-        transform.LowerAllocTensor(),
-        transform.KillAfterLastUse(),
-        transform.LowerRuntimeBuiltin(),
-        transform.ComputePrimValue(),
-        transform.VMShapeLower(),
-        transform.AttachGlobalSymbol(),
-    )
-
-
-def _own_pass(error: Exception) -> str:
-    """The file of the pass of ours that the error came through: TVM does not know of those that are
-    plain functions.
-    """
-    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    return next(
-        (
-            file.stem
-            for file in files
-            if file.is_relative_to(_PASSES) and file.stem not in ("manager", "pipelines")
-        ),
-        "pipeline",
-    )
-
-
 @pass_instrument
-class _CurrentPass:
-    """The TVM passes that run, outermost first; one that fails stays."""
+class _InnerPasses:
+    """The TVM passes that run inside of a step, outermost first; one that fails is never popped."""
 
     def __init__(self) -> None:
-        self.running: list[str] = []
+        self._running: list[str] = []
+
+    def details(self, step: Pass) -> dict[str, Any]:
+        """The innermost TVM pass that failed, if it has another name than the step."""
+        name = self._running[-1] if self._running else step.name
+        return {} if name == step.name else {"inner_pass": name}
 
     def run_before_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
         """Called by TVM before each pass."""
-        self.running.append(info.name)
+        self._running.append(info.name)
 
     def run_after_pass(self, module: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
         """Called by TVM after each pass that did not fail."""
-        self.running.pop()
+        self._running.pop()

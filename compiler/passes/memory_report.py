@@ -1,5 +1,5 @@
-"""What a run allocates with every dim at its maximum, with and without TVM's plan that lets tensors
-share storage.
+"""Computes the bytes that a run allocates with every dim at its maximum, before and after TVM's
+memory plan, which lets tensors share storage.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,29 +9,41 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from compiler.passes.framework.base import Pass
+from compiler.passes.framework.observers import Observer
 from compiler.tir.exprs import substitute
 from relaxd.contract.dims import Dim
 
+_PLANNER = "StaticPlanBlockMemory"
 _TENSOR = "relax.builtin.alloc_tensor"
 _STORAGE = "relax.memory.alloc_storage"
 
 
-def report(before: tvm.IRModule, after: tvm.IRModule, dims: Sequence[Dim]) -> dict[str, Any]:
-    """Bytes of all tensors `before` planning, and of the storage and of what stays outside of it
-    `after`.
+class MemoryReport(Observer):
+    """Observes the pass that plans memory.
 
-    `unplanned_bytes` is None, and so is `planned_bytes`, where a dim in them has no maximum.
+    report: `unplanned_bytes` and `planned_bytes`, each None if it depends on a dim without a
+    maximum.
     """
-    return {
-        "dims": "max",
-        "unplanned_bytes": allocated(before, dims),
-        "planned_bytes": allocated(after, dims),
-    }
+
+    def __init__(self, dims: Sequence[Dim]) -> None:
+        self.report: dict[str, Any] = {"dims": "max"}
+        self._dims = dims
+
+    def before(self, step: Pass, module: tvm.IRModule) -> None:
+        """Counts all tensors."""
+        if step.name == _PLANNER:
+            self.report["unplanned_bytes"] = allocated(module, self._dims)
+
+    def after(self, step: Pass, module: tvm.IRModule) -> None:
+        """Counts the shared storage, and the tensors that are not part of the plan."""
+        if step.name == _PLANNER:
+            self.report["planned_bytes"] = allocated(module, self._dims)
 
 
 def allocated(module: tvm.IRModule, dims: Sequence[Dim]) -> int | None:
-    """Bytes that `main` allocates, branches and loops counted once; None where a dim in them has no
-    maximum.
+    """Bytes that `main` allocates, with branches and loop bodies counted once; None if they depend
+    on a dim without a maximum.
     """
     largest = {dim.name: dim.highest for dim in dims}
     total = 0
@@ -44,7 +56,7 @@ def allocated(module: tvm.IRModule, dims: Sequence[Dim]) -> int | None:
 
 
 def _allocations(function: relax.Function) -> Iterator[tuple[Sequence[Any], int]]:
-    """Extents and bytes an element; storage is counted in bytes."""
+    """The extents of each allocation and the bytes of an element; storage counts in bytes."""
     found: list[Any] = []
     relax.analysis.post_order_visit(
         function.body, lambda node: found.append(node) if isinstance(node, relax.Call) else None

@@ -1,23 +1,34 @@
-"""The order of the passes: one flat tuple."""
+"""The pipelines: one flat tuple of passes for processors, and one for GPUs."""
 
-from collections.abc import Callable
+from functools import partial
 
 import tvm
 from tvm import relax
 
+from compiler.passes.check_lowered import CheckLowered
 from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.cpu.schedule import ScheduleKernels
-from compiler.passes.graph.channels_last import channels_last
-from compiler.passes.graph.combine_projections import combine_projections
-from compiler.passes.graph.define_first import define_first
-from compiler.passes.graph.fold_layout import fold_layout
-from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.framework.kernel_notes import DropKernelNotes
+from compiler.passes.gpu.bound import CheckBound
+from compiler.passes.gpu.low_batch import SplitLowBatch
+from compiler.passes.gpu.narrow import Narrow
+from compiler.passes.gpu.rows import FlattenRows
+from compiler.passes.gpu.schedule import ScheduleOnGrid
+from compiler.passes.graph.add_release import AddRelease
+from compiler.passes.graph.channels_last import ChannelsLast
+from compiler.passes.graph.combine_projections import CombineProjections
+from compiler.passes.graph.define_first import DefineFirst
+from compiler.passes.graph.fold_layout import FoldLayout
+from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.lift_views import LiftViews
-from compiler.passes.graph.op_patterns import correct_patterns
-from compiler.passes.graph.rows_as_images import rows_as_images
-from compiler.passes.graph.slice_heads import slice_heads
-from compiler.passes.graph.views import legalize_reshape, views
+from compiler.passes.graph.name_checks import NameChecks
+from compiler.passes.graph.op_patterns import CorrectPatterns
+from compiler.passes.graph.rows_as_images import RowsAsImages
+from compiler.passes.graph.share_buffers import ShareBuffers
+from compiler.passes.graph.slice_heads import SliceHeads
+from compiler.passes.graph.views import Views, legalize_reshape
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
@@ -25,52 +36,119 @@ from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.dims import Dim
 
-Pass = Callable[[tvm.IRModule], tvm.IRModule]
+_graph, _pack, _programs, _plan, _machine = (
+    partial(FromTVM, phase)
+    for phase in (
+        Phase.GRAPH,
+        Phase.PACK,
+        Phase.TENSOR_PROGRAMS,
+        Phase.MEMORY_PLAN,
+        Phase.VIRTUAL_MACHINE,
+    )
+)
 
 
-def passes(unit: VectorUnit, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
-    """Every pass, in order."""
-    transform = relax.transform
+def pipeline(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
+    """Every pass from an imported module to one that TVM's code generators accept, in order."""
+    return for_processors(target, dims) if target.device is None else for_grids(target)
+
+
+def for_processors(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
+    """The passes for targets whose kernels run on the cores of a processor."""
+    unit, transform = VectorUnit.of(target), relax.transform
     return (
-        # graph
-        transform.CanonicalizeBindings(),
-        transform.EliminateCommonSubexpr(),
-        transform.DecomposeOpsForInference(),
-        fold_layout,
-        transform.FoldConstant(),
+        _graph(transform.CanonicalizeBindings()),
+        _graph(transform.EliminateCommonSubexpr()),
+        _graph(transform.DecomposeOpsForInference()),
+        FoldLayout(),
+        _graph(transform.FoldConstant()),
         LiftViews(),
-        rows_as_images,
-        channels_last,
+        RowsAsImages(),
+        ChannelsLast(),
         LiftViews(transposes=True),
-        slice_heads,
-        combine_projections,
-        fuse_attention,
-        # constants laid out for the kernels
+        SliceHeads(),
+        CombineProjections(),
+        FuseAttention(),
+        # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
         PackConv(unit, {dim.name: dim.opt for dim in dims if dim.opt is not None}),
         PackMatmul(unit),
-        # tensor programs
-        relax.backend.DispatchSampling(),
-        relax.backend.DispatchSortScan(),
-        transform.LegalizeOps({"relax.reshape": legalize_reshape, "relax.concat": legalize_concat}),
-        transform.AnnotateTIROpPattern(),
-        correct_patterns,
-        transform.FuseOps(),
-        transform.FuseTIR(),
-        transform.DeadCodeElimination(),
-        views,
-        define_first,
-        # loops
+        _programs(relax.backend.DispatchSampling()),
+        _programs(relax.backend.DispatchSortScan()),
+        _programs(
+            transform.LegalizeOps(
+                {"relax.reshape": legalize_reshape, "relax.concat": legalize_concat}
+            )
+        ),
+        _programs(transform.AnnotateTIROpPattern()),
+        CorrectPatterns(),
+        _programs(transform.FuseOps()),
+        _programs(transform.FuseTIR()),
+        _programs(transform.DeadCodeElimination()),
+        Views(),
+        DefineFirst(),
         ScheduleKernels(unit),
         DecideBranches(dims),
+        CheckLowered(),
+        AddRelease(),
+        _plan(transform.RewriteDataflowReshape()),
+        _plan(transform.ToNonDataflow()),
+        _plan(transform.RemovePurityChecking()),
+        _plan(transform.CallTIRRewrite()),
+        _plan(transform.StaticPlanBlockMemory()),
+        ShareBuffers(),
+        DropKernelNotes(),
+        _machine(transform.LowerAllocTensor()),
+        _machine(transform.KillAfterLastUse()),
+        _machine(transform.LowerRuntimeBuiltin()),
+        _machine(transform.ComputePrimValue()),
+        _machine(transform.VMShapeLower()),
+        _machine(transform.AttachGlobalSymbol()),
+        NameChecks(),
     )
 
 
-def optimise(module: tvm.IRModule, target: Target, dims: tuple[Dim, ...]) -> tvm.IRModule:
-    """The imported module as scheduled tensor programs and the calls between them, ready for TVM's
-    default build pipeline.
-    """
-    with tvm.target.Target("llvm"):
-        for step in passes(VectorUnit.of(target), dims):
-            module = step(module)
-    return module
+def for_grids(target: Target) -> tuple[Pass, ...]:
+    """The passes for targets whose kernels run on grids of threads."""
+    device, transform = tvm.target.Target(target.to_tvm()), relax.transform
+    return (
+        _graph(transform.CanonicalizeBindings()),
+        _graph(transform.EliminateCommonSubexpr()),
+        _graph(transform.DecomposeOpsForInference()),
+        FoldLayout(),
+        _graph(transform.FoldConstant()),
+        FlattenRows(),
+        _pack(transform.CanonicalizeBindings()),
+        _pack(transform.DeadCodeElimination()),
+        _programs(relax.backend.DispatchSampling()),
+        _programs(relax.backend.DispatchSortScan()),
+        _programs(transform.LegalizeOps()),
+        _programs(transform.AnnotateTIROpPattern()),
+        _programs(transform.FuseOps()),
+        _programs(transform.FuseTIR()),
+        # A reshape that moves nothing needs no kernel.
+        _programs(transform.RewriteDataflowReshape()),
+        _programs(transform.DeadCodeElimination()),
+        # WGSL has no 64-bit integers.
+        *((Narrow(),) if target.kind == "webgpu" else ()),
+        SplitLowBatch(device),
+        ScheduleOnGrid(device),
+        CheckBound(),
+        CheckLowered(),
+        AddRelease(),
+        _plan(transform.RewriteDataflowReshape()),
+        _plan(transform.ToNonDataflow()),
+        _plan(transform.RemovePurityChecking()),
+        _plan(transform.CallTIRRewrite()),
+        _plan(transform.StaticPlanBlockMemory()),
+        DropKernelNotes(),
+        # It finds the parts of a run that have fixed extents by their allocations.
+        *((_machine(transform.RewriteCUDAGraph()),) if target.kind == "cuda" else ()),
+        _machine(transform.LowerAllocTensor()),
+        _machine(transform.KillAfterLastUse()),
+        _machine(transform.LowerRuntimeBuiltin()),
+        _machine(transform.ComputePrimValue()),
+        _machine(transform.VMShapeLower()),
+        _machine(transform.AttachGlobalSymbol()),
+        NameChecks(),
+    )

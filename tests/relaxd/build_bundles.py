@@ -20,7 +20,7 @@ from tvm import relax, te, tirx
 from compiler import targets
 from compiler.bundle import weights
 from compiler.link.library import link_objects
-from compiler.passes.manager import with_release
+from compiler.passes.graph.add_release import AddRelease
 from compiler.runtimes.threads import threads
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
@@ -56,7 +56,7 @@ def write(directory, name, mod, inputs, outputs, dims, constants=()):
     bundle = Path(directory, name)
     bundle.mkdir()
     table = weights.write(constants, bundle / "weights.bin")
-    relax.build(with_release(mod), tvm.target.Target({"kind": "llvm"})).export_library(
+    relax.build(AddRelease().apply(mod), tvm.target.Target({"kind": "llvm"})).export_library(
         str(bundle / "model.so"), fcompile=link
     )
     for library in ("libtvm_runtime.so", "libtvm_runtime_extra.so"):

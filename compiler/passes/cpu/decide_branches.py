@@ -1,5 +1,5 @@
-"""Branches of tensor programs that every declared dim decides, as most choices between one thread
-and several: one way is left.
+"""Removes branches whose condition has the same value throughout the declared dim ranges, such as
+most choices between serial and parallel loops.
 """
 
 from collections import Counter
@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax, sym, tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.framework.base import Phase
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
 from compiler.tir.loops import seq
 from relaxd.contract.dims import Dim
@@ -27,14 +28,16 @@ _ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
 
 @dataclass(frozen=True)
 class DecideBranches:
-    """Keeps of each branch whose condition is the same at all values of `dims` the way that is
-    taken: less code to compile.
+    """Replaces each branch that the ranges of `dims` decide by the side that is taken, which leaves
+    less code to compile.
     """
 
     dims: tuple[Dim, ...]
+    name = "decide_branches"
+    phase = Phase.LOOPS
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with the same results at all declared values."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every tensor program whose dims all calls bound."""
         known = _known(
             module,
             {
@@ -50,14 +53,13 @@ class DecideBranches:
 
 
 def _known(module: tvm.IRModule, dims: dict[str, Bounds]) -> dict[Any, dict[Any, Bounds]]:
-    """For each tensor program the bounds of those of its dims that all its calls tell."""
+    """For each tensor program, bounds of its dims that hold at all its calls."""
     found: dict[Any, dict[Any, Bounds]] = {}
     for name, caller in module.functions.items():
         if not isinstance(caller, relax.Function):
             continue
-        params = (
-            caller.params if name.name_hint == _ENTRY else []
-        )  # Dims of other functions are their own, whatever their names.
+        # Only `main` has the declared dims: those of other functions are variables of their own.
+        params = caller.params if name.name_hint == _ENTRY else []
         declared = {
             var for param in params for var in relax.analysis.definable_tir_vars_in_type(param.ty)
         }
@@ -77,9 +79,7 @@ def _known(module: tvm.IRModule, dims: dict[str, Bounds]) -> dict[Any, dict[Any,
 
 
 def _given(call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer) -> dict[Any, Bounds]:
-    """The bounds of the program's dims at this call: of those that are the extent of an
-    argument.
-    """
+    """Bounds, at this call, of the dims that are an extent of an argument of the program."""
     arguments = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else [call.args[1]]
     bounds: dict[Any, Bounds] = {}
     for param, argument in zip(func.params, arguments, strict=False):
@@ -106,14 +106,16 @@ def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
 
 
 def _all(body: Any, kind: type) -> list[Any]:
-    """Every node of that kind."""
+    """Every node of the given kind in `body`."""
     found: list[Any] = []
     tvm_ffi.structural_walk(body, (kind, found.append), order="pre")
     return found
 
 
 class _Cells:
-    """What a function's variables and its cells of one integer, written once, stand for."""
+    """The values of a function's variables, and of its buffers of one element that are written
+    once.
+    """
 
     def __init__(self, func: tirx.PrimFunc) -> None:
         writes, binds, calls = (
@@ -139,7 +141,7 @@ class _Cells:
         self._values = {node.var: node.value for node in binds}
 
     def seen_through(self, expr: Expr) -> Expr:
-        """`expr` with what stands behind them in their place."""
+        """Replaces such variables and loads in `expr` by their values."""
 
         def behind(node: Expr) -> Expr | None:
             value = None
@@ -153,7 +155,7 @@ class _Cells:
 
 
 def _holds(condition: Expr, analyzer: sym.Analyzer) -> bool | None:
-    """Whether the condition always holds, or never; None where it depends or that is not seen."""
+    """Whether the condition always holds, or never; None if it varies or cannot be bounded."""
     if isinstance(condition, prim.And):
         either = [_holds(part, analyzer) for part in (condition.a, condition.b)]
         return False if False in either else None if None in either else True

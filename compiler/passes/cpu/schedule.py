@@ -11,18 +11,28 @@ from tvm import relax, s_tir, tirx
 from compiler.passes.cpu.families.copy.match import marked
 from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Program, inline_stages, read_program
 
+VIEW = "view"
+"""The family of programs that need no code: TVM turns their calls into reshapes."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The family that takes a program, what it reads the program as, and who declined before it."""
+    """The family that takes a program, its match, and the families that declined before it."""
 
     family: Family[Any]
     match: Any
     declined: tuple[tuple[Family[Any], Declined], ...]
+
+    def note(self, unit: VectorUnit) -> KernelNote:
+        """Describes the choice for users."""
+        declined = {family.name: answer.reason for family, answer in self.declined}
+        return KernelNote(self.family.name, self.family.tile(self.match, unit), declined)
 
 
 def choose(program: Program, unit: VectorUnit) -> Choice:
@@ -38,29 +48,37 @@ def choose(program: Program, unit: VectorUnit) -> Choice:
 
 @dataclass(frozen=True)
 class ScheduleKernels:
-    """Rewrites the module's PrimFuncs into loops for the vector unit."""
+    """Rewrites PrimFuncs without a schedule into loops for the vector unit, with a note of the
+    family.
+    """
 
     unit: VectorUnit
+    name = "schedule_kernels"
+    phase = Phase.LOOPS
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with the same functions, faster."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every PrimFunc that some family takes."""
         functions = {gvar: self._schedule(func) for gvar, func in module.functions.items()}
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _schedule(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-        if not isinstance(func, tirx.PrimFunc) or (
-            func.attrs and "tirx.is_scheduled" in func.attrs
-        ):
+        if not isinstance(func, tirx.PrimFunc):
             return func
-        program = None if _is_view(func) else read_program(func)
+        if func.attrs and "tirx.is_scheduled" in func.attrs:
+            return KernelNote(GIVEN).onto(func)
+        if _is_view(func):
+            return KernelNote(VIEW).onto(func)
+        program = read_program(func)
         if program is None:
-            return func
-        body = self._emit(inline_stages(program))
-        return func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+            return KernelNote(GIVEN).onto(func)
+        choice, body = self._emit(inline_stages(program))
+        return choice.note(self.unit).onto(
+            func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+        )
 
-    def _emit(self, program: Program) -> Stmt:
+    def _emit(self, program: Program) -> tuple[Choice, Stmt]:
         choice = choose(program, self.unit)
-        return choice.family.emit(choice.match, self.unit)
+        return choice, choice.family.emit(choice.match, self.unit)
 
 
 def _is_view(func: tirx.PrimFunc) -> bool:

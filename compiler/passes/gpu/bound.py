@@ -1,6 +1,7 @@
-"""The gate of GPU builds: no tensor program that touches memory from outside a grid of threads."""
+"""Checks that every tensor program of a GPU build touches memory from inside a grid of threads."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -8,31 +9,39 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from compiler.errors import PassError
+from compiler.passes.framework.base import Phase
 
 
-def check_bound(module: tvm.IRModule) -> tvm.IRModule:
-    """The module as it is; raises PassError naming each PrimFunc that has a store, or calls the
-    host, outside blockIdx and threadIdx.
+@dataclass(frozen=True)
+class CheckBound:
+    """Refuses modules with a PrimFunc that stores, or calls the host, outside blockIdx and
+    threadIdx.
     """
-    unbound = [
-        gvar.name_hint
-        for gvar, func in module.functions.items()
-        if is_kernel(func) and not is_bound(func)
-    ]
-    if unbound:
-        raise PassError(
-            f"no grid of threads runs {', '.join(sorted(unbound))}",
-            reason="unbound_kernel",
-            pass_name="check_bound",
-            hint="build for a CPU target, or leave the operator out of the model",
-            kernels=sorted(unbound),
-        )
-    return module
+
+    name = "check_bound"
+    phase = Phase.LOOPS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Returns the module unchanged; raises PassError naming each such PrimFunc."""
+        unbound = [
+            gvar.name_hint
+            for gvar, func in module.functions.items()
+            if is_kernel(func) and not is_bound(func)
+        ]
+        if unbound:
+            raise PassError(
+                f"no grid of threads runs {', '.join(sorted(unbound))}",
+                reason="unbound_kernel",
+                pass_name=self.name,
+                hint="build for a CPU target, or leave the operator out of the model",
+                kernels=sorted(unbound),
+            )
+        return module
 
 
 def is_kernel(func: tvm.ir.BaseFunc) -> bool:
-    """Whether a function is a tensor program meant for the device: not Relax, not marked as the
-    host's.
+    """Whether a function is a tensor program for the device: a PrimFunc without the mark of host
+    functions.
     """
     return isinstance(func, tirx.PrimFunc) and not (
         func.attrs and "tirx.is_host_func" in func.attrs
@@ -49,7 +58,7 @@ def is_bound(func: tirx.PrimFunc) -> bool:
 
 
 def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
-    """The kinds of thread index around each store and each call in `stmt`."""
+    """For each store and each call in `stmt`, the kinds of thread index bound around it."""
     match stmt:
         case tirx.BufferStore():
             yield tags

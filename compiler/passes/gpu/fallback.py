@@ -1,5 +1,5 @@
-"""The schedule that always exists: each loop nest over the grid as far as its blocks allow it, else
-in one thread.
+"""The schedules of last resort: each loop nest over a grid as far as its blocks allow that, or the
+whole program in one thread.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,10 @@ _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
 
 def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
-    """`func` with each top-level loop nest a grid of blocks of `threads` threads over its outermost
-    independent loops.
+    """Binds the outermost independent loops of each top-level nest to a grid of blocks of `threads`
+    threads.
 
-    A loop is independent where it is marked parallel or drives nothing but data-parallel axes of
-    blocks.
+    A loop is independent if it is marked parallel, or drives only data-parallel axes of blocks.
     """
     return _map_root(
         func,
@@ -30,12 +29,12 @@ def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
 
 
 def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` as it is, each top-level statement run by one thread, which keeps scratch of symbolic
-    size in the device's memory.
+    """Runs each top-level statement of `func` in one thread, with buffers of symbolic size in the
+    memory of the device.
     """
     scratch, body = _hoisted(func.body)
-    # TVM allocates a buffer where all its uses are: a kernel of its own that touches it keeps that
-    # outside of the other.
+    # TVM allocates a buffer at the innermost place around all its uses. A kernel of its own that
+    # touches the buffer moves that place out of the other kernel, onto the host.
     touches = [
         _alone(tirx.BufferStore(buffer, tirx.const(0, str(buffer.dtype)), [0] * len(buffer.shape)))
         for buffer in scratch
@@ -48,8 +47,8 @@ def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
-    """The buffers of symbolic size that `stmt` allocates on its way, as buffers in global memory,
-    and `stmt` without that.
+    """Moves the buffers of symbolic size that `stmt` allocates to global memory; returns them, and
+    `stmt` without their allocations.
     """
     scratch: dict[int, Any] = {}
 
@@ -95,8 +94,8 @@ def _map_root(func: tirx.PrimFunc, change: Any, scratch: Sequence[Any] = ()) -> 
 
 
 def _without_vectors(stmt: Any) -> Any:
-    """`stmt` with one lane after the other: what was written for processors has more lanes than
-    devices take.
+    """Turns vector loops into serial ones: loops written for processors have more lanes than
+    devices accept.
     """
 
     def plain(loop: Any) -> Any:
@@ -111,8 +110,8 @@ def _without_vectors(stmt: Any) -> Any:
 
 
 def _statements(body: Any) -> list[Any]:
-    """What can run one kernel after another; names and buffers made on the way keep the whole
-    together.
+    """The statements that can run as one kernel after another. A sequence that binds a variable or
+    allocates a buffer stays one kernel.
     """
     if not isinstance(body, tirx.SeqStmt):
         return [body]
@@ -150,7 +149,7 @@ def _independent(loop: tirx.For, dependent: set[int]) -> bool:
 
 
 def _drives_blocks(loop: tirx.For) -> bool:
-    """Whether all that the loop does is in blocks, which say what may run at once."""
+    """Whether the loop contains only blocks, whose axes say which iterations may run at once."""
     body = loop.body
     while isinstance(body, tirx.For):
         body = body.body
@@ -158,7 +157,7 @@ def _drives_blocks(loop: tirx.For) -> bool:
 
 
 def _dependent_variables(stmt: Any) -> set[int]:
-    """The variables that some block binds to an axis which is not data-parallel."""
+    """The loop variables that some block binds to an axis that is not data-parallel."""
     found: set[int] = set()
 
     def note(var: Any) -> None:
@@ -179,7 +178,7 @@ def _alone(stmt: Any) -> Any:
 
 
 def _grid(count: Any, threads: int, body: Body, dtype: str) -> Any:
-    """body(index) for each index below `count`, one a thread."""
+    """Runs body(index) for each index below `count`, one in each thread."""
     size = tirx.IntImm(dtype, threads)
 
     def guarded(block: Any, thread: Any) -> Any:

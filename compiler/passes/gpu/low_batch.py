@@ -1,5 +1,5 @@
-"""Products of few rows by another kernel than products of many, chosen by the number of rows at
-each call.
+"""Gives matmuls one kernel for few rows and another for many, chosen by the number of rows at each
+call.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,9 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from compiler.passes.gpu.schedule import RULE, applied, dlight_rules
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.gpu.schedule import applied, dlight_rules
 from compiler.passes.gpu.trial import refusal
 
 _REDUCE = 2
@@ -19,17 +21,20 @@ _REDUCE = 2
 
 @dataclass(frozen=True)
 class SplitLowBatch:
-    """`buckets`: up to how many rows, and how many of them one block takes; more rows go to the
-    matrix kernel.
+    """Rewrites each matmul with a symbolic number of rows into a branch on it, if both kernels take
+    the matmul.
+
+    buckets: pairs of the greatest number of rows and how many of them one block computes. The
+    matrix kernel takes the matmuls with more rows.
     """
 
     target: tvm.target.Target
     buckets: tuple[tuple[int, int], ...] = ((2, 2), (8, 4))
+    name = "split_low_batch"
+    phase = Phase.LOOPS
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with each product of symbolic rows that both kernels take as a branch on the
-        rows; others as they were.
-        """
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Schedules such matmuls; other tensor programs stay as they are."""
         functions = {
             gvar: self._split(func) if isinstance(func, tirx.PrimFunc) else func
             for gvar, func in module.functions.items()
@@ -57,18 +62,24 @@ class SplitLowBatch:
     def _branch(
         self, func: tirx.PrimFunc, rows: Any, few: Sequence[Any], many: tirx.PrimFunc
     ) -> tirx.PrimFunc:
-        """`func` as `few`'s kernels up to the buckets' rows, and as `many` beyond them."""
+        """Runs the kernels `few` up to the rows of their buckets, and `many` beyond them."""
         body = many.body
         for (limit, _), kernel in reversed(list(zip(self.buckets, few, strict=True))):
             body = tirx.IfThenElse(tirx.op.tvm_thread_invariant(rows <= limit), kernel.body, body)
         root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body))
-        return func.with_body(root).with_attr(
-            {"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1, RULE: "LowBatch"}
+        limits = ", ".join(str(limit) for limit, _ in self.buckets)
+        note = KernelNote("LowBatch", f"up to {limits} rows")
+        return note.onto(
+            func.with_body(root).with_attr(
+                {"tirx.is_scheduled": True, "tirx.HoistIfThenElseExprWithBlock": 1}
+            )
         )
 
 
 def _rows(func: tirx.PrimFunc) -> Any:
-    """The one symbolic extent of the one reduction in `func`, if it is such."""
+    """The symbolic extent of the only reduction of `func`; None if there is not exactly one of
+    each.
+    """
     found: list[Any] = []
 
     def visit(block: Any) -> None:

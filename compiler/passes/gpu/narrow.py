@@ -1,7 +1,8 @@
-"""Modules in 32-bit integers for devices whose kernels have no others; the model's inputs and
-outputs stay as they are declared.
+"""Rewrites modules to 32-bit integers for devices whose kernels have no others; the inputs and
+outputs of the model keep their declared types.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -9,19 +10,33 @@ import tvm_ffi
 from tvm import ir, relax, te, tirx
 
 from compiler.errors import PassError
+from compiler.passes.framework.base import Phase
 from compiler.passes.gpu.narrow_kernels import STORED, check_fits, narrow_kernel
 
 _WIDE, _NARROW = "int64", "int32"
 
 
-def narrow(module: tvm.IRModule, entry: str = "main") -> tvm.IRModule:
-    """The module with integers of 32 bits alone, booleans among them, behind an `entry` of the same
-    type.
+@dataclass(frozen=True)
+class Narrow:
+    """Rewrites all integers and booleans to 32-bit integers, behind an `entry` of unchanged type.
 
-    An int64 input is seen as pairs of 32-bit words, of which the kernels take the low one; an
-    output is made of the value and its sign. A value that 32 bits do not hold comes out wrong; a
-    constant like that raises PassError, and so does an input or output of fewer bits than 32.
+    An int64 input is viewed as pairs of 32-bit words, of which the kernels read the low one; an
+    int64 output is written as the value and its sign. A value that 32 bits do not hold gives wrong
+    results.
     """
+
+    entry: str = "main"
+    name = "narrow"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Raises PassError for a constant that 32 bits do not hold, and for an input or output of
+        fewer than 32 bits.
+        """
+        return _narrowed(module, self.entry)
+
+
+def _narrowed(module: tvm.IRModule, entry: str) -> tvm.IRModule:
     main, names = module[entry], _Names(module)
     _check_interface(main)
     others = {
@@ -44,7 +59,7 @@ def narrow(module: tvm.IRModule, entry: str = "main") -> tvm.IRModule:
 
 
 class _Names:
-    """The functions of a module under fresh names, which have narrow types themselves."""
+    """Fresh global variables of narrow types for the functions of a module."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         self._fresh: dict[str, Any] = {}
@@ -95,7 +110,7 @@ def _check_interface(main: relax.Function) -> None:
 
 
 def _check_constants(func: ir.BaseFunc) -> None:
-    """An error raised inside TVM's mapping would lose its type."""
+    """Raises before the mapping starts: an error inside TVM's mapping would lose its type."""
     constants: list[Any] = []
     tvm_ffi.structural_walk(func, (ir.GenericConst, constants.append))
     for values in (constant.value.numpy() for constant in constants if _is_wide(constant.ty)):
@@ -113,13 +128,13 @@ def _constant(constant: Any) -> Any:
 def _restored(
     builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function
 ) -> relax.Function:
-    """`narrowed` with the parameters and results of `main`."""
+    """Wraps the body of `narrowed` in the parameters and results of `main`."""
     given = [relax.Var(param.name, param.ty) for param in main.params]
     before = _Bindings(builder)
     for outer, inner in zip(given, narrowed.params, strict=True):
         before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
     after = _Bindings(builder)
-    # Its own type knows the extents that were found on the way; the function's does not.
+    # Unlike the return type of the function, the type of the result has run-time extents too.
     result = narrowed.body.body
     if isinstance(main.ret_ty, relax.TupleType):
         fields = [
@@ -146,11 +161,11 @@ class _Bindings:
 
     @property
     def block(self) -> relax.BindingBlock:
-        """All of it as one dataflow block."""
+        """All bindings as one dataflow block."""
         return relax.DataflowBlock(self._bindings)
 
     def bind(self, var: Any, value: Any) -> Any:
-        """`var`, from here on `value`."""
+        """Binds `var` to `value` and returns `var`."""
         self._bindings.append(relax.VarBinding(var, value))
         return var
 
@@ -168,7 +183,7 @@ class _Bindings:
         return self._builder.call_te(_low, pairs, primfunc_name_hint="low_words")
 
     def result(self, value: Any, ty: Any) -> Any:
-        """A narrow result as the type that the caller knows."""
+        """Widens a narrow result to the type that callers expect."""
         narrow = self._emit(value)
         if not _is_wide(ty):
             return narrow

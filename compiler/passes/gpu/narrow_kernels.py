@@ -1,5 +1,5 @@
-"""Tensor programs in 32-bit integers, for devices that have no others and keep no booleans in
-memory.
+"""Rewrites tensor programs to 32-bit integers, for devices that have no others and store no
+booleans.
 """
 
 from typing import Any
@@ -33,12 +33,12 @@ NARROWED = {
     "uint16": "uint32",
     "uint8": "uint32",
 }
-"""What integers become; those of fewer bits keep their values by being cut to their bits where they
-are made.
+"""The types that replace integers. A value of fewer bits is cut to its bits where it is computed,
+so that it overflows as before.
 """
 
 STORED = NARROWED | {"bool": "int32"}
-"""What elements of tensors become."""
+"""The types that replace elements of tensors."""
 
 _BITS = {"int8": 8, "int16": 16, "uint8": 8, "uint16": 16}
 _OVERFLOWING = (prim.Add, prim.Sub, prim.Mul, prim.LShift)
@@ -46,8 +46,8 @@ _LIMIT = 2**31
 
 
 def narrow_kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """`func` with integers of 32 bits alone: parameters, buffers, indices and values; booleans are
-    kept as 0 and 1.
+    """Rewrites parameters, buffers, indices and values to 32-bit integers; booleans are stored as
+    0 and 1.
 
     Raises PassError for a constant that 32 bits do not hold.
     """
@@ -71,7 +71,7 @@ def check_fits(*values: int) -> None:
 
 
 class _Narrow:
-    """The mapping over one function; a variable keeps its one replacement."""
+    """Maps one function; every use of a variable gets the same replacement."""
 
     def __init__(self) -> None:
         self._variables: dict[int, tuple[Any, Any]] = {}
@@ -147,7 +147,7 @@ def _cast(node: Any) -> Any:
 
 
 def _cut(value: Any, dtype: str) -> Any:
-    """`value`, of 32 bits, as the integer type of fewer bits would have it."""
+    """Cuts a 32-bit `value` to the bits of `dtype`, as the narrower type would overflow."""
     if dtype not in _BITS:
         return value
     if dtype.startswith("u"):

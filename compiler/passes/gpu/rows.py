@@ -1,7 +1,8 @@
-"""Products with constant weights as [rows, depth] by [columns, depth], whatever leads the rows: the
-form that both kernels take.
+"""Brings matmuls with constant weights into the form [rows, depth] by [columns, depth], which both
+GPU kernels for matmuls take.
 """
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -11,6 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -24,14 +26,21 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def flatten_rows(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with `matmul(x[..., K], constant [K, N])` over one axis of rows, the weight
-    transposed once.
+@dataclass(frozen=True)
+class FlattenRows:
+    """Rewrites `matmul(x[..., K], constant [K, N])` to one axis of rows, with the weight transposed
+    at compile time.
 
-    Elementwise operators after the product stay on the flat form, so that they still fuse with it;
-    a reshape of the result, which moves nothing, gives every other consumer the shape it knew.
+    Elementwise operators behind the matmul work on the flat form too, so that FuseOps still joins
+    them to it. Every other consumer reads the result through a reshape, which moves no data.
     """
-    return rewrite_functions(_Rewriter(module), module)
+
+    name = "flatten_rows"
+    phase = Phase.PACK
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        return rewrite_functions(_Rewriter(module), module)
 
 
 @relax.expr_functor.mutator
@@ -74,7 +83,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(product)
 
     def _twin(self, value: Any) -> Any:
-        """What `value` is a reshape of, if that is its own flat form."""
+        """The flat form of `value`, if `value` is a reshape of it."""
         source = self.lookup_binding(value) if isinstance(value, relax.Var) else None
         if (
             source is None
@@ -95,8 +104,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _elementwise(self, call: Any) -> Any:
-        """The operator on flat operands: one has a twin, the others have one shape with it or vary
-        along its last axis only.
+        """Emits the operator on flat operands if one operand has a flat form, and the others have
+        its shape or vary along its last axis only.
         """
         leader = next((arg for arg in call.args if self._twin(arg) is not None), None)
         if (

@@ -1,4 +1,6 @@
-"""Gives every tensor program a grid of threads: the first schedule that code can be made of."""
+"""Binds every tensor program to a grid of threads, by the first rule whose result the target's code
+generator accepts.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,12 +11,11 @@ from tvm import tirx
 from tvm.s_tir import dlight
 
 from compiler.errors import PassError
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.gpu.bound import is_bound, is_kernel
 from compiler.passes.gpu.fallback import bind_nests, bind_one_thread
 from compiler.passes.gpu.trial import refusal
-
-RULE = "relaxd.rule"
-"""The attribute that names the rule a kernel's schedule came from."""
 
 _RULE_ERRORS = (
     RuntimeError,
@@ -26,7 +27,7 @@ _RULE_ERRORS = (
     AssertionError,
     NotImplementedError,
 )
-"""What TVM's rules raise on kernels that they were not written for; TVM's own errors are
+"""The errors of TVM's rules on kernels that they were not written for; TVM's own errors are
 RuntimeErrors.
 """
 
@@ -35,43 +36,50 @@ Rule = Callable[[tirx.PrimFunc], tirx.PrimFunc | None]
 
 @dataclass(frozen=True)
 class ScheduleOnGrid:
-    """Schedules the module's tensor programs for `target`, which has a host."""
+    """Binds the tensor programs of a module to blocks and threads of `target`, which has a host."""
 
     target: tvm.target.Target
+    name = "schedule_on_grid"
+    phase = Phase.LOOPS
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with every kernel bound to blocks and threads; raises PassError naming one
-        that no rule can take.
-        """
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Raises PassError naming a tensor program that no rule can schedule."""
         functions = {
             gvar: self._schedule(gvar.name_hint, func) for gvar, func in module.functions.items()
         }
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _schedule(self, name: str, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-        # What the importer wrote for processors counts as scheduled, too.
+        # Loops that the importers write for processors count as scheduled, but are not bound.
         if not is_kernel(func) or ("tirx.is_scheduled" in func.attrs and is_bound(func)):
             return func
+        declined: dict[str, str] = {}
         refused = []
         for rule_name, rule in self._rules(func):
             scheduled = rule(func)
             if scheduled is None:
+                declined.setdefault(rule_name, "the rule is for other kernels")
                 continue
             reason = refusal(scheduled, self.target)
             if reason is None:
-                return scheduled.with_attr({"tirx.is_scheduled": True, RULE: rule_name})
+                declined.pop(rule_name, None)
+                note = KernelNote(rule_name, declined=declined)
+                return note.onto(scheduled.with_attr("tirx.is_scheduled", True))
+            declined[rule_name] = reason
             refused.append(f"{rule_name}: {reason}")
         raise PassError(
             f"no schedule for the kernel {name} on {self.target.kind.name}: {refused[-1]}",
             reason="unschedulable",
-            pass_name="ScheduleOnGrid",
+            pass_name=self.name,
             hint="build for a CPU target, or leave the operator out of the model",
             kernel=name,
             refused=refused,
         )
 
     def _rules(self, func: tirx.PrimFunc) -> Iterator[tuple[str, Rule]]:
-        """Best first; dispatch to TVM's own grid programs (sorting, scans) comes bound already."""
+        """The rules for `func`, best first. TVM's own programs for sorting and scans are bound
+        already.
+        """
         if is_bound(func):
             yield "Given", lambda func: func
         for rule, target in dlight_rules(self.target):
@@ -83,10 +91,10 @@ class ScheduleOnGrid:
 def dlight_rules(
     target: tvm.target.Target,
 ) -> tuple[tuple[dlight.ScheduleRule, tvm.target.Target], ...]:
-    """TVM's rules for `target`, best first, each with the target it is to believe in.
+    """TVM's rules for `target`, best first, each with the target that it is applied for.
 
-    On Metal the rule for matrix products takes a path that crashes the process; told of a plain
-    device it does not. That is its second chance elsewhere, too.
+    The rule for matmuls crashes the process when it is applied for Metal, and works when it is
+    applied for a plain device. Other targets try that second.
     """
     gpu = dlight.gpu
     plain = tvm.target.Target(
@@ -98,8 +106,8 @@ def dlight_rules(
 
 
 def threads_of(target: tvm.target.Target) -> int:
-    """How many threads a block of our own grids has: what every such device takes, and enough to
-    hide latency.
+    """Threads of a block of our own grids: every such device accepts them, and they hide the
+    latency of memory.
     """
     return min(256, int(target.attrs["max_num_threads"]))
 
@@ -107,9 +115,7 @@ def threads_of(target: tvm.target.Target) -> int:
 def applied(
     rule: dlight.ScheduleRule, target: tvm.target.Target, func: tirx.PrimFunc
 ) -> tirx.PrimFunc | None:
-    """`func` scheduled by the rule, None where the rule is for other kernels or fails on
-    this one.
-    """
+    """Schedules `func` by the rule; None if the rule is for other kernels, or fails on this one."""
     try:
         with target:
             made = rule.apply(func, target, False)

@@ -1,5 +1,5 @@
-"""Tries whether code can be made of one scheduled kernel: TVM's rules promise that of no kernel
-with symbolic extents.
+"""Compiles one scheduled kernel on trial: TVM's rules may give a kernel with symbolic extents a
+schedule that its code generators do not accept.
 """
 
 import re
@@ -15,14 +15,14 @@ from compiler.passes.gpu.bound import is_bound
 
 _LOADER = "ffi.Module.create.cuda"
 _FOREIGN_TO_WGSL = re.compile(r"\b(?:[iu](?:8|16|64)|f64)\b")
-"""Types that TVM writes into WGSL all the same."""
+"""Types that WGSL does not have and TVM writes into it."""
 _DECLARED_INSIDE = re.compile(r"\( {2,}\w+ (\w+) = ")
-"""TVM writes the variables that an index needs into the middle of a vector's store."""
+"""A declaration inside of an expression, which TVM writes for the index of a vector's store."""
 
 
 def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
-    """None when `func` runs on a grid and the target's code generator takes it, else why not; what
-    that makes is thrown away.
+    """Why the target's code generator does not accept `func`, None if it does. The code is thrown
+    away.
     """
     if not is_bound(func):
         return "a loop is left unbound"
@@ -38,7 +38,7 @@ def refusal(func: tirx.PrimFunc, target: tvm.target.Target) -> str | None:
 
 
 def _flaw(sources: str, kind: str) -> str | None:
-    """What makes `sources` no program that a driver takes, as far as TVM is known to write such."""
+    """A known flaw of TVM's code generators for which drivers refuse the `sources`, else None."""
     if kind == "webgpu" and (match := _FOREIGN_TO_WGSL.search(sources)):
         return f"WGSL has no type {match[0]}"
     if match := _DECLARED_INSIDE.search(sources):
@@ -48,7 +48,7 @@ def _flaw(sources: str, kind: str) -> str | None:
 
 @contextmanager
 def sources_only() -> Iterator[None]:
-    """While it lasts, TVM leaves CUDA kernels as sources, as it does where it finds no driver."""
+    """Makes TVM keep CUDA kernels as sources, as it does on a machine without a driver."""
     loader = tvm.get_global_func(_LOADER, allow_missing=True)
     if loader is not None:
         tvm_ffi.remove_global_func(_LOADER)

@@ -1,5 +1,5 @@
-"""Parts of one axis: slices with known bounds, as Relax's operator or as the importer's program
-that copies them.
+"""Recognises slices of one axis with known bounds, as `relax.strided_slice` or as the program that
+the importers write for them.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from compiler.tir.stages import read_copy
 
 @dataclass(frozen=True)
 class Part:
-    """`count` places along `axis` from `first` on, all of them there."""
+    """`count` places along `axis` from `first` on, all within the axis."""
 
     axis: int
     first: int
@@ -23,8 +23,8 @@ class Part:
 
 
 def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
-    """The tensor that a call takes a part of, and the part; None where the call does anything else
-    or its bounds are not known.
+    """The tensor that a call slices, and the slice; None if the call is none or its bounds are only
+    known at run time.
     """
     name = op_name(call)
     if name == "relax.strided_slice" and len(call.args) == 4:
@@ -61,8 +61,8 @@ def _integers(values: Any) -> list[int | None]:
 
 
 def _shifts(func: Any) -> dict[int, int | None]:
-    """How far from each axis of the result a program reads its input, None where that is not one
-    distance; empty for any other program.
+    """By axis, the offset at which a program that copies its input reads it, None where the offset
+    varies; empty for any other program.
     """
     copied = read_copy(func)
     simplify = tvm.sym.Analyzer().simplify

@@ -1,5 +1,5 @@
-"""Repeats of one axis: every place of it several times in a row, as exporters write heads that
-share their keys.
+"""Recognises repeats of one axis, each place several times in a row: exporters write them for query
+heads that share keys.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from compiler.tir.stages import read_copy
 
 @dataclass(frozen=True)
 class Repeat:
-    """Each place of `axis`, which an axis of one place follows, comes `times` times."""
+    """Each place of `axis` is repeated `times` times; the axis behind it has extent 1."""
 
     axis: int
     times: int
@@ -24,10 +24,9 @@ class Repeat:
 def read_repeat(
     module: tvm.IRModule, bound: Callable[[Any], Any], call: Any
 ) -> tuple[Any, Repeat] | None:
-    """The tensor [.., g, 1, ..] of which a reshape makes [.., g * times, ..] after its axis of one
-    place was repeated, else None.
+    """The tensor [.., g, 1, ..] that a call repeats and reshapes to [.., g * times, ..], else None.
 
-    bound: the call that a variable is bound to, None for anything else.
+    bound: returns the call that a variable is bound to, None for any other expression.
     """
     if op_name(call) != "relax.reshape":
         return None
@@ -59,8 +58,8 @@ def read_repeat(
 
 
 def _repeated_axis(func: Any) -> int | None:
-    """The one axis along which a program reads its input at 0, where it copies every other as it
-    is; None for any other program.
+    """The axis along which a program reads its input at 0 while it copies all others unchanged;
+    None for any other program.
     """
     copied = read_copy(func)
     if copied is None:

@@ -1,18 +1,21 @@
-"""Images stay with their channels last from one convolution to the next: transposes move through
-what lies between and cancel.
+"""Computes convolutions with channels last, and keeps images in that layout up to the next
+convolution.
 
-A convolution computes [N, H, W, C] and hands on its transpose; whatever works on such a transpose
-works on the image below it instead and hands on a transpose in turn, tensor programs too, whose
-buffers are relabelled. What nobody reads is dead code.
+A convolution computes [N, H, W, C] and is followed by a transpose to [N, C, H, W]. An operator on
+such a transpose is rewritten to work on the image below it, followed by a transpose in turn; the
+buffers of a tensor program are relabelled for that. Transposes that meet cancel, and bindings that
+nothing reads any more are dropped.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax, s_tir, tirx
 
 from compiler.ir.blocks import in_blocks
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -34,17 +37,26 @@ CONVOLUTIONS = {
     "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "NHWC", "OHWI"),
     "relax.nn.conv3d": (relax.op.nn.conv3d, "NCDHW", "NDHWC", "ODHWI"),
 }
-"""How each is made, the layout it comes in, and the layouts it gets."""
+"""By operator: its constructor, the layout that the importer gives it, and its layouts here."""
 
 
-def channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with float32 convolutions by constant weights over [N, H, W, C] or [N, D, H, W,
-    C], and what lies between them too.
+@dataclass(frozen=True)
+class ChannelsLast:
+    """Rewrites float32 convolutions with constant weights, and the operators between them, to
+    [N, H, W, C] or [N, D, H, W, C].
     """
-    flat = relax.transform.ToNonDataflow()(module)
-    return relax.transform.DeadCodeElimination()(
-        in_blocks(rewrite_functions(_Rewriter(flat), flat))
-    )
+
+    name = "channels_last"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        # An image crosses dataflow blocks where a run-time value becomes a dim between two
+        # convolutions, so the blocks are taken down and built again.
+        flat = relax.transform.ToNonDataflow()(module)
+        return relax.transform.DeadCodeElimination()(
+            in_blocks(rewrite_functions(_Rewriter(flat), flat))
+        )
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -113,8 +125,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if isinstance(ty.shape, relax.ShapeExpr)
             else None
         )
-        # A cast that forgets the shape is kept: without it TVM would put what it knows of the old
-        # shape for the dims of the next cast.
+        # A cast that forgets the shape is kept: without it TVM would replace the dims of the next
+        # cast by what it knows of the old shape.
         below = self.builder_.match_cast(
             below, relax.TensorType(shape, ty.dtype, ndim=rank if shape is None else -1)
         )
@@ -130,11 +142,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return bound.args[0] if axes_of(bound) == to_first(bound.args[0].ty.ndim) else None
 
     def _last(self, expr: Any, whole: int) -> Any:
-        """A tensor of rank up to `whole`, aligned at the end with [N, C, H, W], with channels last;
-        scalars and others as they are.
+        """A tensor that broadcasts against [N, C, H, W], of rank `whole`, with channels last; a
+        scalar or a value that is no tensor is returned as it is.
 
-        An image of lower rank than `whole` is transposed anew: aligned at the end, its own channels
-        are no channels of the result.
+        An image of lower rank than `whole` is transposed anew: its own channels broadcast against
+        another axis than the channels of the result.
         """
         below = self._below(expr)
         rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
@@ -153,8 +165,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             expr = self.builder_.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
         return self.builder_.emit(relax.op.permute_dims(expr, to_last(whole)))
 
-    def _handed_on(self, call: Any) -> Any:
-        """[N, C, H, W] of a call that computes [N, H, W, C]."""
+    def _transposed(self, call: Any) -> Any:
+        """Emits a call that computes [N, H, W, C], and returns its transpose to [N, C, H, W]."""
         result = self.builder_.emit(call)
         return relax.op.permute_dims(result, to_first(result.ty.ndim))
 
@@ -173,7 +185,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         options = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation", "groups")}
         layouts = {"data_layout": last, "kernel_layout": kernel, "out_layout": last}
         rank = data.ty.ndim
-        return self._handed_on(
+        return self._transposed(
             make(self._last(data, rank), self._last(constant, rank), **options, **layouts)
         )
 
@@ -189,7 +201,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         whole = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
         if not 0 <= min(ranks) <= max(ranks) <= whole:
             return call
-        return self._handed_on(
+        return self._transposed(
             relax.Call(
                 call.op, [self._last(arg, whole) for arg in call.args], call.attrs, call.ty_args
             )
@@ -208,7 +220,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._below(call.args[0]), over, bool(call.attrs.keepdims)
         )
         if call.attrs.keepdims:
-            return self._handed_on(reduced)
+            return self._transposed(reduced)
         left = [axis for axis in order if axis not in axes]
         back = [left.index(axis) for axis in sorted(left)]
         return (
@@ -237,7 +249,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if op_name(call).endswith("max_pool2d")
             else relax.op.nn.avg_pool2d
         )
-        return self._handed_on(make(self._below(call.args[0]), **options, layout="NHWC"))
+        return self._transposed(make(self._below(call.args[0]), **options, layout="NHWC"))
 
     def _softmax(self, call: Any) -> Any:
         make = (
@@ -246,7 +258,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             else relax.op.nn.softmax
         )
         rank = call.args[0].ty.ndim
-        return self._handed_on(
+        return self._transposed(
             make(self._below(call.args[0]), to_last(rank).index(int(call.attrs.axis) % rank))
         )
 
@@ -256,7 +268,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if 2 * known < len(parts) or call.attrs.axis is None:
             return call
         rank = parts[0].ty.ndim
-        return self._handed_on(
+        return self._transposed(
             relax.op.concat(
                 [self._last(part, rank) for part in parts],
                 to_last(rank).index(int(call.attrs.axis) % rank),
@@ -291,10 +303,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             or [int(axis) for axis in call.attrs.axis] != [2]
         ):
             return call
-        return self._handed_on(relax.op.expand_dims(bound.args[0], 1))
+        return self._transposed(relax.op.expand_dims(bound.args[0], 1))
 
     def _program(self, call: Any) -> Any:
-        """A tensor program over images: the same one with its buffers relabelled."""
+        """Calls a copy of the tensor program whose buffers have their channels last."""
         ty = call.ty_args[0]
         if (
             len(call.args) > 2
@@ -320,13 +332,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._below(arg) if place in changed else arg for place, arg in enumerate(given)
         ]
         shape = [ty.shape.values[axis] for axis in to_last(ty.ndim)]
-        return self._handed_on(
+        return self._transposed(
             relax.call_tir(self.relabelled[key], arguments, relax.TensorType(shape, ty.dtype))
         )
 
 
 def _operands(call: Any) -> Sequence[Any]:
-    """The tensors a call is given, those of a tuple too."""
+    """The operands of a call; a tuple counts as its fields."""
     found = []
     for arg in call.args:
         found += list(arg.fields) if isinstance(arg, relax.Tuple) else [arg]
@@ -334,8 +346,8 @@ def _operands(call: Any) -> Sequence[Any]:
 
 
 def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx.PrimFunc | None:
-    """The program with the axes of the parameters `inputs`, and of the last one, in the order of
-    `to_last`; None where none can be made.
+    """Moves the channels of the parameters `inputs`, and of the result, to the end; None where TVM
+    cannot transform the program's blocks.
     """
 
     def moved(n: Any, c: Any, *rest: Any) -> tuple[Any, ...]:
@@ -369,7 +381,7 @@ def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx
 def _access(
     schedule: s_tir.Schedule, blocks: Sequence[Any], kind: str, parameter: Any
 ) -> tuple[Any, int] | None:
-    """The first block that reads or writes the parameter, and which of its accesses that is."""
+    """The first block that reads or writes the parameter, and the position of the access in it."""
     for block in blocks:
         for index, region in enumerate(getattr(schedule.get(block), kind)):
             if region.source.same_as(parameter):

@@ -1,10 +1,10 @@
-"""Products of one tensor with several constant weights as one product, where each result is split
-into heads.
+"""Combines matmuls of one tensor with several constant weights, such as the query, key and value
+projections of an attention, into one matmul.
 
-The heads of all results lie side by side, and each is a slice of them: attention reads it in place,
-a transpose takes it in. Results
-that go on whole, as the two of a gated layer, are left alone: what is done to them belongs to the
-kernel of their own product.
+Only projections whose results are split into heads are combined: the heads of all of them lie side
+by side, and each result is a slice of heads, which attention or a transpose reads in place.
+Projections whose results are used whole, such as the two of a gated layer, stay separate, since
+FuseOps joins the operators behind each of them to its own matmul.
 """
 
 from collections import defaultdict
@@ -18,19 +18,21 @@ import tvm
 from tvm import relax
 from tvm_ffi import StructuralKey
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
 CHANGES = {"relax.add": 0.0, "relax.multiply": 1.0}
-"""What may be done to a result by a constant for each column, in this order, and the constant that
-changes nothing.
+"""Operators with a constant for each column that may follow a projection, in this order, and the
+constant with which they change nothing.
 """
 
 
 @dataclass(frozen=True)
 class Branch:
-    """`heads`, a variable of [.., h, d], is the result of `left @ weight` after `changes`, each by
-    a constant for every column.
+    """One projection: `heads`, a variable of [.., h, d], holds `left @ weight` after `changes`.
+
+    changes: by operator, its constant for each column.
     """
 
     left: Any
@@ -49,7 +51,7 @@ class Branch:
         return int(self.extents[-2])
 
     def constant(self, change: str) -> np.ndarray:
-        """The constants of a change, those that change nothing where there is none."""
+        """The constants of an operator of CHANGES, neutral ones if the branch does not have it."""
         neutral = np.full(self.weight.value.shape[1], CHANGES[change], "float32")
         return self.changes.get(change, neutral)
 
@@ -57,17 +59,24 @@ class Branch:
 Group = tuple[Branch, ...]
 
 
-def combine_projections(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with such float32 products combined; what nobody reads any more is removed."""
-    return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+@dataclass(frozen=True)
+class CombineProjections:
+    """Combines float32 projections of one tensor whose results are split into heads."""
+
+    name = "combine_projections"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
 
 
 def find_groups(block: relax.DataflowBlock) -> list[Group]:
-    """What can be combined: two branches or more of one tensor, with heads of one size and no other
-    tensor's product between them.
+    """Finds groups of two or more branches of one tensor that have heads of one size and no matmul
+    of another tensor between them.
 
-    The keys and values that every layer of a decoder computes from one encoder stay apart: together
-    they would live all the time.
+    The last condition keeps apart the keys and values that the layers of a decoder compute from one
+    encoder: combined, those of all layers would stay in memory during the whole decoder.
     """
     block_reader = _Reader(block)
     groups: list[dict[StructuralKey, list[Branch]]] = []
@@ -103,7 +112,7 @@ class _Reader:
         self.calls = {binding.var: binding.value for binding in block.bindings}
 
     def branch(self, binding: Any) -> Branch | None:
-        """The branch that starts with a product, None if it does not end in heads that are
+        """The branch that starts with a matmul, None if it does not end in heads that are
         transposed.
         """
         left, weight = binding.value.args
@@ -134,8 +143,8 @@ class _Reader:
 
 
 def _by_column(call: Any, columns: int) -> np.ndarray | None:
-    """The constant operand as one number for each column, None where there is none or it is not
-    such.
+    """The constant operand as one number for each column; None if no operand is constant, or it
+    varies along another axis.
     """
     for operand in call.args:
         if (
@@ -195,7 +204,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self.set_var_remap(binding.var, self.builder_.emit(part))
 
     def _heads(self, group: Group) -> Any:
-        """The heads of all branches, [.., the sum of h, d]."""
+        """Emits the combined projection; returns the heads of all branches, [.., sum of h, d]."""
         value = self.builder_.emit(
             relax.op.matmul(self.visit_expr(group[0].left), self._weight(group))
         )
@@ -211,8 +220,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _weight(self, group: Group) -> Any:
-        """The weights side by side, one constant for all groups of the same: layers may share
-        theirs.
+        """The weights side by side. Groups of equal weights share one constant, as layers that
+        share their weights do.
         """
         key = tuple(branch.weight.__hash__() for branch in group)
         if key not in self.weights:

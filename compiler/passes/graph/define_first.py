@@ -1,28 +1,36 @@
-"""Bindings in an order that defines every dim before it is used: fusion sorts by tensors alone, and
-breaks that.
+"""Orders bindings so that every dim is defined before its first use, which FuseOps does not keep:
+it sorts bindings by the tensors they read alone.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import relax
 
+from compiler.passes.framework.base import Phase
 
-def define_first(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with the bindings of its dataflow blocks moved back as far as their tensors and
-    dims need.
-    """
-    functions = {
-        gvar: _function(func) if isinstance(func, relax.Function) else func
-        for gvar, func in module.functions.items()
-    }
-    if all(func.same_as(module[gvar]) for gvar, func in functions.items()):
-        return module
-    return relax.transform.Normalize()(
-        tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-    )
+
+@dataclass(frozen=True)
+class DefineFirst:
+    """Moves each binding of a dataflow block behind those that define its tensors and dims."""
+
+    name = "define_first"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Reorders every Relax function; returns the same module if nothing has to move."""
+        functions = {
+            gvar: _function(func) if isinstance(func, relax.Function) else func
+            for gvar, func in module.functions.items()
+        }
+        if all(func.same_as(module[gvar]) for gvar, func in functions.items()):
+            return module
+        return relax.transform.Normalize()(
+            tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+        )
 
 
 def _function(func: relax.Function) -> relax.Function:
@@ -50,8 +58,9 @@ def _function(func: relax.Function) -> relax.Function:
 
 
 def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
-    """As they come, but each after those that it needs; what needs itself stays where it is, for
-    the gate to find.
+    """The bindings in their given order, except that each comes after those that it needs.
+
+    Bindings that need each other stay where they are: `check_lowered` reports them.
     """
     own = (
         {binding.var for binding in bindings}

@@ -1,14 +1,16 @@
-"""Constants moved, reshaped or transposed at compile time with numpy: TVM's folding would compile a
-kernel for each.
+"""Reshapes and transposes constants at compile time with numpy: TVM's own folding compiles and runs
+a kernel for each of them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -40,9 +42,16 @@ _FOLDS: dict[str, Callable[[Any, np.ndarray], np.ndarray | None]] = {
 }
 
 
-def fold_layout(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with layout operations on constants replaced by constants."""
-    return rewrite_functions(_Rewriter(module), module)
+@dataclass(frozen=True)
+class FoldLayout:
+    """Replaces layout operators on constants by constants."""
+
+    name = "fold_layout"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        return rewrite_functions(_Rewriter(module), module)
 
 
 @relax.expr_functor.mutator

@@ -1,14 +1,12 @@
-"""Concatenations as programs that what comes before may be fused into, whatever extents their parts
-have.
-"""
+"""Legalises concatenations so that FuseOps joins producers to them, whatever the extents."""
 
 from typing import Any
 
 from tvm import relax, topi
 
 INJECTIVE = {"op_pattern": 2}
-"""TVM sees by itself only that parts of known extents are put side by side: where an extent is a
-dim, it takes the program for opaque.
+"""TVM finds by itself only that a concatenation of known extents is injective: with a dim among
+them it calls the program opaque.
 """
 
 

@@ -1,5 +1,7 @@
-"""Views (reshape, squeeze, expand_dims) moved behind elementwise operators and merged, so that
-kernels meet their epilogues.
+"""Moves views (reshape, squeeze, expand_dims) behind elementwise operators and merges them.
+
+FuseOps does not look through a view: one between a matmul and its activation would keep the two in
+separate kernels.
 """
 
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -26,17 +29,19 @@ ELEMENTWISE = frozenset(
 
 @dataclass(frozen=True)
 class LiftViews:
-    """Rewrites `op(view(x))` to `view(op(x))` and `view(view(x))` to one view, or to x where it has
-    that shape already.
+    """Rewrites `op(view(x))` to `view(op(x))`, and `view(view(x))` to one view, or to x if the
+    shapes are equal.
 
-    transposes: take a permutation that moves no axis but those of extent 1 for a reshape, which
-    layout passes cannot see through.
+    transposes: turn a permutation that moves only axes of extent 1 into a reshape. It has to wait
+    until the layout passes are done, which look through permutations but not through reshapes.
     """
 
     transposes: bool = False
+    name = "lift_views"
+    phase = Phase.GRAPH
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with such calls replaced."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
         rewritten = rewrite_functions(_Rewriter(module, self.transposes), module)
         return tvm.transform.Sequential(
             [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
@@ -82,7 +87,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     @staticmethod
     def _merged(call: Any, source: Any) -> Any:
-        """What a view of a view of `source` is."""
+        """The one view of `source` that `call`, a view of a view of it, is equal to."""
         wanted = _extents(call)
         if wanted is None:
             return call

@@ -1,7 +1,8 @@
-"""Puts the messages of what every run checks into the errors that the virtual machine raises."""
+"""Puts the messages of the importers' run-time checks into the errors of the virtual machine."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import tvm
 from tvm import relax
@@ -9,21 +10,29 @@ from tvm.ir import StringImm
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from compiler.ir.checks import messages_of
+from compiler.passes.framework.base import Phase
 
 _CONTEXT = re.compile(r"ErrorContext\(match_cast, ty=R\.Shape\(\[(\d+)\]\)\)")
 
 
-def name_checks(module: tvm.IRModule) -> tvm.IRModule:
-    """The module, lowered to calls of the virtual machine, whose failing checks say `{{message}}`
-    instead of a number.
+@dataclass(frozen=True)
+class NameChecks:
+    """Replaces the number of each check in a module lowered to calls of the virtual machine by
+    `{{message}}`.
     """
-    messages = messages_of(module)
-    if not messages:
+
+    name = "name_checks"
+    phase = Phase.VIRTUAL_MACHINE
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Changes the module in place."""
+        messages = messages_of(module)
+        if not messages:
+            return module
+        for gvar, function in list(module.functions.items()):
+            if isinstance(function, relax.Function):
+                module[gvar] = _Namer(messages).visit_expr(function)
         return module
-    for gvar, function in list(module.functions.items()):
-        if isinstance(function, relax.Function):
-            module[gvar] = _Namer(messages).visit_expr(function)
-    return module
 
 
 @mutator

@@ -1,13 +1,16 @@
 """Corrects TVM's marks of elementwise programs: it compares indices, and never extents.
 
 Padding at the end and a slice from the start read each element at the indices where they write it,
-and so TVM marks them as elementwise and fuses them behind convolutions and products. A kernel would
+and so TVM marks them as elementwise and fuses them behind convolutions and matmuls. A kernel would
 then compute them over the extents of the convolution's result instead of their own.
 """
+
+from dataclasses import dataclass
 
 import tvm
 from tvm import sym, tirx
 
+from compiler.passes.framework.base import Phase
 from compiler.tir.exprs import loads
 from compiler.tir.stages import Stage, read_program
 
@@ -16,10 +19,17 @@ BROADCAST, INJECTIVE = 1, 2
 MARK = "op_pattern"
 
 
-def correct_patterns(module: tvm.IRModule) -> tvm.IRModule:
-    """Marks as injective the programs whose result has other extents than what they read."""
-    functions = {gvar: _corrected(func) for gvar, func in module.functions.items()}
-    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+@dataclass(frozen=True)
+class CorrectPatterns:
+    """Marks as injective the programs whose result has other extents than the tensors they read."""
+
+    name = "correct_patterns"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Marks PrimFuncs behind AnnotateTIROpPattern."""
+        functions = {gvar: _corrected(func) for gvar, func in module.functions.items()}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _corrected(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:

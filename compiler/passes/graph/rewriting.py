@@ -1,4 +1,4 @@
-"""Small tools for passes over Relax graphs."""
+"""What the rewriters of Relax graphs share: they look up constants and replace functions."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import tvm_ffi
 from tvm import relax, sym
 
 FUSABLE = {"op_pattern": 4}
-"""The attribute of a function after which elementwise operators may be fused."""
+"""The attribute of a tensor program to which FuseOps may join the elementwise operators behind
+it.
+"""
 
 
 def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
-    """The module with every Relax function rewritten by `rewriter`, a mutator made for
-    that module.
-    """
+    """Rewrites every Relax function of the module with `rewriter`, a mutator made for it."""
     for gvar, func in module.functions.items():
         if isinstance(func, relax.Function):
             rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
@@ -21,9 +21,7 @@ def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
 
 
 def rebind(rewriter: Any, var: Any, value: Any) -> None:
-    """Puts `value` in the place of what `var` is bound to: as an output of the dataflow block where
-    `var` is one.
-    """
+    """Binds `var` to `value`, as an output of the dataflow block if `var` is one."""
     builder = rewriter.builder_
     if builder.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
         value = builder.emit_output(value)
@@ -31,14 +29,14 @@ def rebind(rewriter: Any, var: Any, value: Any) -> None:
 
 
 def constant_of(rewriter: Any, expr: Any) -> Any:
-    """The constant that `expr` is or is bound to, else None."""
+    """The constant that `expr` is, or that it is a variable for; else None."""
     if isinstance(expr, relax.Var):
         expr = rewriter.lookup_binding(expr)
     return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
 
 
 def is_weight(expr: Any) -> bool:
-    """Whether `expr` is a constant float32 matrix with something in it."""
+    """Whether `expr` is a constant float32 matrix that is not empty."""
     return (
         expr is not None
         and str(expr.ty.dtype) == "float32"
@@ -48,10 +46,9 @@ def is_weight(expr: Any) -> bool:
 
 
 def with_simple_shape(rewriter: Any, value: Any) -> Any:
-    """`value`, matched with the simplest form of its extents where its type has another.
+    """Casts `value` to the simplest form of its extents, if its type has another.
 
-    Relax deduces 1 + n where tensor programs are made with n + 1, and FuseTIR compares the two term
-    by term.
+    Relax deduces 1 + n where TE writes n + 1, and FuseTIR compares the two term by term.
     """
     extents = [sym.Analyzer().simplify(extent) for extent in value.ty.shape.values]
     if tvm_ffi.structural_equal(value.ty.shape, relax.ShapeExpr(extents)):

@@ -1,16 +1,18 @@
-"""Rows computed by one-dimensional convolutions stay images of one row from one convolution to the
-next.
+"""Keeps the results of one-dimensional convolutions as images of height 1 up to the next
+convolution.
 
-A convolution over [N, C, W] is one over [N, C, 1, W] with the axis squeezed out behind it;
-elementwise operators, reductions and concatenations move in front of that squeeze, which then meets
-the next convolution's expansion and vanishes.
+The importer writes a convolution over [N, C, W] as one over [N, C, 1, W] followed by a squeeze.
+This pass moves elementwise operators, reductions and concatenations in front of the squeeze, which
+then meets the expand_dims of the next convolution and cancels.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.channels_last import ELEMENTWISE, REDUCTIONS
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
@@ -21,12 +23,19 @@ ROW = 3
 """The rank of rows; an operator with an operand of a higher rank does not give rows."""
 
 
-def rows_as_images(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with what works on rows squeezed out of images working on the images."""
-    rewritten = rewrite_functions(_Rewriter(module), module)
-    return tvm.transform.Sequential(
-        [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
-    )(rewritten)
+@dataclass(frozen=True)
+class RowsAsImages:
+    """Moves operators on squeezed images in front of the squeeze."""
+
+    name = "rows_as_images"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        rewritten = rewrite_functions(_Rewriter(module), module)
+        return tvm.transform.Sequential(
+            [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+        )(rewritten)
 
 
 def _squeezed(row: Any) -> Any:
@@ -39,7 +48,7 @@ def _fits_rows(operand: Any) -> bool:
 
 
 def _over(axis: int) -> int:
-    """The image's axis for one of a row."""
+    """The axis of an image that an axis of its row becomes."""
     return axis % 3 if axis % 3 < HEIGHT else HEIGHT + 1
 
 
@@ -88,7 +97,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return bound.args[0] if [int(axis) % 4 for axis in bound.attrs.axis] == [HEIGHT] else None
 
     def _lifted(self, expr: Any) -> Any:
-        """An operand, aligned at the end with rows, as it is aligned with images."""
+        """`expr`, which broadcasts against rows, in a shape that broadcasts against images."""
         image = self._image(expr)
         if image is not None:
             return image

@@ -1,32 +1,43 @@
-"""One tensor, and one shape, for all that the memory plan puts in the same place with the same
-extents.
+"""Makes one tensor object of all tensors that the memory plan puts at one place with one shape, and
+one shape object of equal shapes.
 
-The virtual machine makes an object of every shape and every tensor of a plan, which in a small
-model takes as long as its kernels. Layers that repeat ask for the same ones again and again.
+The virtual machine makes an object for every shape and every tensor of a plan, which takes as long
+as the kernels of a small model. Repeated layers ask for equal ones again and again.
 """
+
+from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 from tvm_ffi import StructuralKey
 
+from compiler.passes.framework.base import Phase
+
 _ALLOCATE = "relax.memory.alloc_tensor"
 _SHAPED = {_ALLOCATE: 2, "relax.reshape": 1}
-"""Which argument of an operator is a shape."""
+"""By operator, the position of the argument that is a shape."""
 
 
-def share_buffers(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with equal `alloc_tensor` calls of a function made once, as are the shapes they
-    take; If branches stay as they are.
+@dataclass(frozen=True)
+class ShareBuffers:
+    """Makes equal `alloc_tensor` calls of a function once, and their shapes too; the branches of an
+    If stay as they are.
     """
-    functions = [
-        (name, function)
-        for name, function in module.functions.items()
-        if isinstance(function, relax.Function)
-    ]
-    sharing = _Sharing(module)
-    for name, function in functions:
-        sharing.builder_.update_func(name, sharing.shared(function))
-    return sharing.builder_.get()
+
+    name = "share_buffers"
+    phase = Phase.MEMORY_PLAN
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function of a module whose memory is planned."""
+        functions = [
+            (name, function)
+            for name, function in module.functions.items()
+            if isinstance(function, relax.Function)
+        ]
+        sharing = _Sharing(module)
+        for name, function in functions:
+            sharing.builder_.update_func(name, sharing.shared(function))
+        return sharing.builder_.get()
 
 
 @relax.expr_functor.mutator
@@ -44,8 +55,8 @@ class _Sharing(relax.PyExprMutator):  # type: ignore[misc]
         return self.visit_expr(function)
 
     def visit_seq_expr_(self, op: relax.SeqExpr) -> relax.Expr:
-        """Branches are sequences within the function's own: what is made in one is not there in the
-        other.
+        """Counts the sequences around a call: one in a branch of an If cannot share a tensor that
+        was made in the other branch.
         """
         self._depth += 1
         try:
@@ -54,8 +65,8 @@ class _Sharing(relax.PyExprMutator):  # type: ignore[misc]
             self._depth -= 1
 
     def visit_call_(self, op: relax.Call) -> relax.Expr:
-        """`alloc_tensor(storage, offset, shape, dtype, device)`, or the variable that already holds
-        it.
+        """Replaces `alloc_tensor(storage, offset, shape, dtype, device)` by the variable that
+        already holds an equal tensor.
         """
         call = super().visit_call_(op)
         if self._depth > 1 or not isinstance(call.op, tvm.ir.Op) or call.op.name not in _SHAPED:

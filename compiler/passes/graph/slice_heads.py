@@ -1,26 +1,34 @@
-"""Parts of an axis that are then split into heads become parts of the heads, which whatever
-transposes them takes in.
+"""Slices whole heads where a graph slices an axis and then splits the slice into heads.
 
-A view between a slice and what reads it would keep the two apart: fusion does not look through
-views.
+FuseOps does not look through the reshape that splits the heads. With the slice behind it, the
+transpose that follows reads the heads in place.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.axis_parts import read_part
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
-def slice_heads(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with `reshape(x[.., a:b], [.., h, d])` as `reshape(x, [.., H, d])[.., a / d : b /
-    d, :]` where d divides all.
+@dataclass(frozen=True)
+class SliceHeads:
+    """Rewrites `reshape(x[.., a:b], [.., h, d])` to `reshape(x, [.., H, d])[.., a/d : b/d, :]`
+    where d divides a, b and the axis.
     """
-    return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+
+    name = "slice_heads"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
 
 
 @relax.expr_functor.mutator
@@ -44,7 +52,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return call if heads is None else heads
 
     def _heads(self, call: Any) -> Any:
-        """The part of the heads that a reshape gives, None where it is not one."""
+        """The slice of heads that equals a reshape of a slice, None for any other reshape."""
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         found = read_part(self.module, bound)
         if (

@@ -1,22 +1,24 @@
-"""Reshapes that nothing was fused with: views of their input, or flat copies where a function
-returns them.
+"""Turns reshapes that FuseOps left alone into views of their input, or into flat copies where the
+reshape is a result of its block.
 
-TVM tells a view by proving that indices keep their order, which it cannot do of extents that divide
-each other.
+TVM recognises a view by proving that a program reads its input in order. It cannot prove that for
+extents that divide each other, so reshapes are marked when they are legalised.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax, topi
 
 from compiler.passes.cpu.families.copy.match import IN_ORDER, marked
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
 
 def legalize_reshape(builder: relax.BlockBuilder, call: Any) -> Any:
-    """The tensor program of a `relax.reshape`, marked."""
+    """The tensor program of a `relax.reshape`, with the mark that it keeps the order."""
     shape = call.args[1]
     shape = builder.lookup_binding(shape) if isinstance(shape, relax.Var) else shape
     return builder.call_te(
@@ -28,15 +30,24 @@ def legalize_reshape(builder: relax.BlockBuilder, call: Any) -> Any:
     )
 
 
-def views(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with calls of marked programs replaced by `relax.reshape`, but for those whose
-    result leaves its block.
+@dataclass(frozen=True)
+class Views:
+    """Replaces calls of marked programs by `relax.reshape`, unless their result leaves its block.
+
+    A result that leaves its block may be an output of the model, and must not share the memory of
+    an input.
     """
-    rewriter = _Rewriter(module)
-    for func in module.functions.values():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, rewriter.note)
-    return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
+
+    name = "views"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        rewriter = _Rewriter(module)
+        for func in module.functions.values():
+            if isinstance(func, relax.Function):
+                relax.analysis.post_order_visit(func, rewriter.note)
+        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
 
 
 @relax.expr_functor.mutator

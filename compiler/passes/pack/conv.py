@@ -1,5 +1,5 @@
-"""Convolutions with constant weights in NHWC: the weights are laid out in panels, the sum runs over
-window and channels.
+"""Packs the constant weights of convolutions with channels last, and picks the algorithm: Winograd,
+a matmul over window and channels, or a window that slides over a padded image.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from compiler.passes.cpu.families.winograd.program import (
     winograd,
 )
 from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -29,7 +30,7 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, const, op_name, substitute
 
 LAYOUTS = {"relax.nn.conv2d": ("NHWC", "OHWI"), "relax.nn.conv3d": ("NDHWC", "ODHWI")}
-"""The layouts in which convolutions are taken: of images, and of weights."""
+"""By operator, the layouts of images and of weights in which it is packed."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Window:
         )
 
     def size(self, height: Any, width: Any) -> tuple[Any, Any]:
-        """The extents of the result, simplified as Relax does: programs after it are written for
-        that form.
+        """The extents of the result, simplified as Relax simplifies them: the programs behind it
+        are written for that form.
         """
         top, left, bottom, right = self.pads
         reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
@@ -84,18 +85,19 @@ def _pair(values: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PackConv:
-    """Rewrites float32 convolutions with channels last: dense over images into panels, depthwise
-    into windows, others into blocks.
+    """Rewrites float32 convolutions with channels last into tensor programs over packed weights.
 
-    favoured: values of dims by name, for which weights are laid out where the best layout depends
-    on them.
+    favoured: the `opt` value of dims by name. It decides between layouts of which one is better for
+    small images and the other for large ones.
     """
 
     unit: VectorUnit
     favoured: Mapping[str, int] = field(default_factory=dict)
+    name = "pack_conv"
+    phase = Phase.PACK
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with such convolutions replaced."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
         return rewrite_functions(_Rewriter(module, self.unit, self.favoured), module)
 
 
@@ -132,8 +134,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
             )
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
-        # Weights that are integers stand for quantised ones: their sums come out exact, which
-        # Winograd's would not.
+        # Integer weights come from a quantised model. Their sums are exact in float32, which
+        # Winograd's transforms are not.
         if not np.array_equal(weight, np.rint(weight)) and self._suits_winograd(
             data, columns, channels, window
         ):
@@ -149,8 +151,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _suits_winograd(self, data: Any, columns: int, channels: int, window: Window) -> bool:
-        """Whether four times the weights are worth a quarter of the products: not for a few tiles
-        of many channels.
+        """Whether Winograd pays: it reads 4 times the weights for a quarter of the multiplications,
+        a loss where tiles are few and channels many.
         """
         lanes = self.unit.lanes(32)
         plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
@@ -170,7 +172,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return (images or 1) * -(-height // 4) * -(-width // 4) >= 8
 
     def _favoured(self, extent: Any) -> int | None:
-        """The extent where dims have their favoured values, None where that is not known."""
+        """The extent at the favoured values of dims, None if one of its dims has no such value."""
         dims = {
             var: const(self.favoured[var.name])
             for var in tirx.analysis.undefined_vars(extent)
@@ -215,7 +217,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _grouped(self, call: Any, data: Any, weight: np.ndarray) -> Any:
-        """In blocks of groups, over an image that is padded beforehand."""
+        """Pads the image first, so that the window reads it without conditions."""
         attrs, rank = call.attrs, weight.ndim - 2
         pads = [int(pad) for pad in attrs.padding]
         if any(pads):
@@ -237,7 +239,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def takes_conv(call: Any, image: str, kernel: str) -> bool:
-    """Whether a convolution is of float32 in these layouts."""
+    """Whether a convolution is all float32, in these layouts."""
     data, weight = call.args
     attrs = call.attrs
     return (

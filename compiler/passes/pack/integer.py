@@ -1,5 +1,7 @@
-"""Quantised products and convolutions, which come as integers in float32, by instructions for small
-integers.
+"""Packs the weights of quantised matmuls and convolutions for the processor's 8-bit and 16-bit
+dot-product instructions.
+
+The importers write quantised operators in float32, on values that are integers.
 """
 
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.passes.cpu.families.int8.emit import STAGE
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -28,8 +31,8 @@ MOVING = frozenset(
 )
 """Operators that keep elements as they are."""
 CENTRED, SLICE = "centred", "slice"
-"""Names of the importer's programs that take a zero point from 8-bit integers, and that cut out a
-part of the depth.
+"""Names of the importers' programs that subtract a zero point from 8-bit integers, and that slice
+the depth.
 """
 BYTES = ("int8", "uint8")
 WIDEST = 255
@@ -40,16 +43,18 @@ LEAST_CHANNELS = 8
 @dataclass(frozen=True)
 class PackInteger:
     """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into
-    integer products.
+    integer tensor programs.
 
-    Both sides must be known to hold integers of 9 bits; a window of few channels is left to floats,
-    which are as exact.
+    Both sides must be known to hold integers of 9 bits. A window of few channels stays in float32,
+    which is as exact and then faster.
     """
 
     unit: VectorUnit
+    name = "pack_integer"
+    phase = Phase.PACK
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with such products replaced, where the machine has an instruction for them."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function if the processor has an instruction for such sums."""
         return (
             rewrite_functions(_Rewriter(module, self.unit), module)
             if self.unit.integer_products
@@ -128,8 +133,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _from_bytes(self, expr: Any) -> Any:
-        """What makes a float32 tensor of 8-bit integers, a cast or the program that takes their
-        zero point; None for other tensors.
+        """The call that produces a float32 tensor from 8-bit integers: a cast, or the program that
+        subtracts their zero point. None for other tensors.
         """
         bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
         if bound is None:
@@ -147,8 +152,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _one_zero(made: Any) -> bool:
-    """Whether all elements have one zero point, so that those of any row lie within 255 of each
-    other and of 0.
+    """Whether all elements have one zero point: then those of a row lie within 255 of each other
+    and of 0, and fit 8 bits once shifted.
     """
     given = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
     # Dims that no tensor of the program has for an extent are given beside the tensors.
@@ -162,12 +167,12 @@ def _holds(dtype: str, weight: np.ndarray) -> bool:
 
 
 def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduct) -> np.ndarray:
-    """[K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width, group]
-    of 8 or 16 bits.
+    """Packs [K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width,
+    group] of 8 or 16 bits.
 
-    A group is a row and those one, two... parts of the depth below it. For 8-bit left sides there
-    is one row more, the sums of columns as 32-bit integers: what the left side is shifted by to
-    fit, times these, is missing from the products.
+    A group holds rows k, k + K/group, k + 2K/group, .. of the depth. An 8-bit left side is shifted
+    to fit the instruction, so its packed weights have one row more: the sums of their columns as
+    32-bit integers, by which the kernel corrects the result.
     """
     group, (depth, columns) = product.group, taps[0].shape
     part, panels = -(-depth // group), -(-columns // width)

@@ -1,4 +1,4 @@
-"""Matrix products with constant weights: the weights are laid out in panels at compile time."""
+"""Packs the constant weights of matmuls into panels at compile time."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,7 @@ import tvm
 from tvm import relax, te
 
 from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -29,12 +30,14 @@ def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PackMatmul:
-    """Rewrites float32 `matmul(x, constant [K, N])` into a product with packed panels."""
+    """Rewrites float32 `matmul(x, constant [K, N])` into a tensor program over packed panels."""
 
     unit: VectorUnit
+    name = "pack_matmul"
+    phase = Phase.PACK
 
-    def __call__(self, module: tvm.IRModule) -> tvm.IRModule:
-        """The module with such products replaced."""
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
         return rewrite_functions(_Rewriter(module, self.unit), module)
 
 

@@ -4,7 +4,7 @@ import pytest
 from tvm import relax, tirx
 
 from compiler.errors import PassError
-from compiler.passes import check_lowered
+from compiler.passes.check_lowered import CheckLowered
 
 
 def _module(shape, emit):
@@ -20,14 +20,14 @@ def _module(shape, emit):
 def test_an_operator_that_survived_is_named():
     n = tirx.Var("n", "int64")
     with pytest.raises(PassError, match=r"relax\.exp") as caught:
-        check_lowered.check(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
+        CheckLowered().apply(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
     assert caught.value.failure.code == "pass.not_lowered"
 
 
 def test_a_lowered_module_passes():
     n = tirx.Var("n", "int64")
     module = relax.transform.LegalizeOps()(_module([n, 4], lambda bb, x: bb.emit(relax.op.exp(x))))
-    check_lowered.check(module)
+    CheckLowered().apply(module)
 
 
 def test_a_lost_shape_is_named():
@@ -42,5 +42,5 @@ def test_a_lost_shape_is_named():
             )
         bb.emit_func_output(out)
     with pytest.raises(PassError) as caught:
-        check_lowered.check(bb.finalize())
+        CheckLowered().apply(bb.finalize())
     assert caught.value.failure.code == "pass.unknown_shape"

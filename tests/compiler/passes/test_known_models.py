@@ -10,8 +10,8 @@ from tvm import tirx
 from compiler import targets
 from compiler.ir import import_model
 from compiler.ir.model_file import read_model
-from compiler.passes.cpu.schedule import ScheduleKernels
-from compiler.passes.pipelines import optimise
+from compiler.passes.cpu.schedule import ScheduleKernels, choose
+from compiler.passes.manager import to_kernels
 from relaxd.contract.request import CompileRequest
 from tests.models import MODELS, path_of
 
@@ -35,13 +35,13 @@ OTHERS = {"check_indices": "comes with its loop, over the indices alone"}
 def test_no_program_is_left_without_a_schedule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def emit(self: ScheduleKernels, program: Any) -> Any:
         # What it emits is tested elsewhere, and takes most of the time.
-        return tirx.Evaluate(tirx.IntImm("int64", 0))
+        return choose(program, self.unit), tirx.Evaluate(tirx.IntImm("int64", 0))
 
     monkeypatch.setattr(ScheduleKernels, "_emit", emit)
     imported = import_model(
         read_model(path_of(name)).proto, CompileRequest.from_json(MODELS[name].request())
     )
-    made = optimise(imported.module, targets.resolve("x86-64-v3"), imported.dims)
+    made = to_kernels(imported.module, targets.resolve("x86-64-v3"), imported.dims)
     programs = {
         gvar.name_hint: func
         for gvar, func in made.functions.items()

@@ -1,5 +1,6 @@
 """From a module to machine code: what fails, and with which error."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from compiler.bundle import weights
 from compiler.codegen import generate
 from compiler.errors import CodegenError, PassError
 from compiler.passes import manager
+from compiler.passes.framework.base import FromTVM, Pass, Phase
 
 HOST = targets.resolve("native")
 
@@ -35,32 +37,43 @@ def rows(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).random((count, 1, 16), np.float32)
 
 
-def test_a_failing_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    @tvm.transform.module_pass(opt_level=0, name="Broken")
-    def broken(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
-        raise ValueError("no such shape")
-
-    monkeypatch.setattr(manager, "optimise", lambda module, target, dims: broken(module))
-    with pytest.raises(PassError, match="no such shape") as caught:
-        manager.lower(module_with(rows(1)), HOST, ())
-    assert (caught.value.code, caught.value.failure.pass_name) == ("pass.failed", "Broken")
+@tvm.transform.module_pass(opt_level=0, name="Broken")
+def broken(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    raise ValueError("no such shape")
 
 
-def test_a_failing_function_of_ours_is_named_after_its_file(
-    monkeypatch: pytest.MonkeyPatch,
+@dataclass(frozen=True)
+class Wrapping:
+    """A pass of ours that runs one of TVM's inside."""
+
+    inner: tvm.transform.Pass | None
+    name = "wrapping"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        module = relax.transform.ToNonDataflow()(module)
+        if self.inner is None:
+            raise ValueError("no kernel")
+        return self.inner(module)
+
+
+@pytest.mark.parametrize(
+    ("step", "message", "details"),
+    [
+        (FromTVM(Phase.PACK, broken), "pass Broken: .*no such shape", {}),
+        (Wrapping(None), "pass wrapping: no kernel", {}),
+        (Wrapping(broken), "pass wrapping: .*no such shape", {"inner_pass": "Broken"}),
+    ],
+)
+def test_a_failing_pass_is_named(
+    step: Pass, message: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def optimise(module: tvm.IRModule, target: object, dims: object) -> None:
-        tvm.relax.transform.ToNonDataflow()(module)
-        exec(
-            compile(
-                "raise ValueError('no kernel')", manager._PASSES / "kernel_selection.py", "exec"
-            )
-        )
-
-    monkeypatch.setattr(manager, "optimise", optimise)
-    with pytest.raises(PassError, match="no kernel") as caught:
+    monkeypatch.setattr(manager, "pipeline", lambda target, dims: (step,))
+    with pytest.raises(PassError, match=message) as caught:
         manager.lower(module_with(rows(1)), HOST, ())
-    assert caught.value.failure.pass_name == "kernel_selection"
+    failure = caught.value.failure
+    assert (failure.code, failure.pass_name) == ("pass.failed", step.name)
+    assert failure.details == details
 
 
 def test_an_operator_that_survived_lowering_is_refused() -> None:

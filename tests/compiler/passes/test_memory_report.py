@@ -21,7 +21,9 @@ def chain(builder, x):
 
 def plan(dims):
     module = build_module(chain, {"x": (("n", 64), "float32")})
-    return manager.to_machine(manager.to_kernels(module, HOST, dims), HOST, dims)[1]
+    memory = memory_report.MemoryReport(dims)
+    manager.lower(module, HOST, dims, (memory,))
+    return memory.report
 
 
 @pytest.mark.parametrize("most", [1, 100])
@@ -40,6 +42,7 @@ def test_a_dim_without_a_maximum_leaves_nothing_to_report():
 
 def test_integers_of_few_bits_take_whole_bytes():
     module = build_module(lambda builder, x: builder.emit(op.equal(x, x)), {"x": (("n",), "int8")})
-    kernels = manager.to_kernels(module, HOST, (Dim("n", 1, 7),))
-    assert manager.to_machine(kernels, HOST, (Dim("n", 1, 7),))[1]["unplanned_bytes"] == 7
+    memory = memory_report.MemoryReport((Dim("n", 1, 7),))
+    manager.lower(module, HOST, (Dim("n", 1, 7),), (memory,))
+    assert memory.report["unplanned_bytes"] == 7
     assert memory_report.allocated(module, (Dim("n", 1, 7),)) == 0

@@ -7,7 +7,7 @@ import tvm
 from tests.compiler.passes.conftest import Compiled, build_module
 from tvm import relax
 
-from compiler.passes.graph.op_patterns import INJECTIVE, MARK, correct_patterns
+from compiler.passes.graph.op_patterns import INJECTIVE, MARK, CorrectPatterns
 from tests.compiler.passes import references
 
 op = relax.op
@@ -91,7 +91,7 @@ def marks(graph: Callable[..., Any]) -> list[int]:
     found = []
     for module in (
         relax.transform.AnnotateTIROpPattern()(legal),
-        correct_patterns(relax.transform.AnnotateTIROpPattern()(legal)),
+        CorrectPatterns().apply(relax.transform.AnnotateTIROpPattern()(legal)),
     ):
         found += [
             int(func.attrs[MARK])

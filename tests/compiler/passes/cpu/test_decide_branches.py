@@ -153,7 +153,7 @@ def test_a_cell_that_other_code_may_write_is_not() -> None:
 
 def _left(module: tvm.IRModule) -> tuple[float, ...]:
     """What the program may still put."""
-    text = DecideBranches((Dim("n", 4, 8),))(module).script()
+    text = DecideBranches((Dim("n", 4, 8),)).apply(module).script()
     found = tuple(value for value in (1.0, 2.0) if f"T.float32({value})" in text)
     assert ("if " in text) == (len(found) == 2)
     return found

@@ -37,5 +37,5 @@ def test_only_whole_views_are_left_to_tvm(columns: int, scheduled: bool) -> None
     """
     x = te.placeholder((1, 8), name="x")
     function = te.create_prim_func([x, te.compute((columns,), lambda i: x[0, i])])
-    made = ScheduleKernels(VectorUnit())(tvm.IRModule({"main": function}))["main"]
+    made = ScheduleKernels(VectorUnit()).apply(tvm.IRModule({"main": function}))["main"]
     assert ("tirx.is_scheduled" in made.attrs) == scheduled

@@ -3,27 +3,27 @@ import tvm
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
-from compiler.passes.gpu.bound import check_bound, is_bound
+from compiler.passes.gpu.bound import CheckBound, is_bound
 from compiler.passes.gpu.fallback import bind_nests
 from tests.compiler.passes.gpu.programs import twice
 
 
 def test_a_module_of_grids_passes_as_it_is():
     module = tvm.IRModule({"kernel": bind_nests(twice(), 64)})
-    assert check_bound(module).same_as(module)
+    assert CheckBound().apply(module).same_as(module)
 
 
 def test_a_loop_on_the_host_is_refused_by_name():
     module = tvm.IRModule({"bare": twice(), "kernel": bind_nests(twice(), 64)})
     with pytest.raises(PassError) as caught:
-        check_bound(module)
+        CheckBound().apply(module)
     assert caught.value.code == "pass.unbound_kernel"
     assert caught.value.failure.details["kernels"] == ["bare"]
     assert caught.value.failure.hint
 
 
 def test_functions_of_the_host_are_none_of_its_business():
-    check_bound(tvm.IRModule({"shapes": twice().with_attr("tirx.is_host_func", True)}))
+    CheckBound().apply(tvm.IRModule({"shapes": twice().with_attr("tirx.is_host_func", True)}))
 
 
 @T.prim_func(private=True, s_tir=True)

@@ -3,9 +3,9 @@ import pytest
 import tvm
 from tvm import tirx
 
+from compiler.passes.framework.kernel_notes import FAMILY
 from compiler.passes.gpu.bound import is_bound
 from compiler.passes.gpu.low_batch import SplitLowBatch
-from compiler.passes.gpu.schedule import RULE
 from tests.compiler.passes.gpu.programs import product, target_of, twice
 from tests.compiler.passes.gpu.serial import serial
 
@@ -13,8 +13,10 @@ from tests.compiler.passes.gpu.serial import serial
 @pytest.mark.parametrize("name", ["cuda-sm80", "metal"])
 def test_rows_choose_the_kernel(name):
     before = product(64, 48)
-    (after,) = SplitLowBatch(target_of(name))(tvm.IRModule({"product": before})).functions.values()
-    assert after.attrs[RULE] == "LowBatch"
+    (after,) = (
+        SplitLowBatch(target_of(name)).apply(tvm.IRModule({"product": before})).functions.values()
+    )
+    assert after.attrs[FAMILY] == "LowBatch"
     assert is_bound(after)
     assert isinstance(after.body.block.body, tirx.IfThenElse)
     draw = np.random.default_rng(0)
@@ -31,4 +33,4 @@ def test_rows_choose_the_kernel(name):
 
 def test_what_is_no_product_is_left_alone():
     module = tvm.IRModule({"twice": twice()})
-    tvm.ir.assert_structural_equal(SplitLowBatch(target_of("cuda-sm80"))(module), module)
+    tvm.ir.assert_structural_equal(SplitLowBatch(target_of("cuda-sm80")).apply(module), module)

@@ -8,7 +8,7 @@ from tvm import ir, relax, te, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
-from compiler.passes.gpu.narrow import narrow
+from compiler.passes.gpu.narrow import Narrow
 from compiler.passes.gpu.narrow_kernels import narrow_kernel
 from compiler.passes.gpu.schedule import ScheduleOnGrid
 from tests.compiler.passes.gpu.programs import picked, target_of
@@ -49,7 +49,7 @@ def test_a_constant_beyond_32_bits_is_refused():
 
 def test_inputs_and_outputs_keep_their_types_and_values():
     graph, expected = picked()
-    module = narrow(relax.transform.LegalizeOps()(graph))
+    module = Narrow().apply(relax.transform.LegalizeOps()(graph))
     assert [str(field.dtype) for field in module["main"].ret_ty.fields] == ["float32", "int64"]
     run = OnProcessor(module)
     for size in (1, 5):
@@ -90,14 +90,16 @@ def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
 
 def test_booleans_are_kept_as_numbers_and_small_integers_overflow_as_before():
     graph, expected = flagged()
-    run = OnProcessor(narrow(relax.transform.LegalizeOps()(graph)))
+    run = OnProcessor(Narrow().apply(relax.transform.LegalizeOps()(graph)))
     values = np.array([-1, 0, 3, 4, 27, 28, 89, 90, 200, 300], "int64")
     np.testing.assert_array_equal(run(values)[0], expected(values))
 
 
 def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
     graph, _ = flagged()
-    scheduled = ScheduleOnGrid(target_of("webgpu"))(narrow(relax.transform.LegalizeOps()(graph)))
+    scheduled = ScheduleOnGrid(target_of("webgpu")).apply(
+        Narrow().apply(relax.transform.LegalizeOps()(graph))
+    )
     kernels = [func for func in scheduled.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert len(kernels) > 5
     x = te.placeholder((tirx.Var("n", "int32"),), "float32", name="x")
@@ -105,7 +107,7 @@ def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
         [x, te.compute(x.shape, lambda i: x[i] > tirx.const(0, "float32"), name="y")]
     )
     with pytest.raises(PassError, match="WGSL has no type i8"):
-        ScheduleOnGrid(target_of("webgpu"))(tvm.IRModule({"main": unchanged}))
+        ScheduleOnGrid(target_of("webgpu")).apply(tvm.IRModule({"main": unchanged}))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8"])
@@ -117,13 +119,13 @@ def test_an_interface_of_few_bits_is_refused(dtype):
             result = builder.emit_output(relax.op.astype(x, "float32"))
         builder.emit_func_output(result)
     with pytest.raises(PassError, match=f"input 'x' is of {dtype}") as caught:
-        narrow(relax.transform.LegalizeOps()(builder.get()))
+        Narrow().apply(relax.transform.LegalizeOps()(builder.get()))
     assert caught.value.code == "pass.narrow_integers"
 
 
 def test_no_kernel_holds_a_64_bit_integer():
     graph, _ = picked()
-    module = narrow(relax.transform.LegalizeOps()(graph))
+    module = Narrow().apply(relax.transform.LegalizeOps()(graph))
     wide = []
 
     def note(node):

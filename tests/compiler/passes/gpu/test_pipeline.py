@@ -20,9 +20,8 @@ DEVICES = [entry.name for entry in targets.registry() if entry.device and entry.
 
 def lowered(name, graph):
     target = targets.resolve(name)
-    return manager.to_machine(
-        weights.separate(manager.to_kernels(graph, target, ())).module, target, ()
-    )[0]
+    kernels = manager.to_kernels(graph, target, ())
+    return manager.to_machine(weights.separate(kernels).module, target, ())
 
 
 @pytest.mark.parametrize("name", [name for name in DEVICES if not name.startswith("cuda")])

@@ -2,7 +2,7 @@ import tvm
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from compiler.passes.gpu.rows import flatten_rows
+from compiler.passes.gpu.rows import FlattenRows
 from tests.compiler.passes.gpu.programs import feed_forward
 
 
@@ -21,7 +21,7 @@ def names(module):
 
 def test_the_epilogue_of_a_product_stays_on_its_rows():
     module, _ = feed_forward()
-    after = tvm.relax.transform.DeadCodeElimination()(flatten_rows(module))
+    after = tvm.relax.transform.DeadCodeElimination()(FlattenRows().apply(module))
     wanted = [
         "relax.call_tir",
         "relax.add",
@@ -41,7 +41,7 @@ def test_the_epilogue_of_a_product_stays_on_its_rows():
 
 def test_a_weight_is_stored_with_its_depth_innermost():
     module, _ = feed_forward(width=16, hidden=24)
-    after = flatten_rows(module)
+    after = FlattenRows().apply(module)
     shapes = [
         tuple(call.args[1].fields[1].value.shape)
         for call in calls(after)
@@ -64,4 +64,4 @@ class TwoInputs:
 
 
 def test_a_product_of_two_inputs_is_left_alone():
-    tvm.ir.assert_structural_equal(flatten_rows(TwoInputs), TwoInputs)
+    tvm.ir.assert_structural_equal(FlattenRows().apply(TwoInputs), TwoInputs)

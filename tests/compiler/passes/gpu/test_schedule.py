@@ -4,8 +4,9 @@ from tvm import te, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
+from compiler.passes.framework.kernel_notes import FAMILY
 from compiler.passes.gpu.bound import is_bound
-from compiler.passes.gpu.schedule import RULE, ScheduleOnGrid, applied, dlight_rules
+from compiler.passes.gpu.schedule import ScheduleOnGrid, applied, dlight_rules
 from compiler.passes.gpu.trial import refusal
 from tests.compiler.passes.gpu.programs import CUDA, product, target_of, twice
 
@@ -19,14 +20,14 @@ def doubles(x: T.Buffer((64,), "float64"), y: T.Buffer((64,), "float64")):
 
 
 def scheduled(func, target):
-    (kernel,) = ScheduleOnGrid(target)(tvm.IRModule({"kernel": func})).functions.values()
+    (kernel,) = ScheduleOnGrid(target).apply(tvm.IRModule({"kernel": func})).functions.values()
     return kernel
 
 
 @pytest.mark.parametrize("name", ["cuda-sm80", "opencl", "metal", "webgpu"])
 def test_a_product_gets_the_rule_for_products(name):
     kernel = scheduled(product(), target_of(name))
-    assert kernel.attrs[RULE] == "Matmul"
+    assert kernel.attrs[FAMILY] == "Matmul"
     assert is_bound(kernel)
 
 
@@ -42,7 +43,7 @@ def test_a_rule_whose_kernel_no_code_can_be_made_of_gives_way(monkeypatch):
     monkeypatch.setattr(
         "compiler.passes.gpu.schedule.dlight_rules", lambda target: dlight_rules(target)[-1:]
     )
-    assert scheduled(twice().with_attr(RULE_SEEN, False), CUDA).attrs[RULE] == "Nests"
+    assert scheduled(twice().with_attr(RULE_SEEN, False), CUDA).attrs[FAMILY] == "Nests"
 
 
 RULE_SEEN = "seen"
@@ -89,4 +90,4 @@ def test_sources_that_no_driver_would_take_give_way_to_the_rule_for_a_plain_devi
         applied(rule, adreno, weighted()), target
     )
     assert refusal(applied(rule, plain, weighted()), target) is None
-    assert scheduled(weighted(), target).attrs[RULE] == "Matmul"
+    assert scheduled(weighted(), target).attrs[FAMILY] == "Matmul"

@@ -4,7 +4,7 @@ import tvm
 from onnx import helper
 from tvm import relax, te
 
-from compiler.passes.graph.channels_last import channels_last
+from compiler.passes.graph.channels_last import ChannelsLast
 from tests.compiler.conftest import build_module
 from tests.compiler.ir.onnx.running import build, model_of
 
@@ -83,7 +83,7 @@ INSIDE = {
 
 @pytest.mark.parametrize("graph", INSIDE, ids=lambda graph: graph.__name__)
 def test_transposes_stay_at_the_ends(graph):
-    after = channels_last(build_module(graph, {"x": (("n", 8, "h", "w"), "float32")}))
+    after = ChannelsLast().apply(build_module(graph, {"x": (("n", 8, "h", "w"), "float32")}))
     relax.analysis.well_formed(after)
     assert ops_of(after) == INSIDE[graph]
 
@@ -103,7 +103,7 @@ def test_an_elementwise_chain_between_two_convolutions():
 
     inputs = {"x": (("n", 8, "h", "w"), "float32")}
     tvm.ir.assert_structural_equal(
-        channels_last(build_module(elementwise, inputs)), build_module(after, inputs)
+        ChannelsLast().apply(build_module(elementwise, inputs)), build_module(after, inputs)
     )
 
 
@@ -113,7 +113,7 @@ def test_the_numbers_stay_the_same(graph, draw):
     given = tvm.runtime.tensor(draw.standard_normal((2, 8, 6, 4)).astype("float32"))
     results = [
         relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
-        for one in (module, channels_last(module))
+        for one in (module, ChannelsLast().apply(module))
     ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)
 
@@ -126,7 +126,7 @@ def test_volumes_keep_their_channels_last_too():
         gate = builder.emit(op.sigmoid(builder.emit(op.mean(y, [2, 3, 4], keepdims=True))))
         return op.nn.conv3d(builder.emit(op.multiply(y, gate)), relax.const(weight))
 
-    after = channels_last(build_module(graph, {"x": (("n", 8, "d", "h", "w"), "float32")}))
+    after = ChannelsLast().apply(build_module(graph, {"x": (("n", 8, "d", "h", "w"), "float32")}))
     relax.analysis.well_formed(after)
     assert ops_of(after) == [
         "permute_dims",
@@ -148,7 +148,7 @@ def test_a_match_cast_keeps_the_image_in_place():
         unknown = builder.match_cast(y, relax.TensorType(ndim=4, dtype="float32"))
         cast = builder.match_cast(unknown, relax.TensorType((n, 8, k, w), "float32"))
         builder.emit_func_output(builder.emit(conv(cast)))
-    after = channels_last(builder.get())
+    after = ChannelsLast().apply(builder.get())
     relax.analysis.well_formed(after)
     casts = [
         binding
@@ -165,5 +165,5 @@ def test_blocks_still_end_where_a_dim_is_defined():
     ).imported.module
     assert [
         isinstance(block, relax.DataflowBlock)
-        for block in channels_last(module)["main"].body.blocks
+        for block in ChannelsLast().apply(module)["main"].body.blocks
     ] == [True, False, True]

@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.combine_projections import combine_projections
-from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.passes.graph.combine_projections import CombineProjections
+from compiler.passes.graph.fuse_attention import FuseAttention
 from tests.compiler.conftest import build_module
 
 op = relax.op
@@ -68,7 +68,7 @@ def after(builder: Any, x: Any) -> Any:
 
 def test_one_product_takes_the_place_of_three() -> None:
     tvm.ir.assert_structural_equal(
-        combine_projections(build_module(before, INPUTS)), build_module(after, INPUTS)
+        CombineProjections().apply(build_module(before, INPUTS)), build_module(after, INPUTS)
     )
 
 
@@ -137,7 +137,7 @@ def by_row(builder: Any, x: Any) -> Any:
 def test_others_stay(function: Callable[..., Any]) -> None:
     inputs = {"x": (("b", 16, 24), "float32")} if function is by_row else INPUTS
     given = build_module(function, inputs)
-    tvm.ir.assert_structural_equal(combine_projections(given), given)
+    tvm.ir.assert_structural_equal(CombineProjections().apply(given), given)
 
 
 def attend(builder: Any, x: Any) -> Any:
@@ -155,7 +155,7 @@ def attend(builder: Any, x: Any) -> Any:
 
 def test_attention_reads_the_heads_where_they_lie() -> None:
     given = relax.transform.CanonicalizeBindings()(build_module(attend, INPUTS))
-    text = fuse_attention(combine_projections(given))["main"].script()
+    text = FuseAttention().apply(CombineProjections().apply(given))["main"].script()
     assert text.count("R.matmul") == 1
     assert "strided_slice" not in text
     assert "permute_dims" not in text

@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.graph.define_first import define_first
+from compiler.passes.graph.define_first import DefineFirst
 
 
 def module(order: list[int]) -> tvm.IRModule:
@@ -39,11 +39,11 @@ def names(made: tvm.IRModule) -> list[Any]:
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 1, 3], [2, 3, 1, 0], [3, 2, 1, 0]])
 def test_order(order: list[int]) -> None:
-    made = define_first(module(order))
+    made = DefineFirst().apply(module(order))
     assert names(made) == names(module([0, 1, 2, 3]))
     relax.analysis.well_formed(relax.transform.Normalize()(made))
 
 
 def test_an_order_that_holds_is_kept() -> None:
     given = module([0, 1, 2, 3])
-    assert define_first(given).same_as(given)
+    assert DefineFirst().apply(given).same_as(given)

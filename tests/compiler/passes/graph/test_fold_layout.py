@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.fold_layout import fold_layout
+from compiler.passes.graph.fold_layout import FoldLayout
 from tests.compiler.conftest import build_module
 
 op = relax.op
@@ -36,10 +36,10 @@ def test_constants(before: Callable[[], Any], after: np.ndarray[Any, Any]) -> No
     tidy = tvm.transform.Sequential(
         [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
     )
-    made = tidy(fold_layout(added(before)))
+    made = tidy(FoldLayout().apply(added(before)))
     tvm.ir.assert_structural_equal(made, added(lambda: relax.const(np.ascontiguousarray(after))))
 
 
 def test_what_is_no_constant_stays() -> None:
     given = build_module(lambda builder, x: op.permute_dims(x), {"x": (("n", 3), "float32")})
-    tvm.ir.assert_structural_equal(fold_layout(given), given)
+    tvm.ir.assert_structural_equal(FoldLayout().apply(given), given)

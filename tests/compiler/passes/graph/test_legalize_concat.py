@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.pipelines import optimise
+from compiler.passes.manager import to_kernels
 from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
@@ -16,7 +16,7 @@ op = relax.op
 def programs(module: tvm.IRModule) -> list[Any]:
     return [
         function
-        for function in optimise(module, HOST, ()).functions.values()
+        for function in to_kernels(module, HOST, ()).functions.values()
         if isinstance(function, tirx.PrimFunc)
     ]
 

@@ -60,15 +60,15 @@ def expand(x: Any) -> Any:
 )
 def test_chains(before: list[Any], after: list[Any] | None) -> None:
     shape = [2, 3, 1, N]
-    made = LiftViews(transposes=True)(module(shape, *before))
+    made = LiftViews(transposes=True).apply(module(shape, *before))
     tvm.ir.assert_structural_equal(made, plain(shape, *(before if after is None else after)))
 
 
 def test_permutations_of_axes_of_one_element_are_views_on_request() -> None:
     given = plain([2, 3, 1, N], lambda x: op.permute_dims(x, [0, 2, 1, 3]))
     wanted = plain([2, 3, 1, N], lambda x: op.reshape(x, [2, 1, 3, N]))
-    tvm.ir.assert_structural_equal(LiftViews(transposes=True)(given), wanted)
-    tvm.ir.assert_structural_equal(LiftViews()(given), given)
+    tvm.ir.assert_structural_equal(LiftViews(transposes=True).apply(given), wanted)
+    tvm.ir.assert_structural_equal(LiftViews().apply(given), given)
 
 
 def test_convolutions_along_one_axis_take_their_activation_along(

@@ -3,8 +3,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.channels_last import channels_last
-from compiler.passes.graph.rows_as_images import rows_as_images
+from compiler.passes.graph.channels_last import ChannelsLast
+from compiler.passes.graph.rows_as_images import RowsAsImages
 from tests.compiler.conftest import build_module
 from tests.compiler.passes.graph.test_channels_last import ops_of
 
@@ -49,7 +49,7 @@ GRAPHS = [chain, residual, joined, pooled, transposed]
 
 
 def passed(module):
-    return channels_last(rows_as_images(module))
+    return ChannelsLast().apply(RowsAsImages().apply(module))
 
 
 def test_rows_stay_images_between_convolutions():

@@ -2,7 +2,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.share_buffers import share_buffers
+from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, build_module
 
@@ -36,7 +36,7 @@ def _calls(module: tvm.IRModule, name: str) -> list[relax.Call]:
 
 def test_only_equal_places_extents_and_dtypes_become_one() -> None:
     before = _planned()
-    after = share_buffers(before)
+    after = ShareBuffers().apply(before)
     assert len(_calls(before, "relax.memory.alloc_tensor")) == 4
     assert len(_calls(after, "relax.memory.alloc_tensor")) == 3
     held = [

@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from compiler.ir.programs import call_program
 from compiler.passes.graph.axis_parts import Part, read_part
-from compiler.passes.graph.slice_heads import slice_heads
+from compiler.passes.graph.slice_heads import SliceHeads
 from tests.compiler.conftest import build_module
 
 op = relax.op
@@ -51,7 +51,7 @@ def test_a_part_of_an_axis_becomes_a_part_of_the_heads(take: Callable[..., Any])
     def after(builder: Any, x: Any) -> Any:
         return turned(builder.emit(op.strided_slice(split(builder, x, 12, 8), [2], [4], [8])))
 
-    rewritten = tvm.IRModule({"main": slice_heads(build_module(before, INPUTS))["main"]})
+    rewritten = tvm.IRModule({"main": SliceHeads().apply(build_module(before, INPUTS))["main"]})
     tvm.ir.assert_structural_equal(rewritten["main"], build_module(after, INPUTS)["main"])
 
 
@@ -80,7 +80,7 @@ def flat(builder: Any, x: Any) -> Any:
 @pytest.mark.parametrize("function", [across, uneven, read_twice, flat])
 def test_others_stay(function: Callable[..., Any]) -> None:
     given = build_module(function, INPUTS)
-    tvm.ir.assert_structural_equal(slice_heads(given), given)
+    tvm.ir.assert_structural_equal(SliceHeads().apply(given), given)
 
 
 def call_of(function: Callable[..., Any]) -> tuple[tvm.IRModule, Any]:

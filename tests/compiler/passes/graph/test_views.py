@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.graph.views import legalize_reshape, views
+from compiler.passes.graph.views import Views, legalize_reshape
 
 
 def blocks(builder: relax.BlockBuilder, x: Any) -> Any:
@@ -44,7 +44,7 @@ def test_only_what_is_returned_is_copied() -> None:
         builder.emit_func_output(result)
     module = relax.transform.LegalizeOps({"relax.reshape": legalize_reshape})(builder.get())
     assert _calls(module) == ["call_tir", "call_tir", "call_tir"]
-    assert _calls(views(module)) == ["reshape", "call_tir", "call_tir"]
+    assert _calls(Views().apply(module)) == ["reshape", "call_tir", "call_tir"]
 
 
 def _calls(module: tvm.IRModule) -> list[str]:

@@ -12,8 +12,8 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from compiler.passes.cpu.schedule import ScheduleKernels
-from compiler.passes.graph.channels_last import channels_last
-from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.passes.graph.channels_last import ChannelsLast
+from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.pack.conv import PackConv
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.conftest import build_module
@@ -110,7 +110,7 @@ def transpose() -> list[Any]:
 )
 def test_programs(example: Callable[[], list[Any]]) -> None:
     before = tvm.IRModule({"main": te.create_prim_func(example())})
-    after = ScheduleKernels(TWO_LANES)(before)["main"]
+    after = ScheduleKernels(TWO_LANES).apply(before)["main"]
     assert loops(after) == (AFTER / f"{example.__name__}.txt").read_text()
 
 
@@ -126,7 +126,7 @@ def convolved(
     graph = build_module(
         lambda builder, x: op.nn.conv2d(x, constant, 1, pads, 1, groups), {"x": (image, "float32")}
     )
-    module = ScheduleKernels(unit)(PackConv(unit)(channels_last(graph)))
+    module = ScheduleKernels(unit).apply(PackConv(unit).apply(ChannelsLast().apply(graph)))
     (kernel,) = (func for func in module.functions.values() if isinstance(func, tirx.PrimFunc))
     return kernel
 
@@ -155,10 +155,10 @@ def test_attention() -> None:
         return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), v))
 
     shapes = {"q": (2, 6, 8), "k": (2, 10, 8), "v": (2, 10, 8)}
-    fused = fuse_attention(
+    fused = FuseAttention().apply(
         build_module(graph, {name: (shape, "float32") for name, shape in shapes.items()})
     )
     assert (
-        nest(ScheduleKernels(TWO_LANES)(fused)["attention"])
+        nest(ScheduleKernels(TWO_LANES).apply(fused)["attention"])
         == (AFTER / "attention.txt").read_text()
     )

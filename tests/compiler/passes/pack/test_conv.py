@@ -81,7 +81,7 @@ def test_weights_lie_in_panels() -> None:
         return relax.call_tir(builder.add_func(panel_conv, "panel_conv"), [x, panels], ty)
 
     inputs = {"x": ((2, 6, 7, 8), "float32")}
-    made = PackConv(FOUR_LANES)(build_module(convolution(DENSE), inputs))
+    made = PackConv(FOUR_LANES).apply(build_module(convolution(DENSE), inputs))
     tvm.ir.assert_structural_equal(made, build_module(after, inputs))
 
 
@@ -92,7 +92,7 @@ def test_each_channel_has_its_taps() -> None:
         return relax.call_tir(builder.add_func(depthwise_conv, "depthwise_conv"), [x, taps], ty)
 
     inputs = {"x": ((2, 6, 7, 5), "float32")}
-    made = PackConv(FOUR_LANES)(build_module(convolution(TAPS, groups=5), inputs))
+    made = PackConv(FOUR_LANES).apply(build_module(convolution(TAPS, groups=5), inputs))
     tvm.ir.assert_structural_equal(made, build_module(after, inputs))
 
 
@@ -147,7 +147,7 @@ def programs_of(
     )
     calls = [
         binding.value
-        for block in PackConv(FOUR_LANES, favoured)(given)["main"].body.blocks
+        for block in PackConv(FOUR_LANES, favoured).apply(given)["main"].body.blocks
         for binding in block.bindings
     ]
     return [
@@ -163,4 +163,4 @@ def test_images_with_channels_first_stay() -> None:
     given = build_module(
         convolution(weight, layout="NCHW", kernel="OIHW"), {"x": (("n", 8, "h", "w"), "float32")}
     )
-    tvm.ir.assert_structural_equal(PackConv(FOUR_LANES)(given), given)
+    tvm.ir.assert_structural_equal(PackConv(FOUR_LANES).apply(given), given)

@@ -51,7 +51,7 @@ def after(builder: Any, x: Any) -> Any:
 def test_weights_lie_in_panels() -> None:
     inputs = {"x": ((4, 3), "float32")}
     tvm.ir.assert_structural_equal(
-        PackMatmul(FOUR_LANES)(build_module(before, inputs)), build_module(after, inputs)
+        PackMatmul(FOUR_LANES).apply(build_module(before, inputs)), build_module(after, inputs)
     )
 
 
@@ -69,7 +69,7 @@ def test_others_stay(x: tuple[Any, ...], weight: np.ndarray[Any, Any]) -> None:
     given = build_module(
         lambda builder, x: op.matmul(x, relax.const(weight)), {"x": (x, str(weight.dtype))}
     )
-    tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES)(given), given)
+    tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES).apply(given), given)
 
 
 def test_the_last_panel_is_filled_with_zeros() -> None:

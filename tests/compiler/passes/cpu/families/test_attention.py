@@ -4,8 +4,8 @@ import tvm
 from tvm import relax, te
 
 from compiler.passes.cpu.families.attention.emit import STAGES
-from compiler.passes.graph.channels_last import channels_last
-from compiler.passes.graph.fuse_attention import fuse_attention
+from compiler.passes.graph.channels_last import ChannelsLast
+from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.tir.stages import read_program
 from tests.compiler.conftest import build_module
 
@@ -123,7 +123,7 @@ def test_one_program_takes_the_place_of_products_softmax_and_transposes():
     }
     inputs = {name: (shape, "float32") for name, shape in shapes.items()}
     fused = relax.transform.CanonicalizeBindings()(
-        fuse_attention(channels_last(build_module(masked, inputs)))
+        FuseAttention().apply(ChannelsLast().apply(build_module(masked, inputs)))
     )
     tvm.ir.assert_structural_equal(
         fused, relax.transform.CanonicalizeBindings()(build_module(after, inputs))
@@ -149,10 +149,10 @@ def test_scores_that_others_read_are_left_alone():
     shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
     inputs = {name: (shape, "float32") for name, shape in shapes.items()}
     assert "attention" not in {
-        gvar.name_hint for gvar in fuse_attention(build_module(shared, inputs)).functions
+        gvar.name_hint for gvar in FuseAttention().apply(build_module(shared, inputs)).functions
     }
     assert "attention" in {
-        gvar.name_hint for gvar in fuse_attention(build_module(plain, inputs)).functions
+        gvar.name_hint for gvar in FuseAttention().apply(build_module(plain, inputs)).functions
     }
 
 
@@ -163,8 +163,8 @@ def test_the_products_before_and_after_are_gone():
         "v": ("b", "n", 48),
         "mask": ("b", 1, 1, "n"),
     }
-    after = fuse_attention(
-        channels_last(
+    after = FuseAttention().apply(
+        ChannelsLast().apply(
             build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
         )
     )
@@ -184,7 +184,11 @@ def test_a_transpose_that_takes_rows_apart_stays():
         "v": (("b", "n", 8), "float32"),
     }
     assert (
-        fuse_attention(build_module(columns, inputs))["main"].script().count("R.permute_dims") == 1
+        FuseAttention()
+        .apply(build_module(columns, inputs))["main"]
+        .script()
+        .count("R.permute_dims")
+        == 1
     )
 
 
@@ -207,7 +211,7 @@ def unbound(builder, x):
 
 def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
     inputs = {"x": (("b", "s", 48), "float32")}
-    after = fuse_attention(build_module(unbound, inputs))["main"].script()
+    after = FuseAttention().apply(build_module(unbound, inputs))["main"].script()
     assert not [
         name
         for name in ("permute_dims", "strided_slice", "squeeze", "multiply", "divide")
@@ -248,7 +252,7 @@ def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
         "k": (("b", 2, "n", 8), "float32"),
         "v": (("b", 2, "n", 8), "float32"),
     }
-    fused = fuse_attention(build_module(grouped, inputs))
+    fused = FuseAttention().apply(build_module(grouped, inputs))
     assert [
         name for name in ("permute_dims", "reshape") if f"R.{name}" in fused["main"].script()
     ] == []
@@ -274,7 +278,9 @@ def test_results_stay_outputs_of_their_block(function):
     inputs = {
         name: (shape, "bool" if name == "keep" else "float32") for name, shape in shapes.items()
     }
-    fused = fuse_attention(relax.transform.CanonicalizeBindings()(build_module(function, inputs)))
+    fused = FuseAttention().apply(
+        relax.transform.CanonicalizeBindings()(build_module(function, inputs))
+    )
     relax.analysis.well_formed(fused)  # raises
     assert fused["main"].body.blocks[-1].bindings[-1].var.same_as(fused["main"].body.body)
 
@@ -287,4 +293,4 @@ def test_operands_that_are_read_twice_are_searched_once():
         return op.matmul(builder.emit(op.nn.softmax(scores)), v)
 
     module = build_module(graph, dict.fromkeys(("scores", "v"), (("b", 8, 8), "float32")))
-    tvm.ir.assert_structural_equal(fuse_attention(module), module)
+    tvm.ir.assert_structural_equal(FuseAttention().apply(module), module)

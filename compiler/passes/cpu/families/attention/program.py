@@ -1,0 +1,163 @@
+"""softmax(q @ k, changed elementwise) @ v as a tensor program in TE, which reads q, k and v through
+views.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import te, tirx
+
+from compiler.passes.cpu.families.attention.emit import STAGES
+
+CHANGES: dict[str, Callable[..., Any]] = {
+    "relax.add": lambda a, b: a + b,
+    "relax.subtract": lambda a, b: a - b,
+    "relax.multiply": lambda a, b: a * b,
+    "relax.divide": lambda a, b: a / b,
+    "relax.maximum": tirx.max,
+    "relax.minimum": tirx.min,
+    "relax.where": lambda a, b, c: tirx.Select(a, b, c),
+    "relax.tanh": tirx.tanh,
+}
+"""The operators that may change scores between the first matmul and the softmax."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a view reads along one axis of its tensor: from `first` on, as axis `at` of the view
+    counts, or at `first` alone if `at` is None.
+
+    count: the extent, None for the whole axis; times: how often the view repeats each place in a
+    row.
+    """
+
+    at: int | None
+    first: int = 0
+    count: int | None = None
+    times: int = 1
+
+    def index(self, indices: Sequence[Any]) -> Any:
+        """The index along the axis for `indices` of the view."""
+        moved = tirx.IntImm("int64", 0) if self.at is None else indices[self.at]
+        if self.times > 1:
+            moved = tirx.floordiv(moved, tirx.IntImm("int64", self.times))
+        return moved + self.first if self.first else moved
+
+
+@dataclass(frozen=True)
+class Access:
+    """A view of `tensor`, with a place for each axis of the tensor, multiplied by `factor`."""
+
+    tensor: Any
+    places: tuple[Place, ...]
+    factor: float = 1.0
+
+    @property
+    def rank(self) -> int:
+        """How many axes the view has."""
+        return sum(place.at is not None for place in self.places)
+
+    def read(self, data: Any, indices: Sequence[Any]) -> Any:
+        """The element of `data`, the tensor in TE, at `indices` of the view."""
+        return data(*(place.index(indices) for place in self.places))
+
+    def extents(self, shape: Sequence[Any]) -> list[Any]:
+        """The extents of the view, given those of the tensor: TE renames the dims."""
+        counts = [
+            extent if place.count is None else tirx.IntImm("int64", place.count)
+            for place, extent in zip(self.places, shape, strict=True)
+        ]
+        kept = {
+            place.at: count * place.times for place, count in zip(self.places, counts, strict=True)
+        }
+        return [kept[at] for at in range(self.rank)]
+
+
+@dataclass
+class Change:
+    """One elementwise operator on the scores: `operands` in order, None for the scores."""
+
+    name: str
+    operands: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """An attention over q [.., m, d], k [.., d, n] and v [.., n, e].
+
+    changes: the operators between the first matmul and the softmax, in order; order: the axes of
+    [.., m, e] in the order of the result.
+    """
+
+    q: Access
+    k: Access
+    v: Access
+    changes: tuple[Change, ...]
+    order: tuple[int, ...]
+
+
+def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
+    """Writes the stages named in STAGES; `others` are the tensors that the changes read."""
+    *batch, m, depth = found.q.extents(q.shape)
+    n, width = found.k.extents(k.shape)[-1], found.v.extents(v.shape)[-1]
+    d = te.reduce_axis((0, depth), name="d")
+    scores = te.compute(
+        (*batch, m, n),
+        lambda *at: te.sum(
+            found.q.read(q, [*at[:-1], d]) * found.k.read(k, [*at[:-2], d, at[-1]]), axis=[d]
+        ),
+        name=STAGES[0],
+    )
+    changed = te.compute(
+        (*batch, m, n),
+        lambda *at: _changed(found.changes, scores(*at), at, list(others)),
+        name=STAGES[1],
+    )
+    # Softmax subtracts the greatest score of a row, so that exp does not overflow.
+    j = te.reduce_axis((0, n), name="j")
+    greatest = te.compute(
+        (*batch, m), lambda *at: te.max(changed(*at, j), axis=[j]), name=STAGES[2]
+    )
+    powers = te.compute(
+        (*batch, m, n), lambda *at: tirx.exp(changed(*at) - greatest(*at[:-1])), name=STAGES[3]
+    )
+    i = te.reduce_axis((0, n), name="i")
+    total = te.compute((*batch, m), lambda *at: te.sum(powers(*at, i), axis=[i]), name=STAGES[4])
+    k2 = te.reduce_axis((0, n), name="k")
+    summed = te.compute(
+        (*batch, m, width),
+        lambda *at: te.sum(
+            powers(*at[:-1], k2) * found.v.read(v, [*at[:-2], k2, at[-1]]), axis=[k2]
+        ),
+        name=STAGES[5],
+    )
+
+    # Dividing the result takes e divisions a row, dividing the powers would take n.
+    def output(*at: Any) -> Any:
+        place = [index for _, index in sorted(zip(found.order, at, strict=True))]
+        return summed(*place) / total(*place[:-1])
+
+    extents = (*batch, m, width)
+    return te.compute(tuple(extents[axis] for axis in found.order), output, name=STAGES[6])
+
+
+def _changed(changes: Sequence[Change], value: Any, at: Sequence[Any], others: list[Any]) -> Any:
+    """Applies the changes to the score at `at`, taking their tensors from the front of `others`."""
+    for change in changes:
+        operands = [
+            value if operand is None else _broadcast(others.pop(0), at)
+            for operand in change.operands
+        ]
+        value = CHANGES[change.name](*operands)
+    return value
+
+
+def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:
+    last = at[len(at) - len(tensor.shape) :]
+    return tensor(
+        *(
+            0 if getattr(extent, "value", None) == 1 else index
+            for extent, index in zip(tensor.shape, last, strict=True)
+        )
+    )

@@ -1,0 +1,84 @@
+"""Notes on kernels, kept as attributes of their PrimFuncs while the pipeline runs: which family or
+rule scheduled each, with which tile, and why the others declined.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from compiler.passes.framework.base import Phase
+
+FAMILY = "relaxd.family"
+TILE = "relaxd.tile"
+DECLINED = "relaxd.declined"
+
+GIVEN = "given"
+"""The family of kernels whose loops were not written here: the importers and TVM bring some."""
+
+
+@dataclass(frozen=True)
+class KernelNote:
+    """family: the family or rule that scheduled the kernel; tile: empty if the family has none.
+
+    declined: by family, its reason; families that come after the one that took the kernel were
+    not asked.
+    """
+
+    family: str
+    tile: str = ""
+    declined: Mapping[str, str] = field(default_factory=dict)
+
+    def onto(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Attaches the note to a kernel."""
+        attributes: dict[str, Any] = {FAMILY: self.family}
+        if self.tile:
+            attributes[TILE] = self.tile
+        if self.declined:
+            # A map would be sorted by name, a list keeps the order in which families were asked.
+            attributes[DECLINED] = [f"{name}: {reason}" for name, reason in self.declined.items()]
+        return func.with_attr(attributes)
+
+    @classmethod
+    def of(cls, func: tirx.PrimFunc) -> "KernelNote":
+        """Reads the note of a kernel."""
+        attributes = func.attrs or {}
+        answers = (str(answer).partition(": ") for answer in attributes.get(DECLINED, ()))
+        return cls(
+            str(attributes.get(FAMILY, GIVEN)),
+            str(attributes.get(TILE, "")),
+            {name: reason for name, _, reason in answers},
+        )
+
+
+def kernel_table(module: tvm.IRModule) -> list[dict[str, Any]]:
+    """The notes of all kernels by name, as `profile.json` and `relaxd families` show them."""
+    kernels = {
+        gvar.name_hint: func
+        for gvar, func in module.functions.items()
+        if isinstance(func, tirx.PrimFunc)
+    }
+    return [{"name": name, **asdict(KernelNote.of(kernels[name]))} for name in sorted(kernels)]
+
+
+@dataclass(frozen=True)
+class DropKernelNotes:
+    """Removes the notes, so that they cannot change what the code generators write."""
+
+    name = "drop_kernel_notes"
+    phase = Phase.VIRTUAL_MACHINE
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every PrimFunc."""
+        functions = {gvar: _bare(func) for gvar, func in module.functions.items()}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def _bare(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+    if isinstance(func, tirx.PrimFunc) and func.attrs:
+        for attribute in (FAMILY, TILE, DECLINED):
+            if attribute in func.attrs:
+                func = func.without_attr(attribute)
+    return func

@@ -1,0 +1,50 @@
+"""Callbacks around the passes of a pipeline: timing and checks."""
+
+import time
+from collections import defaultdict
+
+import tvm
+from tvm import relax
+
+from compiler.passes.framework.base import Pass, Phase
+
+
+class Observer:
+    """Sees the module before and after each pass; a subclass overrides what it needs."""
+
+    def before(self, step: Pass, module: tvm.IRModule) -> None:
+        """Called before `step` runs."""
+
+    def after(self, step: Pass, module: tvm.IRModule) -> None:
+        """Called after `step` has run."""
+
+
+class Timing(Observer):
+    """Measures the seconds that passes take."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Phase, str, float]] = []
+        self._started = 0.0
+
+    def before(self, step: Pass, module: tvm.IRModule) -> None:
+        """Starts the clock."""
+        self._started = time.perf_counter()
+
+    def after(self, step: Pass, module: tvm.IRModule) -> None:
+        """Notes the seconds."""
+        self.rows.append((step.phase, step.name, time.perf_counter() - self._started))
+
+    def phases(self) -> dict[Phase, float]:
+        """Seconds of each phase, in the order in which they ran."""
+        total: dict[Phase, float] = defaultdict(float)
+        for phase, _, seconds in self.rows:
+            total[phase] += seconds
+        return dict(total)
+
+
+class WellFormed(Observer):
+    """Raises behind the first pass that leaves a module which breaks Relax's rules."""
+
+    def after(self, step: Pass, module: tvm.IRModule) -> None:
+        """Raises TVM's error, which names the rule."""
+        relax.analysis.well_formed(module)
