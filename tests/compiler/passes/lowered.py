@@ -5,7 +5,6 @@ from typing import Any
 
 import onnx
 import tvm
-from tests.compiler.passes.conftest import HOST
 from tvm import relax
 
 from compiler.codegen.generate import generate
@@ -13,6 +12,7 @@ from compiler.ir import import_model
 from compiler.passes.manager import lower
 from compiler.targets import Target
 from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import HOST
 from tests.compiler.ir.onnx.running import Arrays, Built, assert_close, session_of
 
 

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tests.compiler.passes.conftest import Compiled, build_module
 from tvm import relax
 
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK, CorrectPatterns
+from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes import references
 
 op = relax.op
