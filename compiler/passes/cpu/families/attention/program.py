@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.passes.cpu.families.attention.emit import STAGES
+from compiler.passes.cpu.families.attention.match import STAGES
 
 CHANGES: dict[str, Callable[..., Any]] = {
     "relax.add": lambda a, b: a + b,

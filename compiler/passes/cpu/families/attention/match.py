@@ -1,0 +1,123 @@
+"""Read a fused attention, as `compiler.passes.graph.fuse_attention` writes it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.loop_nest import combine_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
+from compiler.tir.flat import Flattener, analyzer_for
+from compiler.tir.loops import Stmt
+from compiler.tir.stages import Axis, Program, Stage
+
+STAGES = tuple(
+    f"attention_{name}"
+    for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output")
+)
+"""Names of the program's stages, by which the kernel is found."""
+
+_SCORES, _CHANGED, _GREATEST, _POWERS, _TOTAL, _SUMMED, _OUTPUT = STAGES
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(changed(query @ key)) @ value for every head of `batch`.
+
+    query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
+    scores), `depth` and `width`; changed: the score after scale, mask and the like, the score
+    itself being the element of `total`; target: where the result goes.
+    """
+
+    batch: tuple[Axis, ...]
+    row: Axis
+    column: Axis
+    depth: Axis
+    width: Axis
+    query: Any
+    key: Any
+    value: Any
+    changed: Expr
+    total: Any
+    target: Any
+    prelude: tuple[Stmt, ...]
+
+    @property
+    def head_depth(self) -> int:
+        """Elements of a query or a key."""
+        return fixed(self.depth.extent)
+
+    @property
+    def head_width(self) -> int:
+        """Elements of a value."""
+        return fixed(self.width.extent)
+
+    def scored(self, score: Expr, at: Table) -> Expr:
+        """The changed score where the axes are `at`."""
+        return replace_loads(self.changed, self.total, score, at)
+
+
+def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
+    """The program as a fused attention."""
+    names = [stage.name for stage in program.stages]
+    if not names or names[0] != _SCORES or names[-1] != _OUTPUT:
+        return Declined("it is no fused attention")
+    stages = dict(zip(names, program.stages, strict=True))
+    scores, summed, output = stages[_SCORES], stages[_SUMMED], stages[_OUTPUT]
+    *batch, row, column = scores.spatial
+    axes, width = (*batch, row, column), summed.spatial[-1]
+    total = tirx.decl_buffer([const(1)], "float32", name="score", scope="local")
+    flat, analyzer = Flattener.of(program), analyzer_for((*axes, *scores.reduced))
+    # The other stages have axes of their own: everything is read over those of the scores.
+    at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
+    value = substitute(_value(stages), at_scores)
+    return Attention(
+        batch=tuple(batch),
+        row=row,
+        column=column,
+        depth=scores.reduced[0],
+        width=width,
+        query=flat.value(_term(scores).a, analyzer),
+        key=flat.value(_term(scores).b, analyzer),
+        value=flat.value(value, analyzer),
+        changed=flat.value(_changed(stages, axes, total), analyzer),
+        total=total,
+        target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),
+        prelude=tuple(flat.prelude),
+    )
+
+
+def _onto(axes: tuple[Axis, ...], others: tuple[Axis, ...]) -> Table:
+    """The variables of the other axes in place of those of the axes."""
+    return {axis.var: other.var for axis, other in zip(axes, others, strict=True)}
+
+
+def _term(stage: Stage) -> Any:
+    combine = combine_of(stage)
+    assert combine is not None
+    return combine.term
+
+
+def _value(stages: dict[str, Stage]) -> Any:
+    """The load of the value, which the powers weigh: either factor of the second sum."""
+    one, other = _term(stages[_SUMMED]).a, _term(stages[_SUMMED]).b
+    return other if one.source.same_as(stages[_POWERS].buffer) else one
+
+
+def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:
+    """The changed score over the axes of the scores."""
+    changed, greatest = stages.get(_CHANGED), stages[_GREATEST]
+    if changed is None:  # Inlined into the stages that read it, of which this is one.
+        value, own = _term(greatest), greatest.axes
+    else:
+        value, own = changed.value, changed.axes
+    return replace_loads(value, stages[_SCORES].buffer, load(total, [0]), _onto(own, axes))
+
+
+def _target(output: Stage, summed: Stage, axes: tuple[Axis, ...]) -> Expr:
+    """Where the result goes, over these axes: the last stage may have its own order of axes."""
+    (weighed,) = (one for one in loads(output.value) if one.source.same_as(summed.buffer))
+    at = dict(zip(weighed.indices, [axis.var for axis in axes], strict=True))
+    return load(output.buffer, [substitute(index, at) for index in output.indices])

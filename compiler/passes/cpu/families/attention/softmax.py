@@ -1,0 +1,79 @@
+"""Softmax of one row of scores in scratch memory, but for the division.
+
+Two sweeps over the row: the first applies scale and mask and finds the greatest score, the second
+replaces scores by powers and sums them. The row stays in L1. Each lane of a vector combines its own
+columns, and one more accumulator takes the columns that fill no vector.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import alloc, serial, store, vectorized
+from compiler.tir.exprs import Expr, Table, const, load
+
+
+def softmax_row(
+    attention: Attention,
+    unit: VectorUnit,
+    place: Table,
+    scores: Any,
+    begin: Expr,
+    totals: Any,
+    i: Expr,
+) -> None:
+    """Replace the scores from scores[begin] on by exp(score - greatest), whose sum is totals[i].
+
+    The division by that sum is left to the few results of the row.
+    """
+    column, n = attention.column.var, attention.column.extent
+    greatest = alloc([1], "float32", "greatest")
+    # A mask that is chosen by the column has no vector form; the powers always have one.
+    lanes = unit.lanes(32) if vectorizable(attention.changed, column) else 1
+    acc = _accumulators(lanes, float("-inf"))
+    for j, slot in _columns(n, lanes):
+        changed = attention.scored(load(scores, [begin + j]), {**place, column: j})
+        store(scores, changed, begin + j)
+        store(acc, tirx.max(load(acc, [slot]), load(scores, [begin + j])), slot)
+    store(greatest, pairwise(acc, lanes + 1, tirx.max), 0)
+    lanes = unit.lanes(32)
+    acc = _accumulators(lanes, 0.0)
+    for j, slot in _columns(n, lanes):
+        power = tirx.exp(load(scores, [begin + j]) - load(greatest, [0]))
+        store(scores, power, begin + j)
+        store(acc, load(acc, [slot]) + load(scores, [begin + j]), slot)
+    store(totals, pairwise(acc, lanes + 1, operator.add), i)
+
+
+def _accumulators(lanes: int, start: float) -> Any:
+    """One accumulator for each lane, and one for the columns that fill no vector."""
+    acc = alloc([lanes + 1], "float32", "acc")
+    for slot in range(lanes + 1):
+        store(acc, start, slot)
+    return acc
+
+
+def _columns(n: Expr, lanes: int) -> Iterator[tuple[Expr, Expr]]:
+    """(column, accumulator) of every column below n, in vectors and the rest singly."""
+    full = n // lanes
+    with serial(full, "strip") as strip:
+        with vectorized(lanes) as lane:
+            yield strip * lanes + lane, lane
+    with serial(n - full * lanes, "column") as rest:
+        yield full * lanes + rest, const(lanes)
+
+
+def pairwise(acc: Any, count: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """The first `count` elements of `acc` combined in a tree, so that few of the operations wait
+    for each other.
+    """
+    values = [load(acc, [slot]) for slot in range(count)]
+    while len(values) > 1:
+        pairs = [combine(*values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
+        values = [*pairs, *values[len(pairs) * 2 :]]
+    return values[0]
