@@ -55,6 +55,7 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
         *batch, row, column = computed_once(axes)
         known = replace(attention, batch=tuple(batch), row=row, column=column)
         heads, m, n = product(extents_of(batch)), row.extent, column.extent
+        # Never 0, as it divides: no queries are no parts of one.
         all_rows = tirx.max(m, 1)
         each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
         work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
@@ -115,6 +116,7 @@ def _emit_rows(
 
     keys: the packed keys; None to read them from memory, for a single query.
     """
+    # Clamped rows are computed and written twice, which is cheaper than a mask in every loop.
     last, row_var = attention.row.extent - 1, attention.row.var
     indices = [fresh(f"row{i}", tirx.min(first + i, last)) for i in range(rows)]
     places = [{**at, row_var: index} for index in indices]
@@ -137,7 +139,7 @@ def _scores_of_all(
     scores: Any,
     padded: Expr,
 ) -> None:
-    """scores[i, j] = query i @ key j for all keys, and for what fills the last panel."""
+    """scores[i, j] = query i @ key j for all keys, and for the filling of the last panel."""
     rows, panel, lanes = len(places), _panel(unit), unit.lanes(32)
     depth = attention.head_depth
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
@@ -166,6 +168,7 @@ def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores:
                 at = {**place, attention.column.var: j, **depth}
                 term = substitute(attention.query, at) * substitute(attention.key, at)
                 store(acc, load(acc, [lane]) + term, lane)
+        # One query has no other rows to fill a register with: lanes hold parts of one sum instead.
         store(scores, pairwise(acc, lanes, operator.add), j)
 
 
@@ -184,6 +187,7 @@ def _weigh_values(
         acc = alloc([rows, width], "float32", "acc")
         for i, lane in tile(rows, width, lanes):
             store(acc, 0, i, lane)
+        # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
         for k in steps(attention.column.extent, unit.together):
             for i, lane in tile(rows, width, lanes):
                 # The value does not depend on the query, so any query's place will do.
@@ -193,6 +197,7 @@ def _weigh_values(
                 store(acc, load(acc, [i, lane]) + power * value, i, lane)
         for i, lane in tile(rows, width, lanes):
             at = {**places[i], attention.width.var: block * width + lane}
+            # Here the sum of powers divides as many elements as a value has, not one for each key.
             result = load(acc, [i, lane]) / load(totals, [i])
             store(target.source, result, substitute(target.indices[0], at))
 

@@ -68,6 +68,7 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     scores, summed, output = stages[_SCORES], stages[_SUMMED], stages[_OUTPUT]
     *batch, row, column = scores.spatial
     axes, width = (*batch, row, column), summed.spatial[-1]
+    # Stands for the score in `changed`, so that any score can be put in its place.
     total = tirx.decl_buffer([const(1)], "float32", name="score", scope="local")
     flat, analyzer = Flattener.of(program), analyzer_for((*axes, *scores.reduced))
     # The other stages have axes of their own: everything is read over those of the scores.

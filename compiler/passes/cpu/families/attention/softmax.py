@@ -40,6 +40,7 @@ def softmax_row(
         changed = attention.scored(load(scores, [begin + j]), {**place, column: j})
         store(scores, changed, begin + j)
         store(acc, tirx.max(load(acc, [slot]), load(scores, [begin + j])), slot)
+    # exp of a score less the greatest one cannot overflow.
     store(greatest, pairwise(acc, lanes + 1, tirx.max), 0)
     lanes = unit.lanes(32)
     acc = _accumulators(lanes, 0.0)

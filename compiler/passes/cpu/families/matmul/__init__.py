@@ -1,1 +1,1 @@
-"""Products with constant weights laid out in panels."""
+"""Matmuls and convolutions by constant weights laid out in panels."""

@@ -36,6 +36,7 @@ def gather_rows(
         at = let_all(place_of(contraction.rows, first + row))
         # Without `hidden` LLVM unrolls this loop where the length is known, which takes it seconds.
         with serial(hidden(length // run, count), "position") as position:
+            # The run may lie anywhere in memory; only within it are channels contiguous.
             window = place_of(outer, start // run + position)
             _copy_run(contraction, unit, left, row * kc + position * run, {**at, **window})
 

@@ -100,6 +100,7 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
         return contraction
     width, depth = packed_width(contraction), contraction.depth
     columns = as_int(contraction.column.extent)
+    # Weights that differ from one batch to the next are not packed.
     if contraction.batch:
         return Declined("its right side differs from one batch to the next")
     if width is None or depth is None or columns is None:
@@ -147,6 +148,7 @@ def read_contraction(program: Program) -> Contraction | Declined:
 def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
     """The contraction with these two sides."""
     anchor, flat = anchored.anchor, anchored.flat
+    # Axes of extent 1 have no stride, and would only hide which side depends on what.
     ones = {axis.var: const(0) for axis in anchor.axes if as_int(axis.extent) == 1}
     axes = tuple(axis for axis in anchor.axes if axis.var not in ones)
     analyzer = analyzer_for(axes)
@@ -185,6 +187,7 @@ def packed_width(contraction: Contraction) -> int | None:
         for node in nodes(offset)
         if isinstance(node, prim.FloorMod) and node.a.same_as(column)
     }
+    # `pack_panels` writes column j at panel j // NR and place j % NR: the divisor is the width.
     first = substitute(offset, {column: const(0)})
     width = widths.pop() if len(widths) == 1 else _one_panel(contraction, first)
     # Within a panel, each axis of the depth must lie outside of the next without a gap.

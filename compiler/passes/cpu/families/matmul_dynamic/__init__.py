@@ -1,1 +1,1 @@
-"""Products of two tensors that are both computed at run time."""
+"""Matmuls of two tensors that are both computed at run time."""

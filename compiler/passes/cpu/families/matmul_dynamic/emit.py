@@ -46,6 +46,7 @@ def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
             emit(stmt)
         m = let_opaque("m", product(extents_of(contraction.rows)))
         strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
+        # Strips of one matrix follow each other, while its right side is in the cache.
         for at, strip in share_places(contraction.batch, strips, worth):
             rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
             for first, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
@@ -73,6 +74,7 @@ def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
 def _row(contraction: Contraction, index: Expr, m: Expr, i: int) -> Table:
     """The place of row number `index`, or of the last one past the end, as variables."""
     place = place_of(contraction.rows, tirx.min(index, m - 1))
+    # The divisions in a place are done here, once, and not at every step of the depth.
     return {var: fresh(f"{var.name}_{i}", value) for var, value in place.items()}
 
 
@@ -85,6 +87,7 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
         with serial(extent, "column") as column:
             yield column, 1
         return
+    # Two vectors, one, or single columns: tested once, outside of the loop over the blocks.
     size, *smaller = widths
     with when(tvm.sym.Analyzer().simplify(extent >= size)):
         with serial(tirx.ceildiv(extent, size), "block") as block:

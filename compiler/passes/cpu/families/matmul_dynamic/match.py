@@ -19,7 +19,7 @@ def match_matmul_dynamic(program: Program, unit: VectorUnit) -> Contraction | De
     if as_int(stride(contraction.right.indices[0], column)) != 1:
         return Declined("its right side is not contiguous along the columns")
     if not all(vectorizable(out.value, column) for out in contraction.epilogue.outputs):
-        return Declined("what follows its sum cannot be computed in vectors of columns")
+        return Declined("its epilogue cannot be computed in vectors of columns")
     if not contraction.rows or not contraction.reduce:
         return Declined(
             "it has no rows to share its right side" if contraction.reduce else "it has no depth"

@@ -60,6 +60,7 @@ def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
         axes = computed_once((*source.spatial[:3], *anchor.spatial[1:3]))
         tile_axes, size = axes[:3], extents_of(axes[3:])
         tiles = let_opaque("tiles", product(extents_of(tile_axes)))
+        # The transforms are left out: they are little beside the matmuls.
         work = tiles * (2 * POINTS * winograd.depth * winograd.columns)
         each = let("each", _block_size(winograd, unit, tiles))
         blocks = let("blocks", tirx.ceildiv(tiles, each))
@@ -88,12 +89,14 @@ def _emit_block(
     first: Expr,
     count: Expr,
 ) -> None:
-    """`count` tiles from `first` on; axes: those that number the tiles."""
+    """`count` tiles from `first` on; axes: of the tiles, by which they are numbered."""
     lanes, most = unit.lanes(32), tiles_of(unit, winograd.depth, winograd.padded)
     spread = alloc([POINTS * most * winograd.depth], "float32", "spread", "global")
     summed = alloc([POINTS * most * winograd.padded], "float32", "summed", "global")
     for t, at in _tiles(axes, first, count):
         transform_input(winograd, lanes, spread, most, t, at)
+    # Point by point, so that each point's weights are read once for all tiles of the block: the
+    # weights of one point fit L2, all 36 seldom do.
     with serial(POINTS, "point") as point:
         _emit_matmul(winograd, unit, spread, summed, point, count)
     for t, at in _tiles(axes, first, count):
@@ -116,6 +119,7 @@ def _emit_matmul(
     with serial(panels, "panel") as p:
         panel = (point * panels + p) * depth
         with serial(tirx.ceildiv(count, ROWS), "rows") as index:
+            # The last rows may hold no tile; their results are never read.
             row = point * most + index * ROWS
             acc = alloc([ROWS, width], "float32", "acc")
             for i, lane in tile(ROWS, width, lanes):

@@ -1,4 +1,4 @@
-"""Read a convolution in Winograd's form, as `program` writes it, with what was fused behind it."""
+"""Read a convolution in Winograd's form, as `program` writes it, and the epilogue behind it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,9 +48,10 @@ def match_winograd(program: Program, unit: VectorUnit) -> Winograd | Declined:
     # The output transform is the reduction that the epilogue hangs on.
     anchored = read_anchored(replace(program, stages=program.stages[2:]))
     if anchored is None:
-        return Declined("what follows the convolution is not elementwise")
+        return Declined("its epilogue is not elementwise")
     if not anchored.epilogue.in_vectors(anchored.anchor.spatial[-1].var):
-        return Declined("what follows the convolution cannot be computed in vectors of channels")
+        return Declined("its epilogue cannot be computed in vectors of channels")
+    # The program reads the input through a choice between it and zero, the padding.
     choice = next(node for node in nodes(read.term) if is_choice(node))
     factors = [one.source for one in loads(multiplied.term)]
     weights = next(factor for factor in factors if not factor.same_as(source.buffer))

@@ -74,32 +74,42 @@ def winograd(
     weights: of `transformed_weights`; inward [6, 6] is INPUT, outward [4, 6] is OUTPUT; read(n,
     row, column, c): the padded input under result (row, column), for any place.
     """
-    height, width = size
-    channels, panel = int(data.shape[3]), int(weights.shape[3])
     tiles = [tirx.floordiv(extent + (TILE - 1), TILE) for extent in size]
-    i, j = (te.reduce_axis((0, REACH), name=name) for name in "ij")
-    spread = te.compute(
-        (data.shape[0], *tiles, REACH, REACH, data.shape[3]),
-        lambda n, y, x, u, v, c: te.sum(
-            read(n, y * TILE + i, x * TILE + j, c) * (inward[u, i] * inward[v, j]), axis=[i, j]
-        ),
-        name=STAGES[0],
-    )
-    k = te.reduce_axis((0, channels), name="c")
-    summed = te.compute(
-        (data.shape[0], *tiles, REACH, REACH, tirx.IntImm("int64", columns)),
-        lambda n, y, x, u, v, o: te.sum(
-            spread[n, y, x, u, v, k] * weights[u * REACH + v, o // panel, k, o % panel], axis=[k]
-        ),
-        name=STAGES[1],
-    )
+    # The two matrices are tensors, because TE can index nothing else by its axes.
+    spread = _transformed_input((data.shape[0], *tiles), int(data.shape[3]), inward, read)
+    summed = _multiplied(spread, weights, columns)
     u, v = (te.reduce_axis((0, REACH), name=name) for name in "uv")
-    return te.compute(
-        (data.shape[0], height, width, tirx.IntImm("int64", columns)),
-        lambda n, y, x, o: te.sum(
-            summed[n, y // TILE, x // TILE, u, v, o]
-            * (outward[y % TILE, u] * outward[x % TILE, v]),
-            axis=[u, v],
-        ),
-        name=STAGES[2],
-    )
+
+    def result(n: Any, y: Any, x: Any, o: Any) -> Any:
+        factor = outward[y % TILE, u] * outward[x % TILE, v]
+        return te.sum(summed[n, y // TILE, x // TILE, u, v, o] * factor, axis=[u, v])
+
+    shape = (data.shape[0], *size, tirx.IntImm("int64", columns))
+    return te.compute(shape, result, name=STAGES[2])
+
+
+def _transformed_input(
+    tiles: tuple[Any, ...], channels: int, inward: Any, read: Callable[..., Any]
+) -> Any:
+    """[*tiles, 6, 6, channels]: the 6x6 inputs under each tile, transformed along both axes."""
+    i, j = (te.reduce_axis((0, REACH), name=name) for name in "ij")
+
+    def point(n: Any, y: Any, x: Any, u: Any, v: Any, c: Any) -> Any:
+        # Tiles are 4 apart and reach over 6 inputs, so neighbours share two rows or columns.
+        given = read(n, y * TILE + i, x * TILE + j, c)
+        return te.sum(given * (inward[u, i] * inward[v, j]), axis=[i, j])
+
+    shape = (*tiles, REACH, REACH, tirx.IntImm("int64", channels))
+    return te.compute(shape, point, name=STAGES[0])
+
+
+def _multiplied(spread: Any, weights: Any, columns: int) -> Any:
+    """[*tiles, 6, 6, columns]: at every point the channels by the transformed weights."""
+    *tiles, channels = spread.shape
+    k, panel = te.reduce_axis((0, int(channels)), name="c"), int(weights.shape[3])
+
+    def point(n: Any, y: Any, x: Any, u: Any, v: Any, o: Any) -> Any:
+        weight = weights[u * REACH + v, o // panel, k, o % panel]
+        return te.sum(spread[n, y, x, u, v, k] * weight, axis=[k])
+
+    return te.compute((*tiles, tirx.IntImm("int64", columns)), point, name=STAGES[1])

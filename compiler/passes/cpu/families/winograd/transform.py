@@ -72,7 +72,7 @@ def transform_output(
 ) -> None:
     """The 4x4 results of the tile `at` from summed[point, t, column], through the epilogue.
 
-    size: rows and columns of the result; what a tile computes past them is dropped.
+    size: rows and columns of the result; results of a tile past them are dropped.
     """
     with serial(winograd.columns // lanes, "strip") as strip:
         given = alloc([POINTS, lanes], "float32", "given")
@@ -89,10 +89,11 @@ def transform_output(
 def _write_tile(
     winograd: Winograd, lanes: int, results: Any, strip: Expr, at: Table, size: Sequence[Expr]
 ) -> None:
-    """The epilogue of those of the 4x4 results that lie inside the image."""
+    """Write the 4x4 results that lie inside the image, through the epilogue."""
     n, y, x = (at[axis.var] for axis in winograd.source.spatial[:3])
     *outer, channel = (axis.var for axis in winograd.anchored.anchor.spatial)
     with serial(TILE * TILE, "place") as place:
+        # Extents that are no multiple of 4 leave the last tiles part empty.
         row, column = y * TILE + place // TILE, x * TILE + place % TILE
         with when(tirx.all(row < size[0], column < size[1])):
             here = let_all(dict(zip(outer, [n, row, column], strict=True)))
@@ -107,6 +108,7 @@ def _transformed(matrix: np.ndarray, lanes: int, given: Any) -> Iterator[tuple[i
     given: a tile of 6x6 vectors.
     """
     rows = matrix.shape[0]
+    # Unrolled, so that every factor is a constant, and 0, 1 and -1 cost nothing.
     half = alloc([rows * REACH, lanes], "float32", "half")
     for u in range(rows):
         for j in range(REACH):
@@ -124,6 +126,7 @@ def _weighted_sum(factors: np.ndarray, values: Sequence[Expr]) -> Expr:
     """The sum of factors[i] * values[i], without the multiplications by 0, 1 and -1."""
     total: Expr | None = None
     for factor, value in zip(map(float, factors), values, strict=True):
+        # LLVM may not drop these by itself: 0 * value is not 0 for infinities.
         if factor == 0:
             continue
         term = value if abs(factor) == 1 else tirx.const(abs(factor), "float32") * value
