@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import Expr as PrimExpr
 
+from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops.broadcast import aligned
@@ -116,7 +117,19 @@ def multiply(b: Builder, x: Value, y: Value) -> Value:
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
-    """x / y; integers are truncated towards zero, as in C."""
+    """x / y; integers are truncated towards zero, as in C.
+
+    Raises ImportFailed where integers are divided by a constant zero, which traps; floats become
+    infinities and NaN.
+    """
+    if not isinstance(x, Known) and isinstance(y, Known) and not y.symbolic:
+        if is_integer(x.dtype) and not np.all(y.data):
+            raise ImportFailed("integers are divided by a constant zero", reason="division_by_zero")
+        if not y.shape and not y.data:
+            # TVM refuses to divide by a number that it knows to be zero. A product with infinity
+            # is the same for every dividend: infinite with both signs' product, NaN for 0 and NaN.
+            infinity = np.copysign(np.inf, y.data.astype("float64"))
+            return multiply(b, x, Known.of(np.asarray(infinity), y.dtype))
     if is_integer(x.dtype):
         return binary(
             b,
