@@ -67,4 +67,4 @@ def extent_of(axis: Axis, dim: Callable[[str], Extent]) -> Extent:
                 return result
         raise AssertionError(ast.dump(node))
 
-    return build(ast.parse(axis.text, mode="eval").body)
+    return build(axis.tree)

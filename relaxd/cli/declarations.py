@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec, split_axes
+from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 
 PANEL = "Declarations"
@@ -105,10 +104,10 @@ def read_request(
     repeated one.
     """
     return CompileRequest.of(
-        dims=_table("dim", dims, lambda name, text: Dim.parse(f"{name}={text}")),
-        inputs=_table("input", inputs, lambda name, text: TensorSpec.of(name, text).text),
+        dims=_table("dim", dims, Dim.of),
+        inputs=_table("input", inputs, TensorSpec.of),
         consts=_table("const", consts, lambda name, text: _scalar(text)),
-        shapes=_table("shape", shapes, lambda name, text: _axes(text)),
+        shapes=_table("shape", shapes, lambda name, text: text),
         options=_table("option", options, lambda name, text: _scalar(text)),
         targets=targets or ["native"],
     )
@@ -146,7 +145,3 @@ def _scalar(text: str) -> Any:
     except ValueError:
         return text
     return value if isinstance(value, (bool, int, float, str)) else text
-
-
-def _axes(text: str) -> list[str]:
-    return [Axis(axis).text for axis in split_axes(text.removeprefix("[").removesuffix("]"))]

@@ -132,9 +132,14 @@ class Axis:
             raise _malformed(self.text) from error
 
     @cached_property
+    def tree(self) -> ast.expr:
+        """The expression: names, whole numbers, negations, binary operations, calls of min, max."""
+        return _parse(self.text)
+
+    @cached_property
     def dims(self) -> frozenset[str]:
         """The names of the dims that the axis depends on."""
-        return _names(_parse(self.text))
+        return _names(self.tree)
 
     @property
     def size(self) -> int | None:
@@ -150,7 +155,7 @@ class Axis:
         """The size once every dim is bound; KeyError names a dim that is not, ZeroDivisionError
         where a divisor becomes 0.
         """
-        return _evaluate(_parse(self.text), bindings)
+        return _evaluate(self.tree, bindings)
 
     def solve(self, size: int, bindings: Mapping[str, int]) -> tuple[str, int] | None:
         """The one unbound dim's value if the axis is linear in it and `size` has an exact solution,
@@ -161,7 +166,7 @@ class Axis:
             return None
         (name,) = unknown
         try:
-            line = _line(_parse(self.text), name, bindings)
+            line = _line(self.tree, name, bindings)
         except ZeroDivisionError:
             return None
         if line is None or line[1] == 0:
@@ -173,9 +178,9 @@ class Axis:
         return self.text
 
 
-def axes_of(texts: Iterable[object], field: str) -> tuple[Axis, ...]:
-    """The axes that the texts spell; raises DeclarationError with the field at fault."""
+def axes_of(values: Iterable[object], field: str) -> tuple[Axis, ...]:
+    """The axes that the texts and sizes spell; raises DeclarationError with the field at fault."""
     try:
-        return tuple(Axis(str(text)) for text in texts)
+        return tuple(value if isinstance(value, Axis) else Axis(str(value)) for value in values)
     except DeclarationError as error:
         raise DeclarationError(error.message, field=field, hint=error.hint) from error

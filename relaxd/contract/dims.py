@@ -1,5 +1,10 @@
-"""Dims: named symbols with a range, a multiple and a favoured value."""
+"""Dims: named symbols with a range, a multiple and a favoured value.
 
+A declaration becomes a `Dim` once, where it enters (command line, Python, HTTP), and stays one as
+far as the analyzers, the passes, the manifest and the loader; only JSON lies between processes.
+"""
+
+import dataclasses
 import keyword
 import re
 from collections.abc import Mapping
@@ -97,7 +102,7 @@ class Dim:
         """
         match value:
             case Dim():
-                return cls(name, value.min, value.max, value.multiple, value.opt)
+                return value if value.name == name else dataclasses.replace(value, name=name)
             case bool():
                 pass
             case int():
@@ -139,13 +144,3 @@ class Dim:
             int(found["multiple"] or 1),
             int(found["opt"]) if found["opt"] else None,
         )
-
-    @classmethod
-    def parse(cls, declaration: str) -> "Dim":
-        """From the command line's `name=range`."""
-        name, equals, text = declaration.partition("=")
-        if not equals:
-            raise DeclarationError(
-                f"cannot read the dim {declaration!r}", field="dims", hint="as in batch=1:64"
-            )
-        return cls._parse(name.strip(), text)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from relaxd.contract.axes import Axis, axes_of
@@ -37,7 +38,7 @@ class CompileRequest:
     targets: tuple[str, ...] = ("native",)
     options: CompileOptions = field(default_factory=CompileOptions)
 
-    @property
+    @cached_property
     def dim_table(self) -> dict[str, Dim]:
         """Declared dims by name."""
         return {dim.name: dim for dim in self.dims}
@@ -83,15 +84,15 @@ class CompileRequest:
         cls,
         *,
         dims: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, str] | None = None,
+        inputs: Mapping[str, str | TensorSpec] | None = None,
         consts: Mapping[str, Scalar] | None = None,
         shapes: Mapping[str, Any] | None = None,
         samples: str | None = None,
         targets: Iterable[str] = ("native",),
         options: CompileOptions | Mapping[str, Any] | None = None,
     ) -> "CompileRequest":
-        """From plain Python values, as `compile_model` and `Client.compile` take them; raises
-        DeclarationError.
+        """From plain Python values, as `compile_model` and `Client.compile` take them, or from
+        declarations that are read already; raises DeclarationError.
         """
         if samples is not None and not (isinstance(samples, str) and is_digest(samples)):
             raise DeclarationError(
@@ -99,13 +100,6 @@ class CompileRequest:
                 field="samples",
                 hint="upload the .npz and give its sha256:... digest",
             )
-        for name, text in (inputs or {}).items():
-            if not isinstance(text, str):
-                raise DeclarationError(
-                    f"input {name!r} must be a string, not {text!r}",
-                    field=f"inputs.{name}",
-                    hint="as in int64[batch,seq]",
-                )
         for name, value in (consts or {}).items():
             if not isinstance(value, (bool, int, float, str)) or (
                 isinstance(value, float) and not math.isfinite(value)
@@ -117,7 +111,7 @@ class CompileRequest:
                 )
         return cls(
             inputs=tuple(
-                TensorSpec.of(name, text) for name, text in sorted((inputs or {}).items())
+                TensorSpec.of(name, value) for name, value in sorted((inputs or {}).items())
             ),
             dims=tuple(Dim.of(name, value) for name, value in sorted((dims or {}).items())),
             consts=tuple(sorted((consts or {}).items())),

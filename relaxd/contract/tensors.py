@@ -1,5 +1,6 @@
 """Tensor specs: name, dtype and shape of axis expressions, as in `ids=int64[batch,seq]`."""
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -71,28 +72,24 @@ class TensorSpec:
         )
 
     @classmethod
-    def of(cls, name: str, text: str) -> "TensorSpec":
-        """From `float32[n,3,48,w]`; `float32[]` is a scalar."""
-        found = _SPEC.fullmatch(text)
+    def of(cls, name: str, value: Any) -> "TensorSpec":
+        """From `float32[n,3,48,w]`, or a TensorSpec; `float32[]` is a scalar."""
+        if isinstance(value, TensorSpec):
+            return value if value.name == name else dataclasses.replace(value, name=name)
+        if not isinstance(value, str):
+            raise DeclarationError(
+                f"input {name!r} must be a string, not {value!r}",
+                field=f"inputs.{name}",
+                hint="as in int64[batch,seq]",
+            )
+        found = _SPEC.fullmatch(value)
         if not found:
             raise DeclarationError(
-                f"input {name!r}: cannot read {text!r}",
+                f"input {name!r}: cannot read {value!r}",
                 field=f"inputs.{name}",
                 hint="as in int64[batch,seq] or float32[n,3,2*h]",
             )
         return cls(name, found["dtype"], axes_of(split_axes(found["axes"]), f"inputs.{name}"))
-
-    @classmethod
-    def parse(cls, declaration: str) -> "TensorSpec":
-        """From the command line's `name=dtype[axes]`."""
-        name, equals, text = declaration.partition("=")
-        if not equals:
-            raise DeclarationError(
-                f"cannot read the input {declaration!r}",
-                field="inputs",
-                hint="as in ids=int64[batch,seq]",
-            )
-        return cls.of(name.strip(), text)
 
     def __str__(self) -> str:
         return f"{self.name}={self.text}"

@@ -22,9 +22,8 @@ from compiler.bundle import weights
 from compiler.link.library import link_objects
 from compiler.passes.graph.add_release import AddRelease
 from compiler.runtimes.threads import threads
-from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
-from relaxd.contract.tensors import TensorSpec
+from tests import declared
 
 HOST = targets.resolve("native")
 RUNTIME = Path(tvm.__file__).parent / "lib"
@@ -69,9 +68,9 @@ def write(directory, name, mod, inputs, outputs, dims, constants=()):
     versions = {package: metadata.version(package) for package in ("apache-tvm", "apache-tvm-ffi")}
     manifest = Manifest(
         name=name,
-        inputs=tuple(TensorSpec.parse(text) for text in inputs),
-        outputs=tuple(TensorSpec.parse(text) for text in outputs),
-        dims=tuple(Dim.parse(text) for text in dims),
+        inputs=tuple(declared.spec(text) for text in inputs),
+        outputs=tuple(declared.spec(text) for text in outputs),
+        dims=tuple(declared.dim(text) for text in dims),
         target={},
         load=LoadContract(arch=platform.machine(), libc="2.28", runtime=versions),
         action_key={},

@@ -12,10 +12,11 @@ from compiler.verify.points import Point, bytes_of, points, points_nearby
 from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
+from tests import declared
 
 
 def spec(text: str) -> TensorSpec:
-    return TensorSpec.parse(text)
+    return declared.spec(text)
 
 
 X = spec("x=float32[n,2*m]")

@@ -48,7 +48,7 @@ def test_help_names_the_commands_and_the_exit_codes(relaxd: Any) -> None:
         (["net.onnx", "--dim", "n=8:2"], "dims.n", "greater than max"),
         (["net.onnx", "--dim", "n=1", "--dim", "n=2"], "dims.n", "twice"),
         (["net.onnx", "--input", "x=int31[n]"], "inputs.x", "int31"),
-        (["net.onnx", "--shape", "y=[n,"], "axis", "not an integer expression"),
+        (["net.onnx", "--shape", "y=[n,"], "shapes.y", "not an integer expression"),
         (["net.onnx", "--option", "speed=11"], "options.speed", "unknown option"),
         (["net.onnx", "--option", "verify=perhaps"], "options.verify", "true or false"),
         (["net.onnx", "--target", "pdp-11"], "targets", "unknown target"),

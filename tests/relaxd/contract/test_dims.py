@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxd.contract.dims import Dim
+from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
 
@@ -26,11 +27,14 @@ def test_round_trips(dim):
         "" if dim.opt is None else f"@{dim.opt}"
     )
     assert Dim.of("n", text) == dim
-    assert Dim.parse(f"n={text}") == dim
-    assert (
-        Dim.parse(f" n = {text.replace(':', ' : ').replace('%', ' % ').replace('@', ' @ ')} ")
-        == dim
-    )
+    spaced = f" {text.replace(':', ' : ').replace('%', ' % ').replace('@', ' @ ')} "
+    assert Dim.of("n", spaced) == dim
+
+
+def test_a_dim_that_is_read_already_stays_itself():
+    dim = Dim("n", 1, 8)
+    assert Dim.of("n", dim) is dim
+    assert CompileRequest.of(dims={"n": dim}).dims[0] is dim
 
 
 @given(dims(), st.integers(0, 1000))
@@ -100,13 +104,6 @@ def test_what_is_no_dim(value):
 def test_what_is_no_name(name):
     with pytest.raises(DeclarationError, match="identifier"):
         Dim(name)
-
-
-def test_a_declaration_needs_a_name():
-    with pytest.raises(DeclarationError):
-        Dim.parse("1:64")
-    with pytest.raises(DeclarationError):
-        Dim.parse("=1:64")
 
 
 def test_in_words():

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from relaxd.contract.dims import Dim
 from relaxd.contract.failures import Failure
 from relaxd.contract.manifest import FileEntry, LoadContract, Manifest, Weight
-from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import BundleError
+from tests import declared
 
 SPECS = st.lists(
     st.sampled_from(
-        [TensorSpec.parse(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]
+        [declared.spec(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]
     ),
     max_size=2,
 ).map(tuple)
@@ -52,7 +52,7 @@ def test_round_trips_through_json(manifest):
 def document() -> dict:
     return Manifest(
         "m",
-        (TensorSpec.parse("x=float32[n]"),),
+        (declared.spec("x=float32[n]"),),
         (),
         (Dim("n"),),
         {},

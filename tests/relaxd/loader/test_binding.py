@@ -7,11 +7,12 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader.binding import Binding
+from tests import declared
 
 
 def binding(*specs: str, dims: tuple[str, ...] = ()) -> Binding:
     return Binding(
-        tuple(TensorSpec.parse(spec) for spec in specs), tuple(Dim.parse(dim) for dim in dims)
+        tuple(declared.spec(spec) for spec in specs), tuple(declared.dim(dim) for dim in dims)
     )
 
 

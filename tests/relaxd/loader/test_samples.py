@@ -6,6 +6,7 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 from relaxd.loader.samples import dim_values, draw
+from tests import declared
 
 DIMS = (Dim("batch", 0, 8), Dim("seq", 1, 512, 8, opt=128), Dim("w", 20, None, 16))
 
@@ -29,7 +30,7 @@ def test_a_value_out_of_range(chosen, field):
 
 def test_drawn_inputs_fit_their_specs():
     specs = tuple(
-        TensorSpec.parse(text)
+        declared.spec(text)
         for text in ("a=float32[n,2*n]", "b=int64[n]", "c=bool[]", "d=bfloat16[3]", "e=uint8[100]")
     )
     arrays = draw(specs, {"n": 5}, seed=1)
