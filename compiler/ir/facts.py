@@ -19,41 +19,48 @@ UNBOUNDED = 1 << 40
 
 
 class Facts:
-    """Dims by name with their TVM variables, and what can be decided about expressions of them."""
+    """Dims with their TVM variables, and what can be decided about expressions of them.
+
+    dims: by name, in the order in which they were met; ranges: those that may take more than one
+    value, by their variable; symbols: every variable of an extent, sizes that are no dims too.
+    """
 
     def __init__(self) -> None:
         self.analyzer = sym.Analyzer()
         self._in_units = sym.Analyzer()
         self._deciders = [self.analyzer]
         self.dims: dict[str, Dim] = {}
-        self.variables: dict[str, PrimExpr] = {}
-        self.derived: set[str] = set()
+        self.ranges: dict[tirx.Var, Dim] = {}
         self.symbols: set[PrimExpr] = set()
+        self._extents: dict[str, Extent] = {}
+        self._found: set[tirx.Var] = set()
 
     def dim(self, name: str, declared: Dim | None = None) -> Extent:
         """The extent of a dim, declaring it on first sight; a dim with one allowed value is that
         integer.
         """
-        if name not in self.variables:
+        if name not in self.dims:
             dim = declared or Dim(name)
+            self._extents[name] = dim.lowest if dim.fixed else self._declared(dim)
             self.dims[name] = dim
-            self.variables[name] = self._variable(dim)
-        variable = self.variables[name]
-        return ex.plain(variable)  # type: ignore[return-value]
+        return self._extents[name]
 
-    def _variable(self, dim: Dim) -> PrimExpr:
-        if dim.fixed:
-            return tirx.IntImm("int64", dim.lowest)
-        variable = tirx.Var(dim.name, "int64")
-        self.symbols.add(variable)
+    def _declared(self, dim: Dim) -> tirx.Var:
+        variable = self._variable(dim)
         if dim.multiple > 1:
             self.analyzer.update(variable, sym.ModularSet(dim.multiple, 0), True)
         self._bind(variable, dim.lowest, dim.highest, dim.multiple)
         return variable
 
+    def _variable(self, dim: Dim) -> tirx.Var:
+        variable = tirx.Var(dim.name, "int64")
+        self.symbols.add(variable)
+        self.ranges[variable] = dim
+        return variable
+
     def _bind(self, variable: tirx.Var, low: int, high: int | None, multiple: int = 1) -> None:
-        """Tell the analyzers a dim's range; the second one writes it as so many units, which
-        decides what a multiple implies.
+        """Give the analyzers a dim's range. The second one writes the dim as a number of units of
+        its multiple, which decides what the multiple implies.
         """
         high = UNBOUNDED if high is None else high
         self.analyzer.bind(variable, _range(low, high))
@@ -65,19 +72,22 @@ class Facts:
         self._in_units.bind(units, _range(-(-low // multiple), high // multiple))
         self._in_units.bind(variable, units * tirx.IntImm("int64", multiple))
 
-    def fresh(self, hint: str, low: int = 0, high: int | None = None) -> PrimExpr:
-        """A new dim, found while importing and not declared; `hint` is made unique."""
+    def fresh(self, hint: str, low: int = 0, high: int | None = None) -> tirx.Var:
+        """A new dim, found while importing and not declared; `hint` is made unique.
+
+        low: negative for a number that is no extent, such as the -1 of a computed reshape; the
+        contract's dims are not negative, so what it says of such a number is no range.
+        """
         name = hint
-        while name in self.variables:
+        while name in self.dims:
             stem, _, count = name.rpartition("_")
             name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
-        dim = Dim(name, max(low, 0), high)
-        self.dims[name] = dim
-        self.derived.add(name)
-        variable = tirx.Var(name, "int64")
-        self.symbols.add(variable)
+        self.dims[name] = Dim(name, max(low, 0), high)
+        variable = self._extents[name] = self._variable(self.dims[name])
+        if low < 0:
+            del self.ranges[variable]
+        self._found.add(variable)
         self._bind(variable, low, high)
-        self.variables[name] = variable
         return variable
 
     def size(self, name: str) -> PrimExpr:
@@ -106,9 +116,7 @@ class Facts:
 
     def found(self, extent: Extent) -> bool:
         """Whether an extent holds a dim found on the way, which nobody can declare."""
-        return any(
-            var.name in self.derived for var in tirx.analysis.undefined_vars(ex.prim(extent))
-        )
+        return any(var in self._found for var in tirx.analysis.undefined_vars(ex.prim(extent)))
 
     def same(self, a: Extent, b: Extent) -> bool | None:
         """Whether two extents are equal for every allowed value of the dims: True, False (never),

@@ -1,22 +1,30 @@
-"""What an import yields: a Relax module and everything the manifest and verify need to
+"""What an import yields: a Relax module and everything the manifest, the passes and verify need to
 know of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import tvm
+from typing import TYPE_CHECKING, TypeAlias
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm import tirx
+
+Ranges: TypeAlias = "Mapping[tirx.Var, Dim]"
+"""Dims that may take more than one value, by the variable that stands for them in `main`."""
 
 
 @dataclass(frozen=True)
 class Imported:
     """`module.main` takes `inputs` in order and returns a relax.Tuple of `outputs`.
 
-    dims: of the inputs, then those found on the way (`derived`), whose values only a run knows.
+    dims: of the inputs, then those found on the way, whose values only a run knows.
+    ranges: the same dims by variable, as analyses and passes look them up.
     index_bounds: for inputs that index something, least and greatest index valid at every allowed
     dim.
     quantized: whether it works on integers of few bits that stand for reals.
@@ -26,6 +34,6 @@ class Imported:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dims: tuple[Dim, ...]
-    derived: frozenset[str] = frozenset()
+    ranges: Ranges
     index_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     quantized: bool = False

@@ -99,7 +99,7 @@ def _read(
         tuple(specs),
         outputs,
         tuple(facts.dims.values()),
-        frozenset(facts.derived),
+        facts.ranges,
         tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
     )

@@ -92,7 +92,7 @@ def _read(
         tuple(inputs.specs),
         outputs,
         tuple(facts.dims.values()),
-        frozenset(facts.derived),
+        facts.ranges,
         bounds,
     )
 
