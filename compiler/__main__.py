@@ -10,7 +10,16 @@ import sys
 from typing import TextIO
 
 from compiler.isolation import sandbox
-from compiler.isolation.messages import CompileJob, Failed, Message, Succeeded, job_from_json
+from compiler.isolation.messages import (
+    CompileJob,
+    Event,
+    Failed,
+    FamiliesJob,
+    InspectJob,
+    Message,
+    Succeeded,
+    job_from_json,
+)
 
 
 def main() -> int:
@@ -48,11 +57,18 @@ def _run(document: dict[str, object], stream: TextIO) -> Succeeded | Failed:
     from compiler import build
     from compiler.errors import CompileError
 
+    def on_event(event: Event) -> None:
+        _send(stream, event)
+
     job = job_from_json(document)
     try:
-        if isinstance(job, CompileJob):
-            return Succeeded(build.build(job, lambda event: _send(stream, event)).to_json())
-        return Succeeded(build.inspect(job, lambda event: _send(stream, event)))
+        match job:
+            case CompileJob():
+                return Succeeded(build.build(job, on_event).to_json())
+            case InspectJob():
+                return Succeeded(build.inspect(job, on_event))
+            case FamiliesJob():
+                return Succeeded(build.families(job, on_event))
     except CompileError as error:
         return Failed(error.failure)
 

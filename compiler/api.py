@@ -35,6 +35,7 @@ def compile_model(
     options: CompileOptions | Mapping[str, Any] | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
     limits: Limits | None = None,
+    dump: str | Path | None = None,
 ) -> Manifest:
     """Compile for one target into the directory `output`, in a process of its own; returns the
     bundle's manifest.
@@ -43,7 +44,8 @@ def compile_model(
     dims: name to an int, (min, max), or the command line's string; inputs: name to
     `float32[n,3,48,w]`.
     consts: inputs fixed to a scalar; shapes: names for data-dependent extents; samples: an .npz of
-    inputs for verify. Raises relaxd.errors.DeclarationError for malformed declarations,
+    inputs for verify. dump: a folder for the module after every phase, by default `OUTPUT.dump`
+    where `options.dump` is on. Raises relaxd.errors.DeclarationError for malformed declarations,
     compiler.errors.CompileError for anything else.
     """
     request = CompileRequest.of(
@@ -58,6 +60,7 @@ def compile_model(
             samples=Path(samples) if samples else None,
             on_event=on_event,
             limits=limits,
+            dump=dump,
         )
 
 
@@ -70,6 +73,7 @@ def compile_request(
     samples: Path | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
     limits: Limits | None = None,
+    dump: str | Path | None = None,
 ) -> Manifest:
     """As `compile_model`, from declarations that are read already; raises CompileError.
 
@@ -84,6 +88,7 @@ def compile_request(
         output=str(output.absolute()),
         model_name=model.stem,
         samples=str(samples.absolute()) if samples else None,
+        dump=dump_folder(output, request, dump),
     )
     manifest = run_child(job, on_event=on_event, limits=limits)
     assert isinstance(manifest, Manifest)
@@ -95,6 +100,15 @@ def inspect_request(model: Path, request: CompileRequest) -> dict[str, Any]:
     report = run_child(InspectJob(str(model.absolute()), request.to_json()))
     assert isinstance(report, dict)
     return report
+
+
+def dump_folder(output: Path, request: CompileRequest, dump: str | Path | None) -> str | None:
+    """Where a local build leaves its dump: where the caller wants it, or beside the bundle where
+    the request asks for one.
+    """
+    if dump is None and request.options.dump:
+        dump = output.with_name(f"{output.name}.dump")
+    return None if dump is None else str(Path(dump).absolute())
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""One build from model file to bundle, or one inspection, in this very process: a crash of TVM is a
-crash of the caller.
+"""One build from model file to bundle, or one report on a model, in this very process: a crash of
+TVM is a crash of the caller.
 
-`isolation.child.run_child` runs it in a process of its own; calling it directly is for trusted
-models by the thousand.
+`isolation.child.run_child` runs it in a process of its own; calling it directly is for thousands of
+trusted models.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ from compiler.errors import LoadError
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.isolation.child import partial_of
-from compiler.isolation.messages import CompileJob, InspectJob, Progress
+from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
 from compiler.link import header
-from compiler.profile import measure
+from compiler.profile import kernels, measure
 from compiler.targets import Runtime, Target, TargetStatus
 from compiler.toolchain import cuda, versions, zig
 from compiler.verify import report
@@ -40,6 +40,7 @@ from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported
+    from compiler.passes.framework.dump import Dump
 
 _PROFILE_SECONDS = 20.0
 _VERIFY = report.Budget()
@@ -48,9 +49,19 @@ _EMULATED_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
+class _Compiled:
+    """A library in the partial bundle: its manifest and signature, and the notes of its kernels."""
+
+    manifest: Manifest
+    signature: Signature
+    kernels: list[Record]
+
+
+@dataclass(frozen=True)
 class _Build:
-    """One build's fixed facts; partial: the bundle as it grows; scratch: gone when the
-    build ends.
+    """What one build works with.
+
+    partial: the bundle as it grows; scratch: a folder that is removed at the end of the build.
     """
 
     job: CompileJob
@@ -80,8 +91,25 @@ def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
     return manifest
 
 
+def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
+    """Compiles a model up to the loops of its kernels, and reports which family took each; raises
+    CompileError.
+    """
+    with entered(Stage.LOAD, on_event):
+        request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
+        model = open_model(Path(job.model))
+    with entered(Stage.IMPORT, on_event):
+        imported = _import(model, request)
+    from compiler.passes import manager
+    from compiler.passes.framework.kernel_notes import kernel_table
+
+    with entered(Stage.PASS, on_event):
+        scheduled = manager.to_kernels(imported.module, target, imported.dims)
+        return {"target": target.name, "kernels": kernel_table(scheduled)}
+
+
 def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
-    """What an import would find, without compiling; raises CompileError."""
+    """Reports what an import finds, without compiling; raises CompileError."""
     with entered(Stage.LOAD, on_event):
         request = CompileRequest.from_json(job.request)
         model = open_model(Path(job.model))
@@ -112,7 +140,8 @@ def _clear(job: CompileJob) -> Path:
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = _reference(this, model)
-    manifest, signature = _compile(this, model)
+    compiled = _compile(this, model)
+    manifest, signature = compiled.manifest, compiled.signature
     files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature)
@@ -120,15 +149,16 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
         files.write_report(this.partial, report.FILENAME, numerics)
     files.seal(this.partial, manifest)
     with entered(Stage.PROFILE, this.on_event):
-        files.write_report(this.partial, measure.FILENAME, _profile(this, trials))
+        profile = kernels.described(_profile(this, trials), compiled.kernels)
+        files.write_report(this.partial, measure.FILENAME, profile)
     return files.seal(
         this.partial,
         dataclasses.replace(manifest, target={**manifest.target, "status": numerics["status"]}),
     )
 
 
-def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest, Signature]:
-    """Everything up to the library and its runtime in the partial bundle."""
+def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
+    """Writes the library, its weights and its runtime into the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
         imported = _import(model, this.request)
         signature = Signature(
@@ -144,16 +174,19 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
     from compiler.codegen import generate, system_lib
     from compiler.link import library
     from compiler.passes import manager, memory_report
+    from compiler.passes.framework.kernel_notes import kernel_table
 
     with entered(Stage.PASS, this.on_event):
-        memory = memory_report.MemoryReport(imported.dims)
-        kernels = manager.to_kernels(imported.module, this.target, imported.dims)
-        separated = weights.separate(kernels)
+        memory, dumps = memory_report.MemoryReport(imported.dims), _dumps(this, imported)
+        scheduled = manager.to_kernels(imported.module, this.target, imported.dims, dumps)
+        notes = kernel_table(scheduled)
+        separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
-        lowered = manager.to_machine(separated.module, this.target, imported.dims, (memory,))
+        observers = (memory, *dumps)
+        lowered = manager.to_machine(separated.module, this.target, imported.dims, observers)
         if this.target.platform.runtime is Runtime.LINKED:
             lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
-        del imported, kernels, separated
+        del imported, scheduled, separated
     with entered(Stage.CODEGEN, this.on_event):
         executable = generate.generate(lowered, this.target)
         pack = generate.device_code(executable, this.target)
@@ -167,7 +200,18 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> tuple[Manifest,
     manifest = dataclasses.replace(manifest, weights=table, memory=memory.report)
     if this.target.platform.runtime is Runtime.LINKED:
         header.write(this.partial, manifest, _prefix(this, model.digest))
-    return manifest, signature
+    return _Compiled(manifest, signature, notes)
+
+
+def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
+    """The observer that writes the dump, where the job asks for one."""
+    if this.job.dump is None:
+        return ()
+    from compiler.passes.framework.dump import Dump
+
+    dump = Dump(Path(this.job.dump))
+    dump.imported(imported.module)
+    return (dump,)
 
 
 def _prefix(this: _Build, digest: str) -> str:

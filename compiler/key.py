@@ -17,7 +17,8 @@ def action_key(
     described = target.to_json()
     del described["status"]
     options = declared.pop("options")
-    del declared["targets"]
+    # A dump lies beside the bundle and changes nothing in it.
+    del declared["targets"], options["dump"]
     return ActionKey(
         {
             "model": model_digest,

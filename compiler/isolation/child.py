@@ -70,7 +70,7 @@ def run_child(
     command: Sequence[str] | None = None,
 ) -> Manifest | dict[str, Any]:
     """The manifest of a CompileJob, whose bundle is then in `job.output`, or the report of an
-    InspectJob.
+    InspectJob or a FamiliesJob.
 
     on_event, cancelled: called in this thread, the latter several times a second.
     command: what to run in place of `python -m compiler`; it gets the same arguments and standard

@@ -1,5 +1,5 @@
-"""What a worker and its compile process say to each other: one job in, events and one result out,
-as JSON.
+"""The messages between a worker and its compile process: one job in, events and one result out, as
+JSON.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,6 +17,7 @@ class CompileJob:
     output: directory that receives the bundle, absent or empty beforehand.
     model_name: the bundle's name; samples: path of an .npz of inputs, or None.
     model_digest: `sha256:...` of the model where the caller knows it, None to have it computed.
+    dump: directory that receives the module after every phase, or None; a failed build leaves it.
     """
 
     kind: ClassVar[str] = "compile"
@@ -28,6 +29,7 @@ class CompileJob:
     model_name: str
     samples: str | None = None
     model_digest: str | None = None
+    dump: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form written to the child's standard input."""
@@ -42,6 +44,23 @@ class InspectJob:
 
     model: str
     request: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The form written to the child's standard input."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class FamiliesJob:
+    """A report on the kernels of a model, which is compiled up to their loops; fields as in
+    CompileJob.
+    """
+
+    kind: ClassVar[str] = "families"
+
+    model: str
+    request: dict[str, Any]
+    target: str
 
     def to_json(self) -> dict[str, Any]:
         """The form written to the child's standard input."""
@@ -114,7 +133,7 @@ class Failed:
         return {"kind": self.kind, "failure": self.failure.to_json()}
 
 
-ChildJob = CompileJob | InspectJob
+ChildJob = CompileJob | InspectJob | FamiliesJob
 Event = StageStarted | Log | Progress
 Message = Event | Succeeded | Failed
 
@@ -122,7 +141,9 @@ Message = Event | Succeeded | Failed
 def job_from_json(document: dict[str, Any]) -> ChildJob:
     """Inverse of a job's `to_json`; KeyError or TypeError for a document of another kind."""
     fields = {key: value for key, value in document.items() if key != "kind"}
-    kinds: dict[str, type[ChildJob]] = {CompileJob.kind: CompileJob, InspectJob.kind: InspectJob}
+    kinds: dict[str, type[ChildJob]] = {
+        job.kind: job for job in (CompileJob, InspectJob, FamiliesJob)
+    }
     return kinds[document["kind"]](**fields)
 
 

@@ -1,7 +1,8 @@
 """Runs the passes of a pipeline, and observers around each of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import tvm
@@ -68,19 +69,27 @@ def to_machine(
 
 
 def run(
-    passes: Iterable[Pass],
+    passes: Sequence[Pass],
     module: tvm.IRModule,
     observers: Sequence[Observer] = (),
     config: dict[str, Any] | None = None,
 ) -> tvm.IRModule:
     """Applies the passes in order, with `config` for those of TVM."""
-    for step in passes:
+    for step, following in zip_longest(passes, passes[1:]):
         for observer in observers:
             observer.before(step, module)
-        with _errors_named(step, config or {}):
-            module = step.apply(module)
+        try:
+            with _errors_named(step, config or {}):
+                changed = step.apply(module)
+        except CompileError:
+            for observer in observers:
+                observer.failed(step, module)
+            raise
+        module = changed
         for observer in observers:
             observer.after(step, module)
+            if following is None or following.phase is not step.phase:
+                observer.phase_ended(step.phase, module)
     return module
 
 

@@ -8,12 +8,14 @@ from relaxd.errors import DeclarationError
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What a request may set beyond shapes and targets; every field is part of the action key.
+    """What a request may set beyond shapes and targets; every field but `dump` is part of the
+    action key.
 
     verify: compare with the reference runtime before publishing.
     profile: measure latency, memory and time per operator.
     rtol, atol: the tolerances of `verify`; None takes those of the output's dtype.
     seed: of the inputs that verify and profile draw.
+    dump: keep the module after every phase of the compiler, beside the bundle.
     """
 
     verify: bool = True
@@ -21,6 +23,7 @@ class CompileOptions:
     rtol: float | None = None
     atol: float | None = None
     seed: int = 0
+    dump: bool = False
 
     def __post_init__(self) -> None:
         for name, kinds, what in _KINDS:
@@ -59,4 +62,5 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("rtol", (float, int, type(None)), "a number"),
     ("atol", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
+    ("dump", (bool,), "true or false"),
 )

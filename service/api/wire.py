@@ -49,13 +49,14 @@ TargetName = Annotated[str, Field(min_length=1, max_length=4096, examples=["nati
 
 
 class OptionsIn(Document):
-    """Compile options: what to check and measure, and the tolerances."""
+    """Compile options: what to check, to measure and to keep, and the tolerances."""
 
     verify: bool = True
     profile: bool = True
     rtol: Tolerance | None = None
     atol: Tolerance | None = None
     seed: int = 0
+    dump: bool = False
 
 
 class RequestIn(Document):

@@ -1,4 +1,4 @@
-"""Callbacks around the passes of a pipeline: timing and checks."""
+"""Callbacks around the passes of a pipeline: what they may see, timing, and a check."""
 
 import time
 from collections import defaultdict
@@ -17,6 +17,12 @@ class Observer:
 
     def after(self, step: Pass, module: tvm.IRModule) -> None:
         """Called after `step` has run."""
+
+    def failed(self, step: Pass, module: tvm.IRModule) -> None:
+        """Called with the module that `step` was given, once it has failed."""
+
+    def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:
+        """Called after the last pass of a phase."""
 
 
 class Timing(Observer):

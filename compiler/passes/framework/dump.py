@@ -1,0 +1,101 @@
+"""Writes the module after every phase of a pipeline to a folder, for people to read."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from compiler.errors import summary
+from compiler.passes.framework.base import Pass, Phase
+from compiler.passes.framework.kernel_notes import kernel_table
+from compiler.passes.framework.observers import Observer, Timing
+
+IMPORT = "import"
+KERNELS = "kernels"
+_LONGEST_NAME = 100
+
+
+class Dump(Observer):
+    """Writes into `folder`, as TVMScript without the values of constants:
+
+    `00_import.py`, `10_graph.py` and so on: the module after each phase;
+    `kernels/NAME.py` and `kernels.json`: the scheduled kernels, and which family took each and why;
+    `passes.json`: the seconds of every pass;
+    `NN_before_PASS.py`: where a pass fails, the module that it was given.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._timing = Timing()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def imported(self, module: tvm.IRModule) -> None:
+        """Writes the module that the pipeline starts with."""
+        self._write(f"00_{IMPORT}.py", _script(module))
+
+    def before(self, step: Pass, module: tvm.IRModule) -> None:
+        """Starts the clock of the pass."""
+        self._timing.before(step, module)
+
+    def after(self, step: Pass, module: tvm.IRModule) -> None:
+        """Stops the clock of the pass."""
+        self._timing.after(step, module)
+
+    def failed(self, step: Pass, module: tvm.IRModule) -> None:
+        """Writes the module that a failing pass was given."""
+        self._write(f"{_number(step.phase)}_before_{step.name}.py", _script(module))
+        self._write_passes()
+
+    def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:
+        """Writes the module, and behind the loops every kernel."""
+        self._write(f"{_number(phase)}_{phase.value.replace(' ', '_')}.py", _script(module))
+        self._write_passes()
+        if phase is Phase.LOOPS:
+            self._write_kernels(module)
+
+    def _write_kernels(self, module: tvm.IRModule) -> None:
+        (self._folder / KERNELS).mkdir(exist_ok=True)
+        for gvar, func in module.functions.items():
+            if isinstance(func, tirx.PrimFunc):
+                self._write(f"{KERNELS}/{_file_name(gvar.name_hint)}.py", _script(func))
+        self._write(f"{KERNELS}.json", _json(kernel_table(module)))
+
+    def _write_passes(self) -> None:
+        rows = [
+            {"phase": phase.value, "pass": name, "seconds": round(seconds, 4)}
+            for phase, name, seconds in self._timing.rows
+        ]
+        self._write("passes.json", _json(rows))
+
+    def _write(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text, encoding="utf-8")
+
+
+def _number(phase: Phase) -> str:
+    return f"{10 * phase.position:02}"
+
+
+def _file_name(kernel: str) -> str:
+    """The kernel's name, cut where a fused kernel's is too long for a file system."""
+    if len(kernel) <= _LONGEST_NAME:
+        return kernel
+    return f"{kernel[:_LONGEST_NAME]}_{sha256(kernel.encode()).hexdigest()[:8]}"
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _script(node: Any) -> str:
+    """TVMScript, or a comment with the reason where TVM cannot print the node: a dump must not
+    decide whether a build succeeds.
+    """
+    try:
+        return str(node.script())
+    except MemoryError:
+        raise
+    except Exception as error:
+        return f"# TVM cannot print this: {summary(error)}\n"
