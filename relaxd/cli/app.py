@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from relaxd.cli import bench, compiling, inspecting, jobs, pulling, run, serving, targets
+from relaxd.cli import bench, compiling, families, inspecting, jobs, pulling, run, serving, targets
 from relaxd.cli.command import Command
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def relaxd(
 
 app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
 app.command("inspect", cls=Command, rich_help_panel="Build")(inspecting.inspect_command)
+app.command("families", cls=Command, rich_help_panel="Build")(families.families_command)
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)

@@ -8,7 +8,20 @@ from rich.table import Table
 from relaxd.cli.progress import mark
 
 SHORT = frozenset(
-    {"ID", "STATE", "TARGET", "STAGE", "TOOK", "SIZE", "CREATED", "ARCH", "STATUS", "KIND", "OS"}
+    {
+        "ID",
+        "STATE",
+        "TARGET",
+        "STAGE",
+        "TOOK",
+        "SIZE",
+        "CREATED",
+        "ARCH",
+        "STATUS",
+        "KIND",
+        "OS",
+        "FAMILY",
+    }
 )
 UNITS = ("B", "KiB", "MiB", "GiB")
 

@@ -9,6 +9,7 @@ import pytest
 COMMANDS = [
     "compile",
     "inspect",
+    "families",
     "targets",
     "pull",
     "run",

@@ -1,0 +1,118 @@
+"""`relaxd families`: which kernel family took each kernel, and why the others declined."""
+
+import json as json_format
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from relaxd.cli import declarations as declare
+from relaxd.cli import extras
+from relaxd.cli.command import Json
+from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.cli.views import plain_table
+from relaxd.contract.request import CompileRequest
+from relaxd.errors import BundleError, DeclarationError
+
+PROFILE = "profile.json"
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BUNDLE|MODEL",
+        help="A bundle, or an ONNX or TorchScript file, which is compiled up to its loops.",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Option("--target", metavar="TARGET", help="What to compile a model for."),
+]
+
+
+def families_command(
+    source: Source,
+    dim: declare.Dims = None,
+    input: declare.Inputs = None,
+    const: declare.Consts = None,
+    shape: declare.Shapes = None,
+    target: Target = "native",
+    json: Json = False,
+) -> None:
+    """Show the family that took each kernel of BUNDLE|MODEL, its tile, and why the families before
+    it declined.
+
+    Example: [bold]relaxd families m.onnx --dim batch=1:64 --target x86-64-v3[/]
+    """
+    request = declare.read_request(
+        dims=dim, inputs=input, consts=const, shapes=shape, targets=[target]
+    )
+    report = _of_bundle(source) if _is_bundle(source) else _of_model(source, request, target)
+    if json:
+        print_json(report)
+    else:
+        stdout().print(_render(report["kernels"]))
+
+
+def _is_bundle(source: Path) -> bool:
+    if not source.exists():
+        raise DeclarationError(
+            f"there is no file {source}", field="source", hint="give the path of a bundle or model"
+        )
+    return source.is_dir() or tarfile.is_tarfile(source)
+
+
+def _of_bundle(source: Path) -> dict[str, Any]:
+    from relaxd.loader.bundle import opened
+
+    with opened(source) as bundle:
+        profile = json_format.loads(bundle.path(PROFILE).read_bytes())
+        if "kernels" not in profile:
+            raise BundleError(
+                f"{source} does not name the families of its kernels",
+                hint="compile the model again, or give the model instead of the bundle",
+            )
+        return {"target": bundle.manifest.target.get("name"), "kernels": profile["kernels"]}
+
+
+def _of_model(source: Path, request: CompileRequest, target: str) -> dict[str, Any]:
+    child = extras.load("compiler.isolation.child", extra="compiler")
+    messages = extras.load("compiler.isolation.messages", extra="compiler")
+    job = messages.FamiliesJob(
+        model=str(source.resolve()), request=request.to_json(), target=target
+    )
+    with stderr().status("compiling up to the loops"):
+        report: dict[str, Any] = child.run_child(job)
+    return report
+
+
+def _render(kernels: list[dict[str, Any]]) -> Group:
+    """All kernels, then the reasons of each group of kernels that the same families declined."""
+    table = plain_table("KERNEL", "FAMILY", "TILE")
+    for kernel in kernels:
+        table.add_row(*(escape(kernel[field]) for field in ("name", "family", "tile")))
+    return Group(table, *_declines(kernels))
+
+
+def _declines(kernels: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for kernel in kernels:
+        groups.setdefault(tuple(kernel["declined"].items()), []).append(kernel["name"])
+    for declined, names in groups.items():
+        if declined:
+            yield Text(f"\ndeclined {', '.join(names)}:")
+            yield Padding(_reasons(declined), (0, 0, 0, 2))
+
+
+def _reasons(declined: tuple[tuple[str, str], ...]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for family, reason in declined:
+        table.add_row(escape(family), escape(reason))
+    return table
