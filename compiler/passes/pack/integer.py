@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.passes.cpu.families.int8.emit import STAGE
+from compiler.passes.cpu.families.int8.match import STAGE
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,

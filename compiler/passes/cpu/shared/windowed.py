@@ -1,28 +1,30 @@
-"""Sums over a window that is read where it lies, times weights in panels: what convolutions and
-integer products have in common.
+"""Convolutions over a window that is read where it lies, by weights in panels: what grouped
+convolutions and those of small integers have in common.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
-from compiler.passes.cpu.shared.sharing import extents_of, place_of, with_extents
+from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
+from compiler.tir.building import emit, let_all, let_opaque, nest
 from compiler.tir.exprs import Expr, Table, const, fixed, loads, substitute
 from compiler.tir.flat import stride
-from compiler.tir.loops import Stmt, bind_all, bind_opaque, bind_opaque_all, product, seq, serial
+from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Axis, Program
 
 
 @dataclass(frozen=True)
-class PanelSums:
+class PanelConv:
     """epilogue(sum over `window` and `along` of source[place + window + along] * weights) for
     `rows` x `column`.
 
     place: the flat offset of the window's first element for a place of the result; steps: by how
-    much each axis of the window moves it; weights: a flat buffer of shape `packed`.
+    much each axis of the window moves it; weights: a flat buffer of shape `packed`. Without axes
+    in `window` this is a matmul.
     """
 
     rows: tuple[Axis, ...]
@@ -37,37 +39,28 @@ class PanelSums:
     epilogue: Epilogue
     prelude: tuple[Stmt, ...]
 
-    def at(self, row: Expr, body: Callable[[Table], Stmt]) -> Stmt:
-        """body(where each axis of the rows stands at row number `row`)."""
-        return bind_all(place_of(self.rows, row), body)
+    def at(self, row: Expr) -> Table:
+        """Emit variables for where each axis of the rows stands at row number `row`."""
+        return let_all(place_of(self.rows, row))
 
     def over_window(
-        self,
-        body: Callable[[Expr, Expr], Stmt],
-        count: Callable[[Expr], Expr] = lambda extent: extent,
-    ) -> Stmt:
-        """body(position in the window, how far that is from its first element) for all of them;
-        `count` of an extent is looped over.
+        self, count: Callable[[Expr], Expr] = lambda extent: extent
+    ) -> Iterator[tuple[Expr, Expr]]:
+        """(position in the window, how far that is from its first element) for all of them; loops
+        run to `count` of an extent.
         """
-
-        def at(table: Table) -> Stmt:
+        for place in nest([replace(axis, extent=count(axis.extent)) for axis in self.window]):
             position, moved = const(0), const(0)
             for axis, step in zip(self.window, self.steps, strict=True):
-                position, moved = (
-                    position * axis.extent + table[axis.var],
-                    moved + table[axis.var] * step,
-                )
-            return body(position, moved)
-
-        return nest(tuple(replace(axis, extent=count(axis.extent)) for axis in self.window), at)
+                position = position * axis.extent + place[axis.var]
+                moved = moved + place[axis.var] * step
+            yield position, moved
 
 
-def read_panel_sums(program: Program, name: str) -> PanelSums | None:
-    """The program whose first stage has that name, with whatever was fused behind it; None for
-    another.
+def read_panel_conv(program: Program) -> PanelConv | None:
+    """The program as such, with whatever was fused behind it; None where that cannot be computed in
+    vectors of columns.
     """
-    if program.stages[0].name != name:
-        return None
     anchored = read_anchored(program)
     if anchored is None or not isinstance(anchored.combine.term.a, tvm.ir.TensorLoad):
         return None
@@ -76,46 +69,32 @@ def read_panel_sums(program: Program, name: str) -> PanelSums | None:
     if not anchored.epilogue.in_vectors(column.var):
         return None
     data, weights = anchored.combine.term.a, loads(anchored.combine.term.b)[0].source
-    analyzer, flat = tvm.sym.Analyzer(), anchored.flat
-    first = {column.var: const(0), along.var: const(0)}
-    at = flat.offset(data.source, [substitute(index, first) for index in data.indices], analyzer)
-    return PanelSums(
-        tuple(rows),
-        column,
-        tuple(window),
-        along,
-        flat.views[data.source],
-        analyzer.simplify(substitute(at, {axis.var: const(0) for axis in window})),
-        tuple(stride(at, axis.var) for axis in window),
-        flat.views[weights],
-        tuple(map(fixed, weights.shape)),
-        anchored.epilogue,
-        tuple(flat.prelude),
+    # The channels of the group and of the window are added by the kernel: what is left of the
+    # offset is where the window begins, linear in each of its axes.
+    analyzer, first = tvm.sym.Analyzer(), {column.var: const(0), along.var: const(0)}
+    indices = [substitute(index, first) for index in data.indices]
+    offset = anchored.flat.offset(data.source, indices, analyzer)
+    return PanelConv(
+        rows=tuple(rows),
+        column=column,
+        window=tuple(window),
+        along=along,
+        source=anchored.flat.views[data.source],
+        place=analyzer.simplify(substitute(offset, {axis.var: const(0) for axis in window})),
+        steps=tuple(stride(offset, axis.var) for axis in window),
+        weights=anchored.flat.views[weights],
+        packed=tuple(map(fixed, weights.shape)),
+        epilogue=anchored.epilogue,
+        prelude=tuple(anchored.flat.prelude),
     )
 
 
-def emit_panel_sums(sums: PanelSums, body: Callable[[PanelSums, Expr], Stmt]) -> Stmt:
-    """body(the same with extents and steps computed once, how many rows there are)."""
-
-    def with_steps(rows: tuple[Axis, ...]) -> Stmt:
-        return bind_opaque_all(
-            "step",
-            sums.steps,
-            lambda steps: with_rows(replace(sums, rows=rows, steps=tuple(steps))),
-        )
-
-    def with_rows(known: PanelSums) -> Stmt:
-        return bind_opaque("m", product(extents_of(known.rows)), lambda m: body(known, m))
-
-    return seq(*sums.prelude, with_extents(sums.rows, with_steps))
-
-
-def nest(axes: tuple[Axis, ...], body: Callable[[Table], Stmt], bound: Table | None = None) -> Stmt:
-    """Serial loops over `axes`; `body` gets the value of each axis' variable."""
-    values = bound or {}
-    if not axes:
-        return body(values)
-    first, rest = axes[0], axes[1:]
-    return serial(
-        first.extent, lambda i: nest(rest, body, {**values, first.var: i}), first.var.name
-    )
+def begin(conv: PanelConv) -> tuple[PanelConv, Expr]:
+    """Emit declarations, and everything that is computed once: the convolution in terms of that,
+    and how many rows there are.
+    """
+    for stmt in conv.prelude:
+        emit(stmt)
+    rows = computed_once(conv.rows)
+    steps = tuple(let_opaque("step", step) for step in conv.steps)
+    return replace(conv, rows=rows, steps=steps), let_opaque("m", product(extents_of(rows)))

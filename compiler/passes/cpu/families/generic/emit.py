@@ -23,9 +23,7 @@ from compiler.tir.loops import Stmt, product, unfuse
 from compiler.tir.stages import Axis, Program, Stage
 
 STRIP = 2048
-"""Elements of one task when a single long axis is shared out: whole vectors and pages of any
-dtype, and some microseconds of work.
-"""
+"""Elements of one task when a single long axis is shared out: whole vectors and cache lines."""
 
 STACK = 1024
 """Elements of a row that are kept on the stack at most; a thread's stack may be small."""

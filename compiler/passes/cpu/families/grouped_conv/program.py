@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import sym, te, tirx
 
-from compiler.passes.cpu.families.grouped_conv.emit import STAGE
+from compiler.passes.cpu.families.grouped_conv.match import STAGE
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.targets.vector_unit import VectorUnit
 

@@ -1,341 +1,168 @@
-"""Products of small integers, exact: two of 16 bits or four of 8 bits multiplied and added to 32
-bits by one instruction.
+"""The kernel of matmuls and convolutions of small integers, exact: two integers of 16 bits or four
+of 8 bits are multiplied and added to 32 bits by one instruction.
 
-The left side holds integers in float32, with a window of a convolution or without; a task writes
-its rows as groups of integers into scratch memory, for each place in the window. The right side is
-stored in panels of groups. Integers of 9 bits, which an 8-bit integer less its zero point may take,
-fit into 8 once the least of their row is subtracted: that, times the sum of each column, is added
-again in the end.
+Loop order: some rows by some panels over the threads. A task first gathers its rows as groups of
+integers, with the whole window of a convolution, which then serve all its panels from L2. Then
+panel after panel, whose weights stay in L1, tiles of up to six rows; per tile the groups of a row,
+with all accumulators in registers. Last, what was fused behind the matmul, row by row.
+
+Rows that were shifted to fit into 8 bits are lacking the shift times the sum of each column: the
+sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.shared.register_tile import along, in_panel, least
-from compiler.passes.cpu.shared.windowed import PanelSums, emit_panel_sums, read_panel_sums
-from compiler.targets.vector_unit import IntegerProduct, VectorUnit
-from compiler.tir.exprs import Expr, Table, const, fixed, load, substitute
-from compiler.tir.loops import (
-    PARALLEL_FLOPS,
-    Stmt,
-    allocate,
-    blocks,
-    seq,
+from compiler.passes.cpu.families.int8.layout import PANELS, ROWS, SIZES, Layout, layout_of
+from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
+from compiler.passes.cpu.shared.register_tile import panel_columns
+from compiler.passes.cpu.shared.windowed import PanelConv, begin
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import (
+    alloc,
+    emit,
+    otherwise,
     serial,
     share_out,
-    some_of,
-    store,
-    strips,
-    vectorized,
+    statements,
+    steps,
+    when,
 )
-from compiler.tir.stages import Program
-
-STAGE = "integer_product"
-"""Name of the program's stage, by which the kernel is found."""
-SIZES = (1, 2, 4, 6)
-"""Rows of a register tile."""
-TILES = 4
-PANELS = 16
-"""Tiles and panels of a task."""
+from compiler.tir.exprs import Expr, const, load
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, some_of
 
 
-def read_integers(program: Program) -> PanelSums | None:
-    """The program as `compiler.passes.pack.integer` writes it; None for another.
-
-    Its weights are [panels, groups of a row, width, group], with a row of sums behind the groups
-    where the left side is of 8 bits.
-    """
-    return read_panel_sums(program, STAGE)
-
-
-def emit_integers(sums: PanelSums, unit: VectorUnit) -> Stmt:
-    """The kernel, for a machine that has an instruction for such groups."""
-    product = next(product for product in unit.integer_products if product.group == sums.packed[3])
-    return emit_panel_sums(sums, lambda known, m: _Kernel(known, unit, product, m).emit())
-
-
-@dataclass(frozen=True)
-class _Left:
-    """A task's rows as groups of integers, and what was subtracted from each row, None where
-    nothing is.
-    """
-
-    groups: Any
-    shifts: Any
+def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
+    """The body of a function that runs the program."""
+    with statements() as body:
+        known, m = begin(conv)
+        layout = layout_of(known, unit)
+        groups = -(-layout.panels // PANELS)
+        work = m * (2 * layout.length * layout.columns)
+        for task in share_out(tirx.ceildiv(m, ROWS) * groups, work >= PARALLEL_FLOPS):
+            first, panel = task // groups * ROWS, task % groups * PANELS
+            count = tirx.min(ROWS, m - first)
+            _emit_task(layout, unit, (first, count), (panel, some_of(layout.panels, PANELS, panel)))
+    return body.stmt
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    program: PanelSums
-    unit: VectorUnit
-    product: IntegerProduct
-    m: Expr
+def _emit_task(
+    layout: Layout, unit: VectorUnit, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
+) -> None:
+    """Emit some rows by some panels, each given as (first, count)."""
+    groups = alloc([ROWS * layout.length], "int32", "left", "global")
+    sums = alloc([ROWS * PANELS * layout.width], "float32", "sums", "global")
+    left = Rows(groups, alloc([ROWS], "int32", "shifts") if layout.shifted else None)
+    gather_rows(layout, left, *rows)
+    with serial(panels[1], "panel") as p:
+        with serial(tirx.ceildiv(rows[1], SIZES[-1]), "tile") as t:
+            row = t * SIZES[-1]
+            for size in _least(SIZES, rows[1] - row):
+                # Fewer rows are the end of a task, too rare to be worth longer code.
+                together = unit.together if size == SIZES[-1] else 1
+                acc = _emit_tile(layout, left, (row, size), panels[0] + p, together)
+                _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
+    _emit_results(layout, sums, rows, panels)
 
-    @property
-    def columns(self) -> int:
-        return fixed(self.program.column.extent)
 
-    @property
-    def depth(self) -> int:
-        """Elements at one place of the window."""
-        return fixed(self.program.along.extent)
+def _least(sizes: Sequence[int], needed: Expr) -> Iterator[int]:
+    """The first of the rising sizes that is not below `needed`, or the last, each in a branch."""
+    size, *larger = sizes
+    if not larger:
+        yield size
+        return
+    with when(needed <= size):
+        yield size
+    with otherwise():
+        yield from _least(larger, needed)
 
-    @property
-    def part(self) -> int:
-        """Groups at one place of the window."""
-        return -(-self.depth // self.product.group)
 
-    @property
-    def shifted(self) -> bool:
-        """Whether rows are shifted to fit."""
-        return np.iinfo(self.product.left).bits == 8
-
-    @property
-    def panels(self) -> int:
-        return self.program.packed[0]
-
-    @property
-    def length(self) -> int:
-        """Groups of a row."""
-        return self.program.packed[1] - (1 if self.shifted else 0)
-
-    @property
-    def width(self) -> int:
-        return self.program.packed[2]
-
-    @property
-    def lanes(self) -> int:
-        return self.unit.lanes(32)
-
-    @property
-    def rows(self) -> int:
-        """Rows of a task."""
-        return SIZES[-1] * TILES
-
-    def emit(self) -> Stmt:
-        """Tasks of some rows by some panels."""
-        groups = -(-self.panels // PANELS)
-        total = tirx.ceildiv(self.m, const(self.rows)) * const(groups)
-        work = self.m * const(2 * self.length * self.columns)
-
-        def task(t: Expr) -> Stmt:
-            return self._task(
-                t // const(groups) * const(self.rows), t % const(groups) * const(PANELS)
+def _emit_tile(
+    layout: Layout, left: Rows, rows: tuple[Expr, int], panel: Expr, together: int
+) -> Any:
+    """Emit the rows, (first, count), by one panel over all groups; gives the accumulators."""
+    lanes, starts = layout.lanes, range(0, layout.width, layout.lanes)
+    acc = alloc([rows[1] * layout.width], "int32", "acc")
+    for i in range(rows[1]):
+        for start in starts:
+            _store_vector(
+                acc, prim.Broadcast(tirx.const(0, "int32"), lanes), _place(layout, i, start)
             )
+    for k in steps(layout.length, together):
+        weights = [_weights(layout, panel, k, start) for start in starts]
+        for i in range(rows[1]):
+            given = load(left.groups, [(rows[0] + i) * layout.length + k])
+            for start, weight in zip(starts, weights, strict=True):
+                place = _place(layout, i, start)
+                total = load(acc, [place])
+                _store_vector(acc, _multiplied(layout, total, given, weight), place)
+    return acc
 
-        return share_out(total, work >= const(PARALLEL_FLOPS), task)
 
-    def _task(self, first: Expr, panel: Expr) -> Stmt:
-        length, width = self.length, self.width
-        groups, made = allocate([self.rows * length], "int32", "left", "global")
-        sums, more = allocate([self.rows * PANELS * width], "float32", "sums", "global")
-        shifts, last = allocate([self.rows], "int32", "shifts") if self.shifted else (None, None)
-        left = _Left(groups, shifts)
-        count = tirx.min(const(self.rows), self.m - first)
-        panels = some_of(self.panels, PANELS, panel)
+def _store_vector(buffer: Any, value: Expr, place: Expr) -> None:
+    """Emit a store of a whole vector: the intrinsics take vectors, not lanes of a loop."""
+    emit(tirx.BufferStore(buffer, value, [place]))
 
-        def tiles(p: Expr) -> Stmt:
-            tallest = const(SIZES[-1])
-            return serial(tirx.ceildiv(count, tallest), lambda t: tile(t * tallest, p), "tile")
 
-        def tile(row: Expr, p: Expr) -> Stmt:
-            return least(
-                SIZES, count - row, lambda size: self._tile(size, left, sums, row, panel + p, p)
-            )
+def _place(layout: Layout, i: int, start: int) -> Expr:
+    """One vector of the accumulators: row `i`, the columns from `start` on."""
+    return prim.Ramp(const(i * layout.width + start), const(1), layout.lanes)
 
-        gather = serial(
-            count,
-            lambda r: self.program.at(
-                first + r, lambda at: self._gather(left, substitute(self.program.place, at), r)
-            ),
-            "row",
-        )
-        return seq(
-            made,
-            more,
-            last,
-            gather,
-            serial(panels, tiles, "panel"),
-            self._finish(sums, first, count, panel, panels),
-        )
 
-    def _gather(self, left: _Left, place: Expr, row: Expr) -> Stmt:
-        """Row number `row` of a task, whose window begins at `place`."""
-        to = row * const(self.length)
+def _weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
+    """Row `k` of a panel, a vector of its columns from `start` on."""
+    size = layout.group * layout.lanes
+    place = ((panel * layout.stored + k) * layout.width + start) * layout.group
+    vector = load(layout.conv.weights, [prim.Ramp(place, const(1), size)])
+    return vector.astype(f"{layout.product.right}x{size}")
 
-        def packed(shift: Expr | None) -> Stmt:
-            return self.program.over_window(
-                lambda position, moved: self._pack(
-                    left.groups, place + moved, to + position * const(self.part), shift
-                )
-            )
 
-        if left.shifts is None:
-            return packed(None)
-        return seq(
-            self._least(place, lambda low: store(left.shifts, low, row)),
-            packed(load(left.shifts, [row])),
-        )
+def _multiplied(layout: Layout, total: Expr, given: Expr, weights: Expr) -> Expr:
+    """The total plus, for each column, the groups multiplied integer by integer."""
+    product, lanes = layout.product, layout.lanes
+    left = tirx.reinterpret(
+        f"{product.right}x{product.group * lanes}", prim.Broadcast(given, lanes)
+    )
+    arguments = (total, left, weights) if product.adds else (left, weights)
+    result = tirx.call_llvm_pure_intrin(f"int32x{lanes}", product.intrinsic, *arguments)
+    return result if product.adds else total + result
 
-    def _least(self, place: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
-        """body(by how much to shift the row whose window begins at `place`): by its least element,
-        or 0 where that is less.
 
-        Zero is within the range of every 8-bit integer less its zero point.
-        """
-        lows, allocation = allocate([self.lanes], "float32", "lows")
-        clear = vectorized(self.lanes, lambda lane: store(lows, tirx.const(0, "float32"), lane))
-
-        def lower(start: Expr, width: int) -> Stmt:
-            return vectorized(
-                width,
-                lambda lane: store(
-                    lows,
-                    tirx.min(load(lows, [lane]), load(self.program.source, [start + lane])),
-                    lane,
-                ),
-            )
-
-        over = self.program.over_window(
-            lambda _position, moved: blocks(
-                const(self.depth),
-                self.lanes,
-                lambda start, width: lower(place + moved + start, width),
-            )
-        )
-        low = reduce(tirx.min, [load(lows, [const(lane)]) for lane in range(self.lanes)]).astype(
-            "int32"
-        )
-        return seq(
-            allocation,
-            clear,
-            over,
-            body(low - tirx.const(np.iinfo(self.product.left).min, "int32")),
-        )
-
-    def _pack(self, groups: Any, place: Expr, to: Expr, shift: Expr | None) -> Stmt:
-        """The elements at `place` in groups: those of the first part of the depth in the lowest
-        bits.
-        """
-        group, part = self.product.group, self.part
-        bits = 32 // group
-
-        def element(number: int, k: Expr) -> Expr:
-            value = load(self.program.source, [place + const(number * part) + k]).astype("int32")
-            low = tirx.bitwise_and(
-                value if shift is None else value - shift, tirx.const((1 << bits) - 1, "int32")
-            )
-            return low if number == 0 else tirx.shift_left(low, tirx.const(bits * number, "int32"))
-
-        # Beyond the depth a part has nothing, and its weights are zeros.
-        held = [min(max(self.depth - number * part, 0), part) for number in range(group)]
-
-        def stretch(begin: int, end: int) -> Stmt:
-            numbers = [number for number in range(group) if held[number] >= end]
-
-            def write(k: Expr) -> Stmt:
-                return store(
-                    groups,
-                    reduce(
-                        tirx.bitwise_or, [element(number, const(begin) + k) for number in numbers]
-                    ),
-                    to + const(begin) + k,
-                )
-
-            return strips(const(end - begin), self.lanes, write)
-
-        return seq(*(stretch(begin, end) for begin, end in pairwise(sorted({0, *held}))))
-
-    def _tile(self, rows: int, left: _Left, sums: Any, row: Expr, panel: Expr, p: Expr) -> Stmt:
-        length, width, lanes = self.length, self.width, self.lanes
-        acc, allocation = allocate([rows * width], "int32", "acc")
-        parts = [(i, start) for i in range(rows) for start in range(0, width, lanes)]
-
-        def place(i: int, start: int) -> Expr:
-            return prim.Ramp(const(i * width + start), const(1), lanes)
-
-        def step(k: Expr) -> Stmt:
-            weights = {start: self._weights(panel, k, start) for start in range(0, width, lanes)}
-            given = [
-                prim.Broadcast(load(left.groups, [(row + const(i)) * const(length) + k]), lanes)
-                for i in range(rows)
-            ]
-            return seq(
-                *(
-                    tirx.BufferStore(
-                        acc,
-                        self._multiplied(load(acc, [place(i, start)]), given[i], weights[start]),
-                        [place(i, start)],
-                    )
-                    for i, start in parts
-                )
-            )
-
-        def keep(i: int, start: int) -> Stmt:
-            to, total = (
-                ((row + const(i)) * const(PANELS) + p) * const(width) + const(start),
-                load(acc, [place(i, start)]),
-            )
+def _keep(
+    layout: Layout,
+    left: Rows,
+    acc: Any,
+    rows: tuple[Expr, int],
+    panel: Expr,
+    sums: Any,
+    p: Expr,
+) -> None:
+    """Emit the accumulators' way to scratch memory, shifts taken back; p: the panel in the task."""
+    lanes = layout.lanes
+    for i in range(rows[1]):
+        for start in range(0, layout.width, lanes):
+            total = load(acc, [_place(layout, i, start)])
             if left.shifts is not None:
-                columns = tirx.reinterpret(
-                    f"int32x{lanes}", self._weights(panel, const(length), start)
-                )
-                total = total + prim.Broadcast(load(left.shifts, [row + const(i)]), lanes) * columns
-            return tirx.BufferStore(
-                sums, total.astype(f"float32x{lanes}"), [prim.Ramp(to, const(1), lanes)]
-            )
+                columns = _weights(layout, panel, const(layout.length), start)
+                shift = prim.Broadcast(load(left.shifts, [rows[0] + i]), lanes)
+                total = total + shift * tirx.reinterpret(f"int32x{lanes}", columns)
+            to = ((rows[0] + i) * PANELS + p) * layout.width + start
+            vector = total.astype(f"float32x{lanes}")
+            _store_vector(sums, vector, prim.Ramp(to, const(1), lanes))
 
-        over_length = along(const(length), self.unit.together if rows == SIZES[-1] else 1)
-        zero = prim.Broadcast(tirx.const(0, "int32"), lanes)
-        clear = [tirx.BufferStore(acc, zero, [place(*part)]) for part in parts]
-        return seq(allocation, *clear, over_length(step), *(keep(*part) for part in parts))
 
-    def _weights(self, panel: Expr, k: Expr, start: int) -> Expr:
-        """Row `k` of a panel, a vector of its columns from `start` on."""
-        group, lanes = self.product.group, self.lanes
-        rows = const(self.program.packed[1])
-        place = ((panel * rows + k) * const(self.width) + const(start)) * const(group)
-        return load(self.program.weights, [prim.Ramp(place, const(1), group * lanes)]).astype(
-            f"{self.product.right}x{group * lanes}"
-        )
-
-    def _multiplied(self, total: Expr, given: Expr, weights: Expr) -> Expr:
-        """The total and the products of the groups."""
-        product, lanes = self.product, self.lanes
-        left = tirx.reinterpret(f"{product.right}x{product.group * lanes}", given)
-        if product.adds:
-            return tirx.call_llvm_pure_intrin(
-                f"int32x{lanes}", product.intrinsic, total, left, weights
-            )
-        return total + tirx.call_llvm_pure_intrin(
-            f"int32x{lanes}", product.intrinsic, left, weights
-        )
-
-    def _finish(self, sums: Any, first: Expr, count: Expr, panel: Expr, panels: Expr) -> Stmt:
-        """What was fused behind the product, row by row."""
-        width, program = self.width, self.program
-
-        def line(at: Table, row: Expr, p: Expr) -> Stmt:
-            start, column = (row * const(PANELS) + p) * const(width), (panel + p) * const(width)
-
-            def point(lane: Expr) -> Stmt:
-                return program.epilogue.write(
-                    load(sums, [start + lane]), {**at, program.column.var: column + lane}
-                )
-
-            return in_panel(panel + p, self.columns, width, self.lanes, point)
-
-        return serial(
-            count,
-            lambda r: program.at(
-                first + r, lambda at: serial(panels, lambda p: line(at, r, p), "panel")
-            ),
-            "row",
-        )
+def _emit_results(
+    layout: Layout, sums: Any, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
+) -> None:
+    """Emit what was fused behind the matmul, row by row."""
+    conv, width = layout.conv, layout.width
+    with serial(rows[1], "row") as r:
+        at = conv.at(rows[0] + r)
+        with serial(panels[1], "panel") as p:
+            start, column = (r * PANELS + p) * width, (panels[0] + p) * width
+            for lane in panel_columns(panels[0] + p, layout.columns, width, layout.lanes):
+                here = {**at, conv.column.var: column + lane}
+                conv.epilogue.store(load(sums, [start + lane]), here)

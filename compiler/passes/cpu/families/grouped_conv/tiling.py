@@ -1,0 +1,71 @@
+"""How a grouped or volumetric convolution is cut up: blocks of channels, panels, places."""
+
+from dataclasses import dataclass
+
+from compiler.passes.cpu.shared.register_tile import rows_for
+from compiler.passes.cpu.shared.windowed import PanelConv
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import fixed
+
+MOST_PLACES = 8
+"""Places of a register tile at most: each needs an address of its own, and x86-64 has 16 general
+registers.
+"""
+
+SHARE_COLUMNS = 256
+"""Output channels of a task, about: a kilobyte of accumulators a place."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The extents of a convolution's weights, and the sizes that follow.
+
+    Output channels come in `blocks` that read the same input channels, a block in `panels` of
+    `width`; `depth` is the window times the input channels of a block.
+    """
+
+    blocks: int
+    panels: int
+    depth: int
+    width: int
+    columns: int
+    channels: int
+    height: int
+    places: int
+
+    @property
+    def total(self) -> int:
+        """Panels of all blocks."""
+        return self.blocks * self.panels
+
+    @property
+    def share(self) -> int:
+        """Panels of a task: whole blocks, so that their results stay in the cache."""
+        blocks = max(SHARE_COLUMNS // (self.panels * self.width), 1)
+        return min(blocks, self.blocks) * self.panels
+
+
+def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
+    """The tiling of a convolution on a processor."""
+    blocks, panels, depth, width = conv.packed
+    # As many accumulators as hide the latency of a fused multiply-add.
+    height = min(rows_for(unit, width // unit.lanes(32)), MOST_PLACES)
+    # Weights that fill more than half of L2 are gone by the next task: then a task has more places
+    # for each time that they are read.
+    heavy = 4 * depth * width * blocks * panels > unit.l2 // 2
+    return Tiling(
+        blocks=blocks,
+        panels=panels,
+        depth=depth,
+        width=width,
+        columns=fixed(conv.column.extent) // blocks,
+        channels=fixed(conv.along.extent),
+        height=height,
+        places=height * (8 if heavy else 2),
+    )
+
+
+def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
+    """The register tile, and the places of a task."""
+    tiling = tiling_for(conv, unit)
+    return f"{tiling.height}x{tiling.width}, {tiling.places} places a task"

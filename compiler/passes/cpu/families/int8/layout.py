@@ -1,0 +1,89 @@
+"""How an integer matmul or convolution lies in memory: groups of integers, panels, scratch rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.passes.cpu.shared.windowed import PanelConv
+from compiler.targets.vector_unit import IntegerProduct, VectorUnit
+from compiler.tir.exprs import fixed
+
+SIZES = (1, 2, 4, 6)
+"""Rows of a register tile: as many as are left of a task, rounded up."""
+TILES = 4
+PANELS = 16
+"""Tiles and panels of a task: 24 rows are gathered once for 16 panels."""
+
+ROWS = SIZES[-1] * TILES
+"""Rows of a task."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The extents of a matmul, and the instruction that computes it."""
+
+    conv: PanelConv
+    product: IntegerProduct
+    lanes: int
+
+    @property
+    def group(self) -> int:
+        """Integers that one instruction multiplies for each 32 bits."""
+        return self.product.group
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        return fixed(self.conv.column.extent)
+
+    @property
+    def depth(self) -> int:
+        """Elements at one place of the window."""
+        return fixed(self.conv.along.extent)
+
+    @property
+    def part(self) -> int:
+        """Groups at one place of the window."""
+        return -(-self.depth // self.group)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether rows are shifted to fit."""
+        return np.iinfo(self.product.left).bits == 8
+
+    @property
+    def least(self) -> int:
+        """The least integer of a shifted row."""
+        return int(np.iinfo(self.product.left).min)
+
+    @property
+    def panels(self) -> int:
+        """Panels of the weights."""
+        return self.conv.packed[0]
+
+    @property
+    def stored(self) -> int:
+        """Groups of a panel, with the row of sums."""
+        return self.conv.packed[1]
+
+    @property
+    def length(self) -> int:
+        """Groups of a row."""
+        return self.stored - (1 if self.shifted else 0)
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.conv.packed[2]
+
+
+def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
+    """The layout for a processor with an instruction for groups of the size that is packed."""
+    product = next(one for one in unit.integer_products if one.group == conv.packed[3])
+    return Layout(conv, product, unit.lanes(32))
+
+
+def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
+    """The register tile, and the integers of a group."""
+    layout = layout_of(conv, unit)
+    return f"{SIZES[-1]}x{layout.width}, groups of {layout.group}"

@@ -1,0 +1,22 @@
+"""Matmuls and convolutions of small integers, as `compiler.passes.pack.integer` writes them."""
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.windowed import PanelConv, read_panel_conv
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.stages import Program
+
+STAGE = "integer_product"
+"""Name of the program's stage, by which the kernel is found."""
+
+
+def match_int8(program: Program, unit: VectorUnit) -> PanelConv | Declined:
+    """The program, whose weights are [panels, groups of a row, width, group].
+
+    Where the left side is of 8 bits a row of sums stands behind the groups.
+    """
+    if program.stages[0].name != STAGE:
+        return Declined("its weights are not packed integers")
+    found = read_panel_conv(program)
+    if found is None:
+        return Declined("what follows the matmul cannot be computed in vectors of columns")
+    return found

@@ -1,0 +1,94 @@
+"""The left side of an integer matmul: rows of float32 that hold integers, written to scratch memory
+as groups for one instruction.
+
+Integers of 9 bits, which an 8-bit integer less its zero point may take, fit into 8 once the least
+of their row is subtracted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.int8.layout import Layout
+from compiler.tir.building import alloc, blocks, serial, store, strips, vectorized
+from compiler.tir.exprs import Expr, load, substitute
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A task's rows as groups of integers, and what was subtracted from each row, None where
+    nothing is.
+    """
+
+    groups: Any
+    shifts: Any
+
+
+def gather_rows(layout: Layout, rows: Rows, first: Expr, count: Expr) -> None:
+    """Emit the rows from number `first` on, each with its whole window."""
+    conv = layout.conv
+    with serial(count, "row") as r:
+        place = substitute(conv.place, conv.at(first + r))
+        to = r * layout.length
+        if rows.shifts is None:
+            shift = None
+        else:
+            store(rows.shifts, _shift(layout, place), r)
+            shift = load(rows.shifts, [r])
+        for position, moved in conv.over_window():
+            _pack(layout, rows.groups, place + moved, to + position * layout.part, shift)
+
+
+def _shift(layout: Layout, place: Expr) -> Expr:
+    """Emit the least element of the row whose window begins at `place`, or 0 where that is less:
+    by how much to shift the row.
+
+    Zero is within the range of every 8-bit integer less its zero point.
+    """
+    conv = layout.conv
+    lows = alloc([layout.lanes], "float32", "lows")
+    with vectorized(layout.lanes) as lane:
+        store(lows, 0, lane)
+    for _position, moved in conv.over_window():
+        for start, width in blocks(layout.depth, layout.lanes):
+            with vectorized(width) as lane:
+                given = load(conv.source, [place + moved + start + lane])
+                store(lows, tirx.min(load(lows, [lane]), given), lane)
+    # LLVM makes log2(lanes) shuffles of this chain.
+    low = reduce(tirx.min, [load(lows, [lane]) for lane in range(layout.lanes)])
+    return low.astype("int32") - layout.least
+
+
+def _pack(layout: Layout, groups: Any, place: Expr, to: Expr, shift: Expr | None) -> None:
+    """Emit the elements at `place` in groups: the first part of the depth in the lowest bits."""
+    # Element k of a group is k parts away, not k elements: so neighbouring groups are made of
+    # neighbouring elements, and a vector of groups takes no shuffles.
+    for begin, end, numbers in _stretches(layout):
+        for k in strips(end - begin, layout.lanes):
+            parts = [_element(layout, number, place, begin + k, shift) for number in numbers]
+            store(groups, reduce(tirx.bitwise_or, parts), to + begin + k)
+
+
+def _stretches(layout: Layout) -> Iterator[tuple[int, int, list[int]]]:
+    """(begin, end, numbers): which parts of the depth hold elements between two places of a part.
+
+    Beyond the depth a part has nothing, and its weights are zeros.
+    """
+    part = layout.part
+    held = [min(max(layout.depth - number * part, 0), part) for number in range(layout.group)]
+    for begin, end in pairwise(sorted({0, *held})):
+        yield begin, end, [number for number, size in enumerate(held) if size >= end]
+
+
+def _element(layout: Layout, number: int, place: Expr, k: Expr, shift: Expr | None) -> Expr:
+    """Element `k` of part `number`, in its bits of a group."""
+    bits = 32 // layout.group
+    value = load(layout.conv.source, [place + number * layout.part + k]).astype("int32")
+    if shift is not None:
+        value = value - shift
+    low = tirx.bitwise_and(value, tirx.const((1 << bits) - 1, "int32"))
+    return low if number == 0 else tirx.shift_left(low, tirx.const(bits * number, "int32"))
