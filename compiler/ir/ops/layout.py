@@ -137,15 +137,15 @@ def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
         symbolic = any(value.symbolic for value in known)
         parts = [value.data.astype(object) if symbolic else value.data for value in known]
         return Known.of(np.concatenate(parts, axis), values[0].dtype)
+    shape = list(values[0].shape)
     for position in range(rank):
         if position != axis:
             for value in values[1:]:
-                b.same(
-                    values[0].shape[position],
+                shape[position] = b.same(
+                    shape[position],
                     value.shape[position],
                     f"concatenated tensors differ on axis {position}",
                 )
-    shape = list(values[0].shape)
     shape[axis] = b.facts.simplify(ex.total(value.shape[axis] for value in values))
     restated = []
     for value in values:
