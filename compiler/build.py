@@ -104,7 +104,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
     from compiler.passes.framework.kernel_notes import kernel_table
 
     with entered(Stage.PASS, on_event):
-        scheduled = manager.to_kernels(imported.module, target, imported.dims)
+        scheduled = manager.to_kernels(imported.module, target, imported.ranges)
         return {"target": target.name, "kernels": kernel_table(scheduled)}
 
 
@@ -177,13 +177,13 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     from compiler.passes.framework.kernel_notes import kernel_table
 
     with entered(Stage.PASS, this.on_event):
-        memory, dumps = memory_report.MemoryReport(imported.dims), _dumps(this, imported)
-        scheduled = manager.to_kernels(imported.module, this.target, imported.dims, dumps)
+        memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
+        scheduled = manager.to_kernels(imported.module, this.target, imported.ranges, dumps)
         notes = kernel_table(scheduled)
         separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
-        lowered = manager.to_machine(separated.module, this.target, imported.dims, observers)
+        lowered = manager.to_machine(separated.module, this.target, imported.ranges, observers)
         if this.target.platform.runtime is Runtime.LINKED:
             lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
         del imported, scheduled, separated

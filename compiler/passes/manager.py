@@ -9,11 +9,11 @@ import tvm
 from tvm.ir.instrument import pass_instrument
 
 from compiler.errors import CompileError, PassError, ToolchainMissing, summary
+from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
 from compiler.passes.pipelines import pipeline
 from compiler.targets import Target
-from relaxd.contract.dims import Dim
 
 LAST_OF_KERNELS = Phase.LOOPS
 """Behind this phase the weights are taken out of a module."""
@@ -24,19 +24,19 @@ _CUDA_GRAPHS = {"relax.backend.use_cuda_graph": True}
 def lower(
     module: tvm.IRModule,
     target: Target,
-    dims: tuple[Dim, ...],
+    ranges: Ranges,
     observers: Sequence[Observer] = (),
 ) -> tvm.IRModule:
     """Runs the whole pipeline: `main` becomes calls of the virtual machine, every tensor program a
     scheduled PrimFunc. Raises PassError naming the pass.
     """
-    return to_machine(to_kernels(module, target, dims, observers), target, dims, observers)
+    return to_machine(to_kernels(module, target, ranges, observers), target, ranges, observers)
 
 
 def to_kernels(
     module: tvm.IRModule,
     target: Target,
-    dims: tuple[Dim, ...],
+    ranges: Ranges,
     observers: Sequence[Observer] = (),
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
@@ -44,7 +44,7 @@ def to_kernels(
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    steps = pipeline(target, dims)
+    steps = pipeline(target, ranges)
     first = [step for step in steps if step.phase.position <= LAST_OF_KERNELS.position]
     # On processors these phases see no features of the target but through the vector unit: TVM's
     # own schedules for them are not used.
@@ -56,13 +56,13 @@ def to_kernels(
 def to_machine(
     module: tvm.IRModule,
     target: Target,
-    dims: tuple[Dim, ...],
+    ranges: Ranges,
     observers: Sequence[Observer] = (),
 ) -> tvm.IRModule:
     """Runs the rest of the pipeline on a result of `to_kernels`, down to calls of the virtual
     machine; raises PassError naming the pass.
     """
-    steps = pipeline(target, dims)
+    steps = pipeline(target, ranges)
     rest = [step for step in steps if step.phase.position > LAST_OF_KERNELS.position]
     with tvm.target.Target(target.to_tvm()):
         return run(rest, module, observers, _config(target))

@@ -9,10 +9,10 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass
 from compiler.passes.framework.observers import Observer
 from compiler.tir.exprs import substitute
-from relaxd.contract.dims import Dim
 
 _PLANNER = "StaticPlanBlockMemory"
 _TENSOR = "relax.builtin.alloc_tensor"
@@ -26,29 +26,28 @@ class MemoryReport(Observer):
     maximum.
     """
 
-    def __init__(self, dims: Sequence[Dim]) -> None:
+    def __init__(self, ranges: Ranges) -> None:
         self.report: dict[str, Any] = {"dims": "max"}
-        self._dims = dims
+        self._ranges = ranges
 
     def before(self, step: Pass, module: tvm.IRModule) -> None:
         """Counts all tensors."""
         if step.name == _PLANNER:
-            self.report["unplanned_bytes"] = allocated(module, self._dims)
+            self.report["unplanned_bytes"] = allocated(module, self._ranges)
 
     def after(self, step: Pass, module: tvm.IRModule) -> None:
         """Counts the shared storage, and the tensors that are not part of the plan."""
         if step.name == _PLANNER:
-            self.report["planned_bytes"] = allocated(module, self._dims)
+            self.report["planned_bytes"] = allocated(module, self._ranges)
 
 
-def allocated(module: tvm.IRModule, dims: Sequence[Dim]) -> int | None:
+def allocated(module: tvm.IRModule, ranges: Ranges) -> int | None:
     """Bytes that `main` allocates, with branches and loop bodies counted once; None if they depend
     on a dim without a maximum.
     """
-    largest = {dim.name: dim.highest for dim in dims}
     total = 0
     for extents, size in _allocations(module["main"]):
-        values = [_at_most(extent, largest) for extent in extents]
+        values = [_at_most(extent, ranges) for extent in extents]
         if None in values:
             return None
         total += size * prod(value for value in values if value is not None)
@@ -70,12 +69,12 @@ def _allocations(function: relax.Function) -> Iterator[tuple[Sequence[Any], int]
             yield call.args[0].values, -(-dtype.bits * dtype.lanes // 8)
 
 
-def _at_most(extent: Any, largest: dict[str, int | None]) -> int | None:
+def _at_most(extent: Any, ranges: Ranges) -> int | None:
     values = {}
     for var in tirx.analysis.undefined_vars(extent):
-        highest = largest.get(var.name)
-        if highest is None:
+        dim = ranges.get(var)
+        if dim is None or dim.highest is None:
             return None
-        values[var] = tirx.IntImm("int64", highest)
+        values[var] = tirx.IntImm("int64", dim.highest)
     result = tvm.sym.Analyzer().simplify(substitute(extent, values))
     return int(result.value) if isinstance(result, tirx.IntImm) else None

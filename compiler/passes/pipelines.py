@@ -5,6 +5,7 @@ from functools import partial
 import tvm
 from tvm import relax
 
+from compiler.ir.imported import Ranges
 from compiler.passes.check_lowered import CheckLowered
 from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.cpu.schedule import ScheduleKernels
@@ -34,7 +35,6 @@ from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.dims import Dim
 
 _graph, _pack, _programs, _plan, _machine = (
     partial(FromTVM, phase)
@@ -48,12 +48,12 @@ _graph, _pack, _programs, _plan, _machine = (
 )
 
 
-def pipeline(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
+def pipeline(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
     """Every pass from an imported module to one that TVM's code generators accept, in order."""
-    return for_processors(target, dims) if target.device is None else for_grids(target)
+    return for_processors(target, ranges) if target.device is None else for_grids(target)
 
 
-def for_processors(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
+def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on the cores of a processor."""
     unit, transform = VectorUnit.of(target), relax.transform
     return (
@@ -71,7 +71,7 @@ def for_processors(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         FuseAttention(),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
-        PackConv(unit, {dim.name: dim.opt for dim in dims if dim.opt is not None}),
+        PackConv(unit, ranges),
         PackMatmul(unit),
         _programs(relax.backend.DispatchSampling()),
         _programs(relax.backend.DispatchSortScan()),
@@ -88,7 +88,7 @@ def for_processors(target: Target, dims: tuple[Dim, ...]) -> tuple[Pass, ...]:
         Views(),
         DefineFirst(),
         ScheduleKernels(unit),
-        DecideBranches(dims),
+        DecideBranches(ranges),
         CheckLowered(),
         AddRelease(),
         _plan(transform.RewriteDataflowReshape()),

@@ -59,7 +59,7 @@ class Kernels:
     def build(cls, target: Target, names: Sequence[str], folder: Path) -> "Kernels":
         """Compile the families into the folder; raises CompileError."""
         module = build_module(*combined(names))
-        linked = library.link_library(generate(lower(module, target, ()), target), folder, target)
+        linked = library.link_library(generate(lower(module, target, {}), target), folder, target)
         programs.build_driver(
             [programs.package("tvm") / "lib" / programs.RUNTIME], folder / "driver", target
         )

@@ -57,7 +57,7 @@ class Compiled:
     """
 
     def __init__(self, module: tvm.IRModule, target: Target = HOST) -> None:
-        self.machine = relax.VirtualMachine(generate(lower(module, target, ()), target), tvm.cpu())
+        self.machine = relax.VirtualMachine(generate(lower(module, target, {}), target), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         return self.machine["main"](
@@ -82,7 +82,7 @@ def assembly_for() -> Callable[..., str]:
     def build(
         function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]], target: Any
     ) -> str:
-        executable = generate(lower(build_module(function, inputs), target, ()), target)
+        executable = generate(lower(build_module(function, inputs), target, {}), target)
         return str(executable.mod.imports[0].inspect_source("asm"))
 
     return build

@@ -11,10 +11,10 @@ import tvm_ffi
 from tvm import relax, sym, tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Phase
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
 from compiler.tir.loops import seq
-from relaxd.contract.dims import Dim
 
 Bounds = tuple[int, int]
 """Least and greatest value."""
@@ -28,11 +28,11 @@ _ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
 
 @dataclass(frozen=True)
 class DecideBranches:
-    """Replaces each branch that the ranges of `dims` decide by the side that is taken, which leaves
+    """Replaces each branch that the ranges of the dims decide by the side that is taken, which leaves
     less code to compile.
     """
 
-    dims: tuple[Dim, ...]
+    ranges: Ranges
     name = "decide_branches"
     phase = Phase.LOOPS
 
@@ -41,8 +41,8 @@ class DecideBranches:
         known = _known(
             module,
             {
-                dim.name: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
-                for dim in self.dims
+                var: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
+                for var, dim in self.ranges.items()
             },
         )
         functions = {
@@ -52,7 +52,7 @@ class DecideBranches:
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def _known(module: tvm.IRModule, dims: dict[str, Bounds]) -> dict[Any, dict[Any, Bounds]]:
+def _known(module: tvm.IRModule, dims: dict[Any, Bounds]) -> dict[Any, dict[Any, Bounds]]:
     """For each tensor program, bounds of its dims that hold at all its calls."""
     found: dict[Any, dict[Any, Bounds]] = {}
     for name, caller in module.functions.items():
@@ -63,7 +63,7 @@ def _known(module: tvm.IRModule, dims: dict[str, Bounds]) -> dict[Any, dict[Any,
         declared = {
             var for param in params for var in relax.analysis.definable_tir_vars_in_type(param.ty)
         }
-        analyzer = _analyzer({var: dims[var.name] for var in declared if var.name in dims})
+        analyzer = _analyzer({var: dims[var] for var in declared if var in dims})
         for call in _all(caller, tvm.ir.Call):
             if op_name(call) in _CALLS:
                 called = _given(call, module[call.args[0]], analyzer)

@@ -2,7 +2,6 @@
 a matmul over window and channels, or a window that slides over a padded image.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, sym, te, tirx
 
+from compiler.ir.imported import Ranges
 from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_conv
 from compiler.passes.cpu.families.winograd.program import (
     INPUT,
@@ -87,26 +87,26 @@ def _pair(values: Any) -> tuple[int, int]:
 class PackConv:
     """Rewrites float32 convolutions with channels last into tensor programs over packed weights.
 
-    favoured: the `opt` value of dims by name. It decides between layouts of which one is better for
-    small images and the other for large ones.
+    ranges: a dim's `opt` decides between layouts of which one is better for small images and the
+    other for large ones.
     """
 
     unit: VectorUnit
-    favoured: Mapping[str, int] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
     name = "pack_conv"
     phase = Phase.PACK
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self.unit, self.favoured), module)
+        return rewrite_functions(_Rewriter(module, self.unit, self.ranges), module)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: tvm.IRModule, unit: VectorUnit, favoured: Mapping[str, int]) -> None:
+    def __init__(self, module: tvm.IRModule, unit: VectorUnit, ranges: Ranges) -> None:
         super().__init__(module)
         self.unit = unit
-        self.favoured = favoured
+        self.ranges = ranges
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -174,9 +174,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _favoured(self, extent: Any) -> int | None:
         """The extent at the favoured values of dims, None if one of its dims has no such value."""
         dims = {
-            var: const(self.favoured[var.name])
+            var: const(dim.opt)
             for var in tirx.analysis.undefined_vars(extent)
-            if var.name in self.favoured
+            if (dim := self.ranges.get(var)) is not None and dim.opt is not None
         }
         return as_int(sym.Analyzer().simplify(substitute(extent, dims)))
 

@@ -48,5 +48,5 @@ def test_results_are_as_in_onnxruntime(function: str) -> None:
 def test_rounding_is_done_in_vectors() -> None:
     target = targets.resolve("x86-64-v3")
     imported = import_model(between("Sigmoid"), CompileRequest.of())
-    executable = generate(lower(imported.module, target, imported.dims), target)
+    executable = generate(lower(imported.module, target, imported.ranges), target)
     assert "vroundps" in str(executable.mod.imports[0].inspect_source("asm"))

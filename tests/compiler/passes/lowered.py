@@ -21,7 +21,7 @@ def build(
 ) -> Built:
     """The model compiled as for a bundle."""
     imported = import_model(model, CompileRequest.of(dims=dict(dims or {})))
-    executable = generate(lower(imported.module, target, imported.dims), target)
+    executable = generate(lower(imported.module, target, imported.ranges), target)
     return Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
 
 

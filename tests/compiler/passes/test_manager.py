@@ -68,9 +68,9 @@ class Wrapping:
 def test_a_failing_pass_is_named(
     step: Pass, message: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager, "pipeline", lambda target, dims: (step,))
+    monkeypatch.setattr(manager, "pipeline", lambda target, ranges: (step,))
     with pytest.raises(PassError, match=message) as caught:
-        manager.lower(module_with(rows(1)), HOST, ())
+        manager.lower(module_with(rows(1)), HOST, {})
     failure = caught.value.failure
     assert (failure.code, failure.pass_name) == ("pass.failed", step.name)
     assert failure.details == details
@@ -84,10 +84,10 @@ def test_an_operator_that_survived_lowering_is_refused() -> None:
 
 def test_large_constants_become_parameters_and_equal_ones_share_one() -> None:
     small, large = rows(1)[0], np.ones((1, 16), np.float32)
-    lowered = manager.lower(module_with(small, large), HOST, ())
+    lowered = manager.lower(module_with(small, large), HOST, {})
     assert weights.separate(lowered).constants == ()
     big = rows(64)
-    separated = weights.separate(manager.lower(module_with(big), HOST, ()))
+    separated = weights.separate(manager.lower(module_with(big), HOST, {}))
     assert len(separated.constants) == 1
     assert len(separated.module["main"].params) == 2
     np.testing.assert_array_equal(separated.constants[0].numpy().reshape(big.shape), big)

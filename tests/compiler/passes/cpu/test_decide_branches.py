@@ -11,6 +11,7 @@ from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.manager import lower
 from relaxd.contract.dims import Dim
 from tests.compiler.conftest import HOST, build_module
+from tests.compiler.ranges import ranges_of
 
 _WEIGHTS = np.random.default_rng(0).standard_normal((96, 120)).astype(np.float32)
 _ASKS = re.compile(r"if .* >= T\.int64\(\d{6,}\):")
@@ -34,7 +35,7 @@ def _sums() -> tvm.IRModule:
 
 def _ways(module: tvm.IRModule, *dims: Dim) -> tuple[bool, bool]:
     """Whether some program asks, and whether some has threads share its work."""
-    text = lower(module, HOST, dims).script()
+    text = lower(module, HOST, ranges_of(module, *dims)).script()
     return _ASKS.search(text) is not None, "T.parallel(" in text
 
 
@@ -83,7 +84,9 @@ def test_a_dim_of_another_function_that_has_a_declared_name_is_not_it() -> None:
 def test_results_are_the_same_either_way(draw: np.random.Generator) -> None:
     x = draw.standard_normal((2, 300, 96)).astype(np.float32)
     for dims in ((), (Dim("b", 1, 64), Dim("s", 300, 512)), (Dim("b", 2, 2), Dim("s", 1, 300))):
-        machine = relax.VirtualMachine(generate(lower(_product(), HOST, dims), HOST), tvm.cpu())
+        module = _product()
+        lowered = lower(module, HOST, ranges_of(module, *dims))
+        machine = relax.VirtualMachine(generate(lowered, HOST), tvm.cpu())
         np.testing.assert_allclose(
             machine["main"](tvm.runtime.tensor(x)).numpy(), x @ _WEIGHTS, rtol=1e-4, atol=1e-4
         )
@@ -153,7 +156,7 @@ def test_a_cell_that_other_code_may_write_is_not() -> None:
 
 def _left(module: tvm.IRModule) -> tuple[float, ...]:
     """What the program may still put."""
-    text = DecideBranches((Dim("n", 4, 8),)).apply(module).script()
+    text = DecideBranches(ranges_of(module, Dim("n", 4, 8))).apply(module).script()
     found = tuple(value for value in (1.0, 2.0) if f"T.float32({value})" in text)
     assert ("if " in text) == (len(found) == 2)
     return found

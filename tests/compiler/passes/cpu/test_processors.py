@@ -76,7 +76,7 @@ ELSEWHERE = ("grouped_conv", "depthwise_conv")
 def executable(name: str) -> Any:
     """The families for a target, not linked yet."""
     target = targets.resolve(name)
-    return generate(lower(build_module(*combined(NAMES[name])), target, ()), target)
+    return generate(lower(build_module(*combined(NAMES[name])), target, {}), target)
 
 
 @pytest.mark.parametrize("name", SUMS)

@@ -55,7 +55,7 @@ class OnProcessor:
             for gvar, func in module.functions.items()
         }
         processor = targets.resolve("x86-64-v2")
-        lowered = manager.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, ())
+        lowered = manager.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, {})
         plain = tvm.target.Target({**processor.to_tvm(), "opt-level": 0})
         built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=host_code.register())
         self._machine = relax.VirtualMachine(built, tvm.cpu())

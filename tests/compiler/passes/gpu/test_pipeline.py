@@ -20,8 +20,8 @@ DEVICES = [entry.name for entry in targets.registry() if entry.device and entry.
 
 def lowered(name, graph):
     target = targets.resolve(name)
-    kernels = manager.to_kernels(graph, target, ())
-    return manager.to_machine(weights.separate(kernels).module, target, ())
+    kernels = manager.to_kernels(graph, target, {})
+    return manager.to_machine(weights.separate(kernels).module, target, {})
 
 
 @pytest.mark.parametrize("name", [name for name in DEVICES if not name.startswith("cuda")])
@@ -37,7 +37,7 @@ def test_kernels_are_bound_and_code_is_made_of_them(name):
 @pytest.mark.parametrize("name", ["cuda-sm80", "webgpu"])
 def test_schedules_compute_what_the_graph_does(name):
     graph, expected = feed_forward()
-    run = OnProcessor(manager.to_kernels(graph, targets.resolve(name), ()))
+    run = OnProcessor(manager.to_kernels(graph, targets.resolve(name), {}))
     for batch, seq in ((1, 1), (1, 7), (3, 16)):
         x = np.random.default_rng(seq).standard_normal((batch, seq, 16)).astype("float32")
         np.testing.assert_allclose(run(x)[0], expected(x), rtol=1e-4, atol=1e-5)
@@ -101,4 +101,4 @@ def test_a_lacking_toolkit_is_refused_with_what_to_do():
     if not target.device.lacking:
         pytest.skip("ROCm is installed")
     with pytest.raises(ToolchainMissing, match="ROCm"):
-        manager.to_kernels(feed_forward()[0], target, ())
+        manager.to_kernels(feed_forward()[0], target, {})

@@ -16,7 +16,7 @@ op = relax.op
 def programs(module: tvm.IRModule) -> list[Any]:
     return [
         function
-        for function in to_kernels(module, HOST, ()).functions.values()
+        for function in to_kernels(module, HOST, {}).functions.values()
         if isinstance(function, tirx.PrimFunc)
     ]
 

@@ -21,7 +21,7 @@ def compiled(model: onnx.ModelProto) -> Built:
     return Built(
         imported,
         relax.VirtualMachine(
-            generate(lower(imported.module, target, imported.dims), target), tvm.cpu()
+            generate(lower(imported.module, target, imported.ranges), target), tvm.cpu()
         ),
     )
 

@@ -56,5 +56,5 @@ def test_layers_that_repeat_share_their_tensors_and_compute_the_same() -> None:
             x = relax.op.nn.softmax(relax.op.matmul(x, relax.const(weights)))
         return x
 
-    module = lower(build_module(layers, {"x": (("n", 8), "float32")}), HOST, ())
+    module = lower(build_module(layers, {"x": (("n", 8), "float32")}), HOST, {})
     assert str(module["main"]).count("vm.alloc_tensor") <= 4

@@ -11,7 +11,9 @@ from tvm.script import tirx as T
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.matmul import pack_panels
 from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.dims import Dim
 from tests.compiler.conftest import build_module
+from tests.compiler.ranges import ranges_of
 
 op = relax.op
 FOUR_LANES = VectorUnit(vector_bits=128)
@@ -145,9 +147,10 @@ def programs_of(
         lambda builder, x: op.nn.conv2d(x, constant, padding=[pads] * 4, **layouts),
         {"x": (("n", "h", "w", channels[0]), "float32")},
     )
+    ranges = ranges_of(given, *(Dim(name, opt=value) for name, value in favoured.items()))
     calls = [
         binding.value
-        for block in PackConv(FOUR_LANES, favoured).apply(given)["main"].body.blocks
+        for block in PackConv(FOUR_LANES, ranges).apply(given)["main"].body.blocks
         for binding in block.bindings
     ]
     return [

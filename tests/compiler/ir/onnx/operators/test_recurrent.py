@@ -115,7 +115,7 @@ def test_the_whole_pipeline_gives_the_same(kind: str, options: dict[str, Any]) -
     made = model(kind, 8, **options)
     host, plain = targets.resolve("native"), build(made)
     machine = relax.VirtualMachine(
-        generate(lower(plain.imported.module, host, plain.imported.dims), host), tvm.cpu()
+        generate(lower(plain.imported.module, host, plain.imported.ranges), host), tvm.cpu()
     )
     given = feed(made, 4, 5)
     found = machine["main"](tvm.runtime.tensor(given["x"]))

@@ -181,5 +181,5 @@ def test_every_other_place_is_quantised_at_run_time(operator):
     assert_like_onnxruntime(model, [{"x": normal(*shape)} for shape in shapes], dims)
     target = targets.resolve("x86-64-v4-vnni")
     imported = import_model(model, CompileRequest.of())
-    executable = generate(lower(imported.module, target, imported.dims), target)
+    executable = generate(lower(imported.module, target, imported.ranges), target)
     assert "vpdpbusd" in str(executable.mod.imports[0].inspect_source("asm"))

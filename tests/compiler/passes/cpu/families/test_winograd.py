@@ -64,7 +64,7 @@ def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
             lambda builder, x: op.nn.conv2d(x, w, strides, (1, 1)),
             {"x": (("n", channels, extent, extent), "float32")},
         )
-        return [gvar.name_hint for gvar in lower(module, HOST, ()).functions]
+        return [gvar.name_hint for gvar in lower(module, HOST, {}).functions]
 
     assert "winograd_conv" in names(16, 32, (1, 1))
     assert "winograd_conv" not in names(16, 7, (1, 1))
