@@ -147,8 +147,8 @@ _BY_CODE: dict[str, type[CompileError]] = {
     "compile.out_of_memory": CompileOutOfMemory,
     "compile.crashed": CompileCrashed,
 }
-_BY_PREFIX: dict[str, type[CompileError]] = {
-    kind.prefix: kind
+OF_STAGE: dict[Stage, type[CompileError]] = {
+    kind.default_stage: kind
     for kind in (
         LoadError,
         ImportFailed,
@@ -157,9 +157,13 @@ _BY_PREFIX: dict[str, type[CompileError]] = {
         LinkError,
         VerifyError,
         ProfileError,
-        UnknownTarget,
-        ToolchainMissing,
     )
+}
+"""The kind of failure that a stage raises."""
+
+_BY_PREFIX: dict[str, type[CompileError]] = {
+    **{kind.prefix: kind for kind in OF_STAGE.values()},
+    **{kind.prefix: kind for kind in (UnknownTarget, ToolchainMissing)},
 }
 
 

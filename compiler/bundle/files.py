@@ -4,7 +4,6 @@ all of them.
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import mmap
 import shutil
@@ -15,6 +14,7 @@ from compiler import runtimes
 from compiler.errors import LinkError
 from compiler.runtimes import devices, threads
 from compiler.targets import Runtime, Target
+from compiler.toolchain.packages import folder_of
 from relaxd.contract.manifest import FILENAME, THREADS, FileEntry, Manifest
 from relaxd.loader.host import this_host
 
@@ -43,7 +43,7 @@ def add_runtime(bundle: Path, target: Target) -> None:
             _copy_runtime(devices.opencl(target).parent, devices.OPENCL, bundle)
         if target.platform.os == "linux":
             _copy_runtime(threads.threads(target).parent, THREADS, bundle)
-    texts = [(_package(package) / name) for package, name in _LICENSE_FILES]
+    texts = [(folder_of(package) / name) for package, name in _LICENSE_FILES]
     (bundle / _LICENSES).write_text(
         "\n\n".join(
             f"{path.parent.name}: {path.name}\n\n{path.read_text()}"
@@ -55,7 +55,7 @@ def add_runtime(bundle: Path, target: Target) -> None:
 
 def _runtime_folder(target: Target) -> Path:
     if (target.platform.os, target.arch) == ("linux", this_host().arch):
-        return _package("tvm") / "lib"
+        return folder_of("tvm") / "lib"
     return runtimes.find(target.platform)
 
 
@@ -96,15 +96,3 @@ def _entry(path: Path) -> FileEntry:
 def _mentions(path: Path, text: bytes) -> bool:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(text) >= 0
-
-
-def _package(name: str) -> Path:
-    """The package's folder, found without importing it."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise LinkError(
-            f"{name} is not installed",
-            reason="runtime_missing",
-            hint="pip install 'relaxd[server]'",
-        )
-    return Path(spec.submodule_search_locations[0])

@@ -6,37 +6,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from compiler.errors import (
-    CodegenError,
-    CompileError,
-    CompileOutOfMemory,
-    ImportFailed,
-    LinkError,
-    LoadError,
-    PassError,
-    ProfileError,
-    VerifyError,
-    summary,
-)
+from compiler.errors import OF_STAGE, CompileError, CompileOutOfMemory, summary
 from compiler.isolation.messages import Event, Log, StageStarted
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
 
 OnEvent = Callable[[Event], None]
-
-_ERRORS: dict[Stage, type[CompileError]] = {
-    kind.default_stage: kind
-    for kind in (
-        LoadError,
-        ImportFailed,
-        PassError,
-        CodegenError,
-        LinkError,
-        VerifyError,
-        ProfileError,
-    )
-}
 
 
 @contextmanager
@@ -73,7 +49,7 @@ def _translated(stage: Stage, error: Exception) -> CompileError:
         return CompileError.from_failure(
             Failure(error.code, stage, error.message, hint=error.hint, field=error.field)
         )
-    return _ERRORS[stage](
+    return OF_STAGE[stage](
         f"{type(error).__name__}: {summary(error)}",
         reason="internal",
         stage=stage,

@@ -3,7 +3,6 @@ no wheel.
 """
 
 import hashlib
-import importlib.util
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from compiler.targets import Target
 from compiler.targets.target import Platform
 from compiler.toolchain import zig
 from compiler.toolchain.build import header_text
+from compiler.toolchain.packages import folder_of
 
 COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
@@ -101,7 +101,7 @@ def present(platform: Platform) -> bool:
 
 def include_folders() -> tuple[Path, ...]:
     """Headers of TVM's runtime and of its function interface."""
-    tvm, ffi = _package("tvm"), _package("tvm_ffi")
+    tvm, ffi = folder_of("tvm"), folder_of("tvm_ffi")
     return (tvm / "include", ffi / "include", ffi / "3rdparty" / "dlpack" / "include")
 
 
@@ -179,7 +179,7 @@ def _link_nothing(target: Target, folder: Path) -> None:
 def sources(unit: Unit) -> list[Path]:
     """The unit's files in the installed package; raises ToolchainMissing where there are none."""
     found = [
-        path for pattern in unit.patterns for path in sorted(_package(unit.package).glob(pattern))
+        path for pattern in unit.patterns for path in sorted(folder_of(unit.package).glob(pattern))
     ]
     if not found:
         hint = "reinstall apache-tvm and apache-tvm-ffi from their wheels"
@@ -187,14 +187,3 @@ def sources(unit: Unit) -> list[Path]:
             f"the package {unit.package} holds no sources", reason="runtime_missing", hint=hint
         )
     return found
-
-
-def _package(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise ToolchainMissing(
-            f"{name} is not installed",
-            reason="missing_package",
-            hint="pip install 'relaxd[server]'",
-        )
-    return Path(spec.submodule_search_locations[0])

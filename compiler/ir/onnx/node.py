@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
+from compiler.ir.node_errors import NodeErrors
 from compiler.ir.values import Known, Tensor, Value
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _MISSING = object()
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(NodeErrors):
     """`inputs` holds None for an omitted optional input; `scope` reads subgraphs; `opset` is the
     domain's version.
     """
@@ -89,18 +90,9 @@ class Node:
         """Whether the node's output of that index is used at all."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
-    def fail(
-        self, message: str, *, reason: str = "invalid_node", hint: str | None = None
-    ) -> NoReturn:
-        """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
-        raise ImportFailed(
-            message,
-            reason=reason,
-            node=self.label,
-            op=self.op,
-            hint=hint,
-            inputs=describe(self.inputs),
-        )
+    def described(self) -> list[str]:
+        """As in NodeErrors."""
+        return describe(self.inputs)
 
 
 def describe(inputs: Sequence[Value | None]) -> list[str]:

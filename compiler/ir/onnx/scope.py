@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from compiler.errors import CompileError, ImportFailed
+from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.onnx import registry
 from compiler.ir.onnx.functions import function_of
@@ -127,7 +127,7 @@ class Scope:
             self,
         )
         handler = registry.find(proto.domain, proto.op_type, opset)
-        try:
+        with node.naming_errors():
             if handler is not None:
                 results = handler(self.builder, node)
                 outputs: Sequence[Value | None] = (
@@ -135,22 +135,6 @@ class Scope:
                 )
             else:
                 outputs = self._call(proto, node, attributes)
-        except CompileError as error:
-            if error.failure.node is None:
-                node.fail(
-                    error.failure.message,
-                    reason=error.failure.code.partition(".")[2],
-                    hint=error.failure.hint,
-                )
-            raise
-        except Exception as error:
-            raise ImportFailed(
-                f"{node.op} cannot be imported here: {_first_line(error)}",
-                reason="internal",
-                node=node.label,
-                op=node.op,
-                inputs=describe(inputs),
-            ) from error
         if self.model.trace is not None:
             self.model.trace.append(
                 {"node": node.label, "op": node.op, "outputs": describe(outputs)}
@@ -240,11 +224,6 @@ def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]
     del copy.attribute[:]
     copy.attribute.extend(attributes.values())
     return copy
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]
 
 
 def known_of(tensor: onnx.TensorProto) -> Known:

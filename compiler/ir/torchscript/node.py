@@ -7,14 +7,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.node_errors import NodeErrors
 from compiler.ir.torchscript.dtypes import dtype_of
 from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
 from compiler.ir.values import Known, Tensor, Value
@@ -43,7 +43,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(NodeErrors):
     """`raw` is torch's node; `args` are values of the scope: Ref, ListBox, DictBox, tuples,
     numbers, expressions, strings, None.
     """
@@ -68,6 +68,11 @@ class Node:
     def label(self) -> str:
         """The name of the node's first output."""
         return label_of(self.raw)
+
+    @property
+    def op(self) -> str:
+        """The operator's qualified name, as `kind`."""
+        return self.kind
 
     def has(self, name: str) -> bool:
         """Whether the argument exists and is not None."""
@@ -206,21 +211,8 @@ class Node:
         found = [self.as_axis(axis, rank) for axis in self.ints(name)]
         return found or None
 
-    def fail(
-        self, message: str, *, reason: str = "invalid_node", hint: str | None = None
-    ) -> NoReturn:
-        """Raise ImportFailed naming this node, its operator and the shapes of its inputs."""
-        raise ImportFailed(
-            message,
-            reason=reason,
-            node=self.label,
-            op=self.kind,
-            hint=hint,
-            inputs=self.described(),
-        )
-
     def described(self) -> list[str]:
-        """Each argument for messages: dtype and symbolic shape of tensors."""
+        """As in NodeErrors, of every argument."""
         return [describe(item) for item in self.args]
 
 

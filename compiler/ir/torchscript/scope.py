@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.errors import CompileError, ImportFailed
+from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import broadcast
@@ -98,24 +98,8 @@ class Scope:
             return
         args = tuple(self.lookup(item) for item in raw.inputs())
         node = Node(raw, kind, args, argument_names(raw.schema()), self)
-        try:
+        with node.naming_errors():
             self._results(raw, self._call(node))
-        except CompileError as error:
-            if error.failure.node is None:
-                node.fail(
-                    error.failure.message,
-                    reason=error.failure.code.partition(".")[2],
-                    hint=error.failure.hint,
-                )
-            raise
-        except Exception as error:
-            raise ImportFailed(
-                f"{kind} cannot be imported here: {_first_line(error)}",
-                reason="internal",
-                node=node.label,
-                op=kind,
-                inputs=node.described(),
-            ) from error
 
     def _call(self, node: Node) -> Any:
         kind = node.kind
@@ -241,8 +225,3 @@ def argument_names(schema: str) -> tuple[str, ...]:
 def fills(schema: str) -> bool:
     """Whether an operator writes its result into an argument `out`."""
     return any(argument.is_out for argument in _arguments(schema))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]
