@@ -16,6 +16,15 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops.nn_pad import clamped
+from compiler.ir.ops.positions import (
+    Along,
+    Coordinates,
+    Given,
+    as_float,
+    number,
+    scale_of,
+    source,
+)
 from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Tensor, Value
 
@@ -29,18 +38,6 @@ class Interpolation(StrEnum):
     NEAREST = "nearest"
     LINEAR = "linear"
     CUBIC = "cubic"
-
-
-class Coordinates(StrEnum):
-    """How a position in the result maps to one in the input."""
-
-    HALF_PIXEL = "half_pixel"
-    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
-    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
-    ALIGN_CORNERS = "align_corners"
-    ASYMMETRIC = "asymmetric"
-    TF_HALF_PIXEL_FOR_NN = "tf_half_pixel_for_nn"
-    TF_CROP_AND_RESIZE = "tf_crop_and_resize"
 
 
 class Rounding(StrEnum):
@@ -66,46 +63,6 @@ class Sampling:
     extrapolation: float = 0.0
 
 
-@dataclass(frozen=True)
-class Along:
-    """One axis to resample from `have` to `want` elements.
-
-    scale: result over input, where given as a number; else it is element `lane` of the run-time
-    scales, else want / have.
-    """
-
-    axis: int
-    have: Extent
-    want: Extent
-    scale: float | None = None
-    lane: int = 0
-
-
-@dataclass(frozen=True)
-class Given:
-    """Run-time float32 vectors: a scale for each lane, and regions of interest as all starts, then
-    all ends.
-    """
-
-    scales: Tensor | None = None
-    roi: Tensor | None = None
-    lanes: int = 0
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Those that there are."""
-        return [tensor for tensor in (self.scales, self.roi) if tensor is not None]
-
-    def named(self, tensors: Sequence[te.Tensor]) -> dict[str, te.Tensor]:
-        """TE tensors of `tensors` by what they are."""
-        names = [
-            name
-            for name, tensor in (("scales", self.scales), ("roi", self.roi))
-            if tensor is not None
-        ]
-        return dict(zip(names, tensors, strict=True))
-
-
 def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
     """x resampled along the axes; integers come back truncated, half precision is computed in
     float32.
@@ -124,57 +81,6 @@ def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: 
 def _untouched(b: Builder, along: Along, sampling: Sampling) -> bool:
     cropped = sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
     return not cropped and along.scale == 1 and b.facts.same(along.have, along.want) is True
-
-
-def _float(value: Extent) -> Any:
-    return ex.prim(value, "float32")
-
-
-def _const(value: float) -> Any:
-    return tirx.const(value, "float32")
-
-
-def _scale(along: Along, given: dict[str, te.Tensor]) -> Any:
-    if along.scale is not None:
-        return _const(along.scale)
-    return (
-        given["scales"](along.lane)
-        if "scales" in given
-        else _float(along.want) / _float(along.have)
-    )
-
-
-def _length(along: Along, given: dict[str, te.Tensor]) -> Any:
-    """Extent of the result before it was rounded."""
-    exact = along.scale is None and "scales" not in given
-    return _float(along.want) if exact else _scale(along, given) * _float(along.have)
-
-
-def source(
-    along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: Coordinates, position: Any
-) -> Any:
-    """Where in the input, as float32, the result's `position` comes from."""
-    o, half, one = position.astype("float32"), _const(0.5), _const(1)
-    have, scale, length = _float(along.have), _scale(along, given), _length(along, given)
-    centred = (o + half) / scale - half
-    span = tirx.max(length - one, _const(1e-30))
-    match coordinates:
-        case Coordinates.HALF_PIXEL:
-            return centred
-        case Coordinates.PYTORCH_HALF_PIXEL:
-            return tirx.Select(_float(along.want) > one, centred, _const(0))
-        case Coordinates.ASYMMETRIC:
-            return o / scale
-        case Coordinates.TF_HALF_PIXEL_FOR_NN:
-            return (o + half) / scale
-        case Coordinates.ALIGN_CORNERS:
-            return tirx.Select(tirx.EQ(length, one), _const(0), o * (have - one) / span)
-        case Coordinates.HALF_PIXEL_SYMMETRIC:
-            return have / _const(2) * (one - _float(along.want) / length) + centred
-        case Coordinates.TF_CROP_AND_RESIZE:
-            start, end = given["roi"](along.lane), given["roi"](along.lane + lanes)
-            many = start * (have - one) + o * (end - start) * (have - one) / span
-            return tirx.Select(length > one, many, half * (start + end) * (have - one))
 
 
 def _table(
@@ -207,12 +113,12 @@ def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tens
 
 def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:
     """Whether each position comes from beyond the input."""
-    last = _float(along.have) - _const(1)
+    last = as_float(along.have) - number(1)
     return _table(
         b,
         along,
         "bool",
-        lambda o, x: tirx.Or(x(o) < _const(0), x(o) > last),
+        lambda o, x: tirx.Or(x(o) < number(0), x(o) > last),
         sources,
         name="outside",
     )
@@ -293,12 +199,12 @@ def _rounded(b: Builder, along: Along, given: Given, sampling: Sampling, sources
             case Rounding.CEIL:
                 near = tirx.ceil(x)
             case Rounding.ROUND_PREFER_FLOOR:
-                near = tirx.ceil(x - _const(0.5))
+                near = tirx.ceil(x - number(0.5))
             case Rounding.ROUND_PREFER_CEIL:
-                near = tirx.floor(x + _const(0.5))
+                near = tirx.floor(x + number(0.5))
             case Rounding.SIMPLE:
                 near = tirx.Select(
-                    _scale(along, given.named(tensors)) < _const(1), tirx.ceil(x), tirx.floor(x)
+                    scale_of(along, given.named(tensors)) < number(1), tirx.ceil(x), tirx.floor(x)
                 )
         return clamped(near.astype("int64"), along.have)
 
@@ -375,11 +281,11 @@ def _weights(
             index = _tap(places(o), half, k)
             distance = index.astype("float32") - places(o)
             if sampling.antialias:
-                distance = distance * tirx.min(_scale(along, given.named(tensors)), _const(1))
+                distance = distance * tirx.min(scale_of(along, given.named(tensors)), number(1))
             value = _kernel(tirx.abs(distance), sampling)
             if sampling.exclude_outside:
                 value = tirx.Select(
-                    tirx.all(index >= 0, index < ex.prim(along.have)), value, _const(0)
+                    tirx.all(index >= 0, index < ex.prim(along.have)), value, number(0)
                 )
             return value
 
@@ -390,7 +296,7 @@ def _weights(
         total = te.compute([ex.prim(along.want)], lambda o: te.sum(raw(o, k), axis=k), name="total")
         safe = te.compute(
             total.shape,
-            lambda o: tirx.Select(tirx.EQ(total(o), _const(0)), _const(1), total(o)),
+            lambda o: tirx.Select(tirx.EQ(total(o), number(0)), number(1), total(o)),
             name="divisor",
         )
         return te.compute(raw.shape, lambda o, i: raw(o, i) / safe(o), name="normalised")
@@ -400,10 +306,10 @@ def _weights(
 
 def _kernel(d: Any, sampling: Sampling) -> Any:
     """Weight of an element at distance d >= 0."""
-    zero, one, two = _const(0), _const(1), _const(2)
+    zero, one, two = number(0), number(1), number(2)
     if sampling.interpolation is Interpolation.LINEAR:
         return tirx.max(one - d, zero)
     a = sampling.cubic_a
-    near = (_const(a + 2) * d - _const(a + 3)) * d * d + one
-    far = ((_const(a) * d - _const(5 * a)) * d + _const(8 * a)) * d - _const(4 * a)
+    near = (number(a + 2) * d - number(a + 3)) * d * d + one
+    far = ((number(a) * d - number(5 * a)) * d + number(8 * a)) * d - number(4 * a)
     return tirx.Select(d <= one, near, tirx.Select(d < two, far, zero))

@@ -17,15 +17,8 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout
-from compiler.ir.ops.resize import (
-    Along,
-    Coordinates,
-    Given,
-    Interpolation,
-    Rounding,
-    Sampling,
-    resize,
-)
+from compiler.ir.ops.positions import Along, Coordinates, Given
+from compiler.ir.ops.resize import Interpolation, Rounding, Sampling, resize
 from compiler.ir.values import Known, Tensor, Value
 
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -12,15 +12,8 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import nn_sample
-from compiler.ir.ops.resize import (
-    Along,
-    Coordinates,
-    Given,
-    Interpolation,
-    Rounding,
-    Sampling,
-    resize,
-)
+from compiler.ir.ops.positions import Along, Coordinates, Given
+from compiler.ir.ops.resize import Interpolation, Rounding, Sampling, resize
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
