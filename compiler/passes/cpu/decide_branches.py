@@ -28,8 +28,8 @@ _ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
 
 @dataclass(frozen=True)
 class DecideBranches:
-    """Replaces each branch that the ranges of the dims decide by the side that is taken, which leaves
-    less code to compile.
+    """Replaces each branch that the ranges of the dims decide by the side that is taken, which
+    leaves less code to compile.
     """
 
     ranges: Ranges
