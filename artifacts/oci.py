@@ -32,8 +32,11 @@ ARCHITECTURES = {
     "aarch64": "arm64",
     "i686": "386",
     "armv7l": "arm",
+    "loongarch64": "loong64",
     "wasm32": "wasm",
 }
+"""Go's names, which OCI takes, where they are not those of `uname -m` (riscv64, ppc64le, s390x).
+"""
 SYSTEMS = {"win32": "windows"}
 VARIANTS = {"armv7l": "v7"}
 _LEVELS = (("v4", "avx512vl"), ("v3", "avx2"), ("v2", "sse4_2"))

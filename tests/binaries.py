@@ -6,23 +6,35 @@ import re
 import struct
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.targets import ObjectFormat, Runtime, Target
 
-_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "armv7l": 40, "riscv64": 243}
 _MACHO_ARM64 = 0x0100000C
 _COFF_X86_64 = 0x8664
 _BUILD_VERSION = 0x32
 _MACHO_PLATFORMS = {1: "macOS", 2: "iOS"}
 _VERSION_MIN = {0x24: "macOS", 0x25: "iOS"}
 _ATTRIBUTES = ("CPU_arch", "FP_arch", "Advanced_SIMD_arch", "ABI_VFP_args")
-_SPOKEN = {
-    "x86_64": "x86-64",
-    "armv7l": "ARM, EABI5",
-    "riscv64": "UCB RISC-V, RVC, double-float ABI",
+
+
+@dataclass(frozen=True)
+class Elf:
+    """How ELF files name an architecture: the number in their header, and the words of `file`."""
+
+    machine: int
+    words: str
+    bits: int = 64
+
+
+ELF = {
+    "x86_64": Elf(62, "x86-64"),
+    "aarch64": Elf(183, "ARM aarch64"),
+    "armv7l": Elf(40, "ARM, EABI5", bits=32),
+    "riscv64": Elf(243, "UCB RISC-V, RVC, double-float ABI"),
 }
-"""Architectures as `file` spells them."""
+"""One line for each architecture of compiler/targets/architectures.py."""
 
 
 def first_object(archive: bytes) -> bytes:
@@ -54,7 +66,7 @@ def machine_of(code: bytes) -> tuple[str, int]:
 def expected_machine(target: Target) -> tuple[str, int]:
     """What `machine_of` a library for the target is."""
     numbers = {
-        "elf": _ELF_MACHINES.get(target.arch, 0),
+        "elf": ELF[target.arch].machine,
         "macho": _MACHO_ARM64,
         "coff": _COFF_X86_64,
     }
@@ -85,11 +97,8 @@ def expected_words(target: Target) -> tuple[str, ...]:
                 "Mach-O 64-bit arm64",
                 "object" if linked else "dynamically linked shared library",
             )
-    bits = 32 if target.arch == "armv7l" else 64
-    return (
-        f"ELF {bits}-bit LSB {'relocatable' if linked else 'shared object'}",
-        _SPOKEN.get(target.arch, "ARM aarch64"),
-    )
+    elf = ELF[target.arch]
+    return (f"ELF {elf.bits}-bit LSB {'relocatable' if linked else 'shared object'}", elf.words)
 
 
 def traits(library: Path, target: Target) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from compiler import targets
 from compiler.targets import Runtime, Target
+from compiler.targets.architectures import ARCHITECTURES
 from relaxd.contract.manifest import Manifest
 from relaxd.loader.bundle import read_manifest
 from tests import binaries
@@ -38,7 +39,11 @@ CPUS = tuple(
     for entry in targets.registry()
     if entry.device is None and entry.name != targets.NATIVE
 )
-_EMULATORS = ("qemu-aarch64-static", "qemu-arm-static", "qemu-riscv64-static")
+_EMULATORS = tuple(
+    f"qemu-{architecture.emulation.program}-static"
+    for architecture in ARCHITECTURES
+    if architecture.emulation
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@ Knows nothing of TVM.
 """
 
 from compiler.errors import UnknownTarget
-from compiler.targets import arm, gpu, riscv, x86
+from compiler.targets import gpu
+from compiler.targets.architectures import ARCHITECTURES, find_architecture
 from compiler.targets.caches import host_caches
 from compiler.targets.raw import is_raw, resolve_raw
 from compiler.targets.target import (
@@ -15,7 +16,7 @@ from compiler.targets.target import (
     Target,
     TargetStatus,
 )
-from relaxd.loader.host import this_host
+from relaxd.loader.host import Host, this_host
 
 __all__ = [
     "GLIBC",
@@ -31,18 +32,9 @@ __all__ = [
 ]
 
 NATIVE = "native"
-_NATIVE_OF = {"x86_64": x86.native_x86, "aarch64": arm.native_aarch64}
-_ENTRIES = {
-    target.name: target
-    for target in (
-        *x86.ENTRIES,
-        *arm.ENTRIES,
-        *riscv.ENTRIES,
-        *arm.DEVICE_ENTRIES,
-        *x86.WINDOWS_ENTRIES,
-        *gpu.ENTRIES,
-    )
-}
+_CPUS = [target for architecture in ARCHITECTURES for target in architecture.entries]
+_CPUS.sort(key=lambda target: target.platform.os != "linux")
+_ENTRIES = {target.name: target for target in (*_CPUS, *gpu.ENTRIES)}
 
 
 def names() -> tuple[str, ...]:
@@ -74,17 +66,26 @@ def registry() -> tuple[Target, ...]:
     """Every target, in the registry's order; `native` is left out on a machine that it does not
     support.
     """
-    own = (_native(),) if this_host().arch in _NATIVE_OF else ()
+    native = _native_of(this_host())
+    own = () if native is None else (native,)
     return (*own, *map(gpu.equipped, _ENTRIES.values()))
 
 
 def _native() -> Target:
     machine = this_host()
-    if machine.arch not in _NATIVE_OF:
+    target = _native_of(machine)
+    if target is None:
         raise UnknownTarget(
             f"target 'native': this machine is {machine.arch}, which the registry does not have",
             reason="unsupported_host",
             field="targets",
             hint=f"name one of {', '.join(_ENTRIES)}",
         )
-    return _NATIVE_OF[machine.arch](machine.isa, host_caches())
+    return target
+
+
+def _native_of(machine: Host) -> Target | None:
+    architecture = find_architecture(machine.arch)
+    if architecture is None or architecture.native is None:
+        return None
+    return architecture.native(machine.isa, host_caches())

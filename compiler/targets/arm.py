@@ -1,5 +1,14 @@
 """Targets with ARM processors: servers, boards, phones and Macs."""
 
+from pathlib import Path
+
+from compiler.targets.architecture import (
+    Architecture,
+    Emulation,
+    IntegerProduct,
+    IntegerUnit,
+    Registers,
+)
 from compiler.targets.caches import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
@@ -54,8 +63,7 @@ V8_2 = ("asimd", "asimddp", "asimdhp", "atomics", "fp", "fphp")
 """What `aarch64-v8.2` takes for granted, as /proc/cpuinfo spells it."""
 V8_2_FEATURES = ("+v8.2a", "+neon", "+dotprod", "+fullfp16", "+lse")
 
-
-SPELLED = {
+_SPELLED = {
     "+neon": "asimd",
     "+fp-armv8": "fp",
     "+dotprod": "asimddp",
@@ -110,7 +118,7 @@ def native_aarch64(isa: frozenset[str], caches: Caches) -> Target:
     return aarch64("native", caches, LINUX, isa=("asimd", "fp"), resolved="aarch64")
 
 
-ENTRIES = (
+_LINUX_ENTRIES = (
     aarch64(
         "aarch64",
         _BOARD,
@@ -128,23 +136,69 @@ ENTRIES = (
         status=TargetStatus.EMULATED,
         emulator=("-cpu", "neoverse-n1"),
     ),
-    Target(
-        name="armv7",
-        kind="llvm",
-        platform=ARMV7,
-        cpu="generic",
-        features=("+neon", "+vfp4"),
-        isa=("neon", "vfpv4"),
-        vector_bits=128,
-        vector_registers=16,
-        caches=_BOARD,
-        status=TargetStatus.EMULATED,
-        llvm=(("mfloat-abi", "hard"),),
-        emulator=("-cpu", "cortex-a15"),
-    ),
 )
-DEVICE_ENTRIES = (
+_DEVICE_ENTRIES = (
     aarch64("android-arm64", _PHONE, ANDROID, isa=("asimd", "fp")),
     aarch64("ios-arm64", _APPLE, IOS, cpu="apple-a12"),
     aarch64("macos-arm64", _APPLE, MACOS, cpu="apple-m1"),
+)
+
+
+def _registers(cpu: str, features: tuple[str, ...]) -> Registers:
+    return Registers(128, 32)
+
+
+AARCH64 = Architecture(
+    name="aarch64",
+    entries=(*_LINUX_ENTRIES, *_DEVICE_ENTRIES),
+    platforms=(ANDROID, LINUX, IOS, MACOS),
+    cpus={"generic": ("asimd", "fp")},
+    features=_SPELLED,
+    registers=_registers,
+    native=native_aarch64,
+    # One step of a sum at a time: for more LLVM loads a vector of factors for each row, and runs
+    # out of registers, as it does where a product takes a register before it is added.
+    together=1,
+    products=(
+        IntegerUnit(
+            128,
+            "asimddp",
+            IntegerProduct("llvm.aarch64.neon.sdot.v4i32.v16i8", 4, "int8", "int8", True),
+        ),
+    ),
+    emulation=Emulation(
+        "aarch64",
+        widest=("-cpu", "max"),
+        sysroot=Path("/usr/aarch64-linux-gnu"),
+        package="libstdc++6-arm64-cross",
+    ),
+)
+
+
+def _registers_of_armv7(cpu: str, features: tuple[str, ...]) -> Registers:
+    return Registers(128, 16)
+
+
+_ARMV7_ENTRY = Target(
+    name="armv7",
+    kind="llvm",
+    platform=ARMV7,
+    cpu="generic",
+    features=("+neon", "+vfp4"),
+    isa=("neon", "vfpv4"),
+    vector_bits=128,
+    vector_registers=16,
+    caches=_BOARD,
+    status=TargetStatus.EMULATED,
+    llvm=(("mfloat-abi", "hard"),),
+    emulator=("-cpu", "cortex-a15"),
+)
+ARMV7L = Architecture(
+    name="armv7l",
+    entries=(_ARMV7_ENTRY,),
+    platforms=(ARMV7,),
+    cpus={"generic": ()},
+    features={"+neon": "neon", "+vfp4": "vfpv4"},
+    registers=_registers_of_armv7,
+    emulation=Emulation("arm", widest=("-cpu", "max")),
 )

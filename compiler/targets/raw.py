@@ -4,30 +4,14 @@ import json
 from typing import Any
 
 from compiler.errors import UnknownTarget
-from compiler.targets import arm, riscv, x86
+from compiler.targets import x86
+from compiler.targets.architecture import Architecture
+from compiler.targets.architectures import ARCHITECTURES, architecture_of
 from compiler.targets.caches import Caches
 from compiler.targets.target import Device, Options, Platform, Runtime, Target, TargetStatus
 
 _CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
-_X86 = {f"+{name}": name for name in x86.LEVELS[4]} | {
-    f"+{llvm}": linux for linux, llvm in x86.EXTRAS.items()
-}
-_X86 |= {"+sse4.1": "sse4_1", "+sse4.2": "sse4_2", "+bmi": "bmi1", "+lzcnt": "abm", "+sse3": "pni"}
-_EMULATORS = {
-    "aarch64": ("-cpu", "max"),
-    "armv7l": ("-cpu", "max"),
-    "riscv64": ("-cpu", "rv64,v=true,vlen=128"),
-}
-_PLATFORMS: tuple[Platform, ...] = (
-    x86.LINUX,
-    x86.WINDOWS,
-    arm.ANDROID,
-    arm.LINUX,
-    arm.ARMV7,
-    arm.IOS,
-    arm.MACOS,
-    riscv.LINUX,
-)
+_PLATFORMS = tuple(platform for known in ARCHITECTURES for platform in known.platforms)
 _DEVICES = ("cuda", "opencl", "metal", "webgpu", "rocm")
 KINDS = ("llvm", *_DEVICES)
 """TVM's target kinds that a raw target may have."""
@@ -65,23 +49,25 @@ def _with_device(name: str, kind: str, document: dict[str, Any]) -> Target:
 
 def _host(name: str, document: dict[str, Any]) -> Target:
     platform = _platform(document.get("mtriple") or x86.LINUX.triple)
+    architecture = architecture_of(platform.arch)
     features = tuple(str(feature) for feature in document.get("mattr") or ())
-    cpu = document.get("mcpu") or ("x86-64" if platform.arch == "x86_64" else "generic")
-    bits, registers = _vectors(platform.arch, cpu, features)
+    cpu = document.get("mcpu") or next(iter(architecture.cpus))
+    registers = architecture.registers(cpu, features)
+    emulated = architecture.emulation if platform.os == "linux" else None
     return Target(
         name=name,
         kind="llvm",
         platform=platform,
         cpu=cpu,
         features=features,
-        isa=_isa(platform, cpu, features),
-        vector_bits=bits,
-        vector_registers=registers,
+        isa=_isa(platform, architecture, cpu, features),
+        vector_bits=registers.bits,
+        vector_registers=registers.count,
         caches=_CACHES,
         status=TargetStatus.COMPILED_ONLY,
-        fma=platform.arch != "x86_64" or bits >= 256,
+        fma=registers.fma,
         llvm=_options(document, _HOST_FIELDS),
-        emulator=_EMULATORS.get(platform.arch) if platform.os == "linux" else None,
+        emulator=emulated.widest if emulated else None,
         raw=True,
     )
 
@@ -113,44 +99,24 @@ def _system(text: str) -> str:
     ).replace("darwin", "macos")
 
 
-def _vectors(arch: str, cpu: str, features: tuple[str, ...]) -> tuple[int, int]:
-    """Width in bits and count of vector registers: never wider than the description promises."""
-    if arch == "x86_64":
-        level = _level(cpu)
-        wide = level == 4 or "+avx512f" in features
-        return (512, 32) if wide else (256, 16) if level == 3 or "+avx2" in features else (128, 16)
-    if arch == "riscv64":
-        return (128 if "+v" in features else 0), 32
-    return 128, 32 if arch == "aarch64" else 16
-
-
-def _isa(platform: Platform, cpu: str, features: tuple[str, ...]) -> tuple[str, ...]:
+def _isa(
+    platform: Platform, architecture: Architecture, cpu: str, features: tuple[str, ...]
+) -> tuple[str, ...]:
     """What a loader can check; raises UnknownTarget where code could use more than that. Programs
     that link an archive know themselves.
     """
-    added = [feature for feature in features if feature.startswith("+")]
     if platform.runtime is Runtime.LINKED or platform.os == "darwin":
         return ()
-    if platform.arch == "x86_64":
-        level, spelled = _level(cpu), _X86
-        named = None if level is None else x86.LEVELS[level]
-    else:
-        named, spelled = ("asimd", "fp") if cpu == "generic" else None, arm.SPELLED
-    if named is None:
+    promised = architecture.cpus.get(cpu)
+    if promised is None:
         raise _refusal(
             f"mcpu {cpu!r} does not say what a loader must check",
-            hint="name a level (x86-64-v3) or generic, and the rest as mattr",
+            hint=f"name one of {', '.join(architecture.cpus)}, and the rest as mattr",
         )
-    if unknown := [feature for feature in added if feature not in spelled]:
+    added = [feature for feature in features if feature.startswith("+")]
+    if unknown := [feature for feature in added if feature not in architecture.features]:
         raise _refusal(f"mattr {', '.join(unknown)} cannot be checked by a loader")
-    return tuple(sorted({*named, *(spelled[feature] for feature in added)}))
-
-
-def _level(cpu: str) -> int | None:
-    return next(
-        (level for level in x86.LEVELS if cpu == ("x86-64" if level == 1 else f"x86-64-v{level}")),
-        None,
-    )
+    return tuple(sorted({*promised, *(architecture.features[feature] for feature in added)}))
 
 
 def _options(document: dict[str, Any], without: frozenset[str]) -> Options:

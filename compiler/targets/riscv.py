@@ -1,5 +1,6 @@
 """Targets with 64-bit RISC-V processors, with and without vectors."""
 
+from compiler.targets.architecture import Architecture, Emulation, Registers
 from compiler.targets.caches import Caches
 from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
 
@@ -36,9 +37,22 @@ def _riscv64(
     )
 
 
-ENTRIES = (
-    _riscv64("riscv64", _GC, ("a", "c", "d", "f", "i", "m"), 0, "rv64"),
-    _riscv64(
-        "riscv64-v", (*_GC, "+v"), ("a", "c", "d", "f", "i", "m", "v"), 128, "rv64,v=true,vlen=128"
+def _registers(cpu: str, features: tuple[str, ...]) -> Registers:
+    return Registers(128 if "+v" in features else 0, 32)
+
+
+_SPELLED = {f"+{letter}": letter for letter in "macfdv"}
+_VECTORS = "rv64,v=true,vlen=128"
+
+RISCV64 = Architecture(
+    name="riscv64",
+    entries=(
+        _riscv64("riscv64", _GC, ("a", "c", "d", "f", "i", "m"), 0, "rv64"),
+        _riscv64("riscv64-v", (*_GC, "+v"), ("a", "c", "d", "f", "i", "m", "v"), 128, _VECTORS),
     ),
+    platforms=(LINUX,),
+    cpus={"generic": ("i",)},
+    features=_SPELLED,
+    registers=_registers,
+    emulation=Emulation("riscv64", widest=("-cpu", _VECTORS)),
 )

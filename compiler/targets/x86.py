@@ -1,5 +1,11 @@
 """Targets with x86-64 processors: the microarchitecture levels, and what lies beyond them."""
 
+from compiler.targets.architecture import (
+    Architecture,
+    IntegerProduct,
+    IntegerUnit,
+    Registers,
+)
 from compiler.targets.caches import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
@@ -46,10 +52,40 @@ EXTRAS = {
     "vpclmulqdq": "vpclmulqdq",
 }
 """Features beyond the levels that code generation may use: /proc/cpuinfo's name to LLVM's."""
+_UNLIKE = {
+    "+sse4.1": "sse4_1",
+    "+sse4.2": "sse4_2",
+    "+bmi": "bmi1",
+    "+lzcnt": "abm",
+    "+sse3": "pni",
+}
+"""Features of the levels that LLVM and /proc/cpuinfo spell in two ways."""
+_SPELLED = (
+    {f"+{name}": name for name in LEVELS[4]}
+    | {f"+{llvm}": linux for linux, llvm in EXTRAS.items()}
+    | _UNLIKE
+)
 
 _SMALL = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
 _DESKTOP = Caches(l1=32 << 10, l2=512 << 10, l3=8 << 20)
 _SERVER = Caches(l1=32 << 10, l2=1 << 20, l3=16 << 20)
+_REGISTERS = {
+    1: Registers(128, 16, fma=False),
+    2: Registers(128, 16, fma=False),
+    3: Registers(256, 16),
+    4: Registers(512, 32),
+}
+
+
+def _cpu(level: int) -> str:
+    """LLVM's name of a processor of the level."""
+    return "x86-64" if level == 1 else f"x86-64-v{level}"
+
+
+def _registers(cpu: str, features: tuple[str, ...]) -> Registers:
+    if cpu == _cpu(4) or "+avx512f" in features:
+        return _REGISTERS[4]
+    return _REGISTERS[3] if cpu == _cpu(3) or "+avx2" in features else _REGISTERS[2]
 
 
 def x86(
@@ -69,14 +105,14 @@ def x86(
         name=name,
         kind="llvm",
         platform=platform,
-        cpu="x86-64" if level == 1 else f"x86-64-v{level}",
+        cpu=_cpu(level),
         features=(*tuning, *(f"+{EXTRAS[feature]}" for feature in extras)),
         isa=tuple(sorted((*LEVELS[level], *extras))),
-        vector_bits={1: 128, 2: 128, 3: 256, 4: 512}[level],
-        vector_registers=32 if level == 4 else 16,
+        vector_bits=_REGISTERS[level].bits,
+        vector_registers=_REGISTERS[level].count,
         caches=caches,
         status=status,
-        fma=level >= 3,
+        fma=_REGISTERS[level].fma,
         resolved=resolved,
     )
 
@@ -90,16 +126,42 @@ def native_x86(isa: frozenset[str], caches: Caches) -> Target:
         if feature in isa and (level == 4 or not feature.startswith("avx512"))
     ]
     extras = tuple(sorted(allowed))
-    base = "x86-64" if level == 1 else f"x86-64-v{level}"
-    return x86("native", level, caches, extras=extras, resolved="+".join((base, *extras)))
+    resolved = "+".join((_cpu(level), *extras))
+    return x86("native", level, caches, extras=extras, resolved=resolved)
 
 
-ENTRIES = (
+_LINUX_ENTRIES = (
     x86("x86-64-v2", 2, _SMALL),
     x86("x86-64-v3", 3, _DESKTOP),
     x86("x86-64-v4", 4, _SERVER, status=TargetStatus.COMPILED_ONLY),
     x86("x86-64-v4-vnni", 4, _SERVER, extras=("avx512_vnni",), status=TargetStatus.COMPILED_ONLY),
 )
-WINDOWS_ENTRIES = (
+_WINDOWS_ENTRIES = (
     x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),
+)
+
+_BYTES_512 = IntegerProduct("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True)
+_BYTES_256 = IntegerProduct("llvm.x86.avx512.vpdpbusd.256", 4, "uint8", "int8", True)
+_PAIRS_512 = IntegerProduct("llvm.x86.avx512.pmaddw.d.512", 2, "int16", "int16", False)
+_PAIRS_256 = IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False)
+_PAIRS_128 = IntegerProduct("llvm.x86.sse2.pmadd.wd", 2, "int16", "int16", False)
+
+X86_64 = Architecture(
+    name="x86_64",
+    entries=(*_LINUX_ENTRIES, *_WINDOWS_ENTRIES),
+    platforms=(LINUX, WINDOWS),
+    cpus={_cpu(level): features for level, features in LEVELS.items()},
+    features=_SPELLED,
+    registers=_registers,
+    native=native_x86,
+    products=(
+        IntegerUnit(512, "avx512_vnni", _BYTES_512),
+        IntegerUnit(256, "avx_vnni", _BYTES_256),
+        IntegerUnit(512, "avx512bw", _PAIRS_512),
+        IntegerUnit(256, "avx2", _PAIRS_256),
+        IntegerUnit(128, "sse4_1", _PAIRS_128),
+    ),
+    # Where two hardware threads share a core its decoder feeds each at half speed, and instructions
+    # count: four steps of a sum in a row take a fifth fewer of them than one.
+    together=4,
 )

@@ -90,7 +90,7 @@ def _instruction_set(need: LoadContract, host: Host) -> None:
             "instruction set",
             need=", ".join(need.isa),
             have=have,
-            hint="build for a target this CPU meets, such as x86-64-v2",
+            hint="build for a target that this CPU meets: `relaxd targets` lists them",
         )
 
 

@@ -34,8 +34,8 @@ def this_host() -> Host:
 
 
 def cpu_features(cpuinfo: str) -> frozenset[str]:
-    """Features that every core has, from the text of /proc/cpuinfo (x86 `flags`, ARM `Features`,
-    RISC-V `isa`).
+    """Features that every core has, from the text of /proc/cpuinfo (x86 `flags`, RISC-V `isa`, the
+    others `Features` or `features`).
 
     Linux lists only what the operating system has enabled too, so AVX there means that its
     registers are saved.
@@ -43,7 +43,7 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
     cores = []
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
+        if key.strip() in ("flags", "Features", "features"):
             cores.append(frozenset(value.split()))
         elif key.strip() == "isa":
             base, *extensions = value.strip().split("_")

@@ -15,6 +15,7 @@ from compiler.errors import LinkError
 from compiler.isolation.messages import CompileJob
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
+from compiler.targets.architectures import ARCHITECTURES
 from compiler.verify.emulation import emulator, tensors
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
@@ -97,7 +98,12 @@ def numerics(output: Path) -> dict[str, object]:
 
 
 EMULATED = [(target.name, add_and_divide) for target in CPUS if target.emulator]
-SORTED = [(name, sorting) for name in ("aarch64", "armv7", "riscv64")]
+SORTED = [
+    (architecture.entries[0].name, sorting)
+    for architecture in ARCHITECTURES
+    if architecture.emulation
+]
+"""One target of each emulated architecture."""
 
 
 @pytest.mark.parametrize(("name", "graph"), EMULATED + SORTED)

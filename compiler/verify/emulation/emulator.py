@@ -4,15 +4,12 @@ program needs beside it.
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from compiler import runtimes
 from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
-
-_PROGRAMS = {"aarch64": "aarch64", "armv7l": "arm", "riscv64": "riscv64"}
-_SYSROOTS = {"aarch64": Path("/usr/aarch64-linux-gnu")}
-"""Where Debian's cross packages put a C library, and libstdc++ where that is installed."""
+from compiler.targets.architecture import Emulation
+from compiler.targets.architectures import architecture_of
 
 
 @dataclass(frozen=True)
@@ -30,11 +27,12 @@ def lacking(target: Target) -> str | None:
 
 def find(target: Target) -> Emulator | str:
     """The target's emulator, or what is missing for one."""
-    if target.emulator is None:
+    emulation = architecture_of(target.arch).emulation
+    if target.emulator is None or emulation is None:
         return f"no emulator is known for {target.name}"
-    program = _program(target.arch)
+    program = _program(emulation.program)
     if program is None:
-        return f"qemu-{_PROGRAMS[target.arch]} is not installed"
+        return f"qemu-{emulation.program} is not installed"
     if target.platform.runtime is Runtime.LINKED:
         if not archives.present(target.platform):
             return (
@@ -42,9 +40,9 @@ def find(target: Target) -> Emulator | str:
                 f"{target.name}` once"
             )
         return Emulator((program, *target.emulator))
-    sysroot = _SYSROOTS.get(target.arch)
+    sysroot = emulation.sysroot
     if sysroot is None or not (sysroot / "lib" / "libstdc++.so.6").is_file():
-        return f"there is no C++ library for {target.arch}: install libstdc++6-arm64-cross"
+        return f"there is no C++ library for {target.arch}: {_install(emulation)}"
     if not runtimes.present(target.platform):
         return (
             f"the TVM runtime for {target.platform.os} on {target.arch} is missing: run "
@@ -53,6 +51,11 @@ def find(target: Target) -> Emulator | str:
     return Emulator((program, *target.emulator, "-L", str(sysroot)))
 
 
-def _program(arch: str) -> str | None:
-    name = f"qemu-{_PROGRAMS[arch]}"
+def _install(emulation: Emulation) -> str:
+    package = emulation.package
+    return f"install {package}" if package else "Debian has no package with one"
+
+
+def _program(emulator: str) -> str | None:
+    name = f"qemu-{emulator}"
     return shutil.which(f"{name}-static") or shutil.which(name)

@@ -144,7 +144,7 @@ def test_every_name_that_was_promised_is_there() -> None:
     )
     systems = "android-arm64 ios-arm64 macos-arm64 windows-x86-64"
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
-    assert set(targets.names()) == {"native", *cpus.split(), *systems.split(), *gpus.split()}
+    assert set(targets.names()) >= {"native", *cpus.split(), *systems.split(), *gpus.split()}
 
 
 @pytest.mark.parametrize("name", targets.names())
@@ -167,8 +167,7 @@ def test_entries_are_frozen_and_labelled() -> None:
 def test_resolving_takes_neither_tvm_nor_onnx() -> None:
     script = (
         "import sys; from compiler import targets; from compiler.isolation import child; "
-        "from compiler.toolchain import versions; targets.registry(); "
-        "versions.versions();"
+        "from compiler.toolchain import versions; targets.registry(); versions.versions();"
         "print(sorted({'tvm', 'onnx', 'torch'} & sys.modules.keys()))"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

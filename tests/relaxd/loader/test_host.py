@@ -12,8 +12,9 @@ def test_features_are_those_of_every_core():
     assert cpu_features(X86) == {"fpu", "sse", "avx2"}
 
 
-def test_arm_and_riscv_spell_them_their_own_way():
+def test_other_architectures_spell_them_their_own_way():
     assert cpu_features(ARM) == {"fp", "asimd", "sve"}
+    assert cpu_features("features\t: esan3 zarch vx\n") == {"esan3", "zarch", "vx"}
     assert cpu_features(RISCV) == {*"imafdc", "zicsr", "zba"}
 
 

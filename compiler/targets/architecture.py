@@ -1,0 +1,90 @@
+"""What the compiler knows of one processor architecture, as one value. A module of this folder
+describes an architecture whole: no other module holds a fact about it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.targets.caches import Caches
+from compiler.targets.target import Platform, Target
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """An instruction that multiplies `group` integers of `left` by as many of `right` and adds them
+    up, for each 32 bits of a vector.
+
+    intrinsic: LLVM's name of it; adds: whether it takes what to add them to as its first argument.
+    """
+
+    intrinsic: str
+    group: int
+    left: str
+    right: str
+    adds: bool
+
+
+@dataclass(frozen=True)
+class IntegerUnit:
+    """An instruction, the width in bits of the vectors that it works on, and the feature (as
+    /proc/cpuinfo spells it) that a processor has it with.
+    """
+
+    bits: int
+    feature: str
+    product: IntegerProduct
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Width in bits (0 without vectors) and count of the vector registers; fma: whether a*b+c is
+    one instruction.
+    """
+
+    bits: int
+    count: int
+    fma: bool = True
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """How qemu's user mode runs programs for the architecture.
+
+    program: the name behind `qemu-`; widest: arguments for a processor with every feature that a
+    raw target may name.
+    sysroot: where Debian's cross packages put a C library for dynamic programs, and package: the
+    one that adds libstdc++ to it; both None where programs are linked statically.
+    """
+
+    program: str
+    widest: tuple[str, ...]
+    sysroot: Path | None = None
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A processor architecture.
+
+    name: as `uname -m` spells it; entries: its targets in the registry, the plainest first.
+    platforms: the systems that raw targets may name.
+    cpus: by LLVM's name of a processor, the features that its code uses, as /proc/cpuinfo spells
+    them; the first is what a raw target without `mcpu` gets. features: the same spelling, by LLVM's
+    name of a feature. A raw target that asks for more cannot be checked by a loader.
+    registers: of a processor and its features (both LLVM's names), never wider than those promise.
+    native: the target for a machine with these features and caches; None where none is known.
+    products: instructions for sums of products of small integers, the fastest first.
+    together: steps of a sum that kernels take in a row between two looks at its end.
+    """
+
+    name: str
+    entries: tuple[Target, ...]
+    platforms: tuple[Platform, ...]
+    cpus: Mapping[str, tuple[str, ...]]
+    features: Mapping[str, str]
+    registers: Callable[[str, tuple[str, ...]], Registers]
+    native: Callable[[frozenset[str], Caches], Target] | None = None
+    products: tuple[IntegerUnit, ...] = ()
+    together: int = 1
+    emulation: Emulation | None = None

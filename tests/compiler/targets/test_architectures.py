@@ -1,0 +1,99 @@
+"""Each architecture's value agrees with itself: what is looked up by name is found, and what raw
+targets may name is what entries are made of.
+"""
+
+import json
+
+import pytest
+
+from compiler import targets
+from compiler.targets import Runtime, TargetStatus
+from compiler.targets.architecture import Architecture
+from compiler.targets.architectures import ARCHITECTURES, architecture_of, find_architecture
+from compiler.targets.caches import Caches
+from compiler.targets.vector_unit import VectorUnit
+from tests.binaries import ELF
+
+EACH = pytest.mark.parametrize("known", ARCHITECTURES, ids=lambda known: known.name)
+
+
+@EACH
+def test_targets_and_platforms_are_of_the_architecture(known: Architecture) -> None:
+    assert known.entries
+    assert {target.arch for target in known.entries} == {known.name}
+    assert {platform.arch for platform in known.platforms} == {known.name}
+    assert {target.platform for target in known.entries} <= set(known.platforms)
+    assert all(targets.resolve(target.name) == target for target in known.entries)
+    assert known.name in ELF
+
+
+@EACH
+def test_an_emulated_target_has_an_emulator_to_run_on(known: Architecture) -> None:
+    emulated = [target for target in known.entries if target.status is TargetStatus.EMULATED]
+    assert bool(emulated) == (known.emulation is not None)
+    for target in emulated:
+        assert target.emulator
+        dynamic = target.platform.runtime is Runtime.BUNDLED
+        assert known.emulation
+        assert dynamic == (known.emulation.sysroot is not None)
+        assert dynamic == (known.emulation.package is not None)
+
+
+@EACH
+def test_registers_are_never_wider_than_an_entry_says(known: Architecture) -> None:
+    """A raw target in an entry's own words has that entry's registers."""
+    for target in known.entries:
+        found = known.registers(target.cpu, target.features)
+        assert (found.bits, found.count, found.fma) == (
+            target.vector_bits,
+            target.vector_registers,
+            target.fma,
+        )
+
+
+@EACH
+def test_a_raw_target_in_the_words_of_an_entry_checks_no_less(known: Architecture) -> None:
+    for target in known.entries:
+        if target.cpu not in known.cpus or target.platform.runtime is Runtime.LINKED:
+            continue
+        spelled = [feature for feature in target.features if feature in known.features]
+        text = {"kind": "llvm", "mtriple": target.triple, "mcpu": target.cpu, "mattr": spelled}
+        raw = targets.resolve(json.dumps(text))
+        assert set(raw.isa) >= {known.features[feature] for feature in spelled}
+        assert set(raw.isa) <= set(target.isa)
+
+
+@pytest.mark.parametrize(
+    "known", [known for known in ARCHITECTURES if known.native], ids=lambda known: known.name
+)
+def test_native_needs_no_more_than_the_machine_has(known: Architecture) -> None:
+    assert known.native
+    caches = Caches(l1=1 << 15, l2=1 << 20, l3=0)
+    plain = known.native(frozenset(), caches)
+    for target in known.entries:
+        isa = frozenset(target.isa)
+        native = known.native(isa, caches)
+        assert native.name == "native"
+        assert native.caches == caches
+        assert set(native.isa) <= isa | set(plain.isa)
+        assert native.vector_bits <= max(target.vector_bits, plain.vector_bits)
+
+
+@EACH
+def test_integer_products_take_a_feature_of_the_target(known: Architecture) -> None:
+    for target in known.entries:
+        offered = [unit for unit in known.products if unit.product in of(target.name)]
+        assert all(unit.feature in target.isa for unit in offered)
+        assert all(unit.bits == target.vector_bits for unit in offered)
+        assert len(offered) == len(of(target.name))
+
+
+def of(name: str) -> tuple[object, ...]:
+    return VectorUnit.of(targets.resolve(name)).integer_products
+
+
+def test_names_are_found_or_not() -> None:
+    assert [architecture_of(known.name) for known in ARCHITECTURES] == list(ARCHITECTURES)
+    assert find_architecture("vax") is None
+    with pytest.raises(KeyError):
+        architecture_of("vax")
