@@ -17,11 +17,10 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed, UnsupportedStore
+from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, Blob, Record, hex_of
 
-SCHEMES = ("s3", "gs", "az", "memory")
 IN_MEMORY = 8 << 20
 
 
@@ -29,15 +28,8 @@ def connect(url: str, **options: Any) -> Any:
     """An obstore handle for the URL; credentials come from the environment, as each cloud's own
     tools read them.
 
-    Raises UnsupportedStore for an unknown scheme, StorageFailed for a URL or settings that obstore
-    refuses.
+    Raises StorageFailed for a URL or settings that obstore refuses.
     """
-    if url.partition("://")[0] not in SCHEMES:
-        raise UnsupportedStore(
-            f"no kind of store has the URL {url!r}",
-            hint=f"use a path, file:// or one of {', '.join(SCHEMES)}://",
-            url=url,
-        )
     with _translated(f"cannot open the store {url}"):
         return from_url("memory:///" if url.startswith("memory:") else url, **options)
 
