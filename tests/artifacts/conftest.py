@@ -48,9 +48,15 @@ def remote(url: str) -> Backend:
     )
 
 
-@pytest.fixture(params=["local", "memory"])
+BACKENDS: dict[str, Callable[[Path], Backend]] = {
+    "local": local,
+    "memory": lambda path: remote("memory://"),
+}
+
+
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    return local(tmp_path / "store") if request.param == "local" else remote("memory://")
+    return BACKENDS[request.param](tmp_path / "store")
 
 
 @pytest.fixture
