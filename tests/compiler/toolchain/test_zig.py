@@ -1,0 +1,52 @@
+import os
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler import targets
+from compiler.errors import LinkError
+from compiler.toolchain import zig
+
+HOST = targets.resolve("native")
+
+
+def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    zig.warm_up(HOST.platform.linker)
+    monkeypatch.setattr(zig, "_zig", lambda *arguments: pytest.fail("linked again"))
+    zig.warm_up(HOST.platform.linker)
+
+
+def test_the_linker_does_not_know_where_its_caller_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names its own files relative to a folder above them, and what it has cached goes by their
+    names.
+    """
+    spy = tmp_path / "python"
+    spy.write_text(f"#!/bin/sh\npwd > {tmp_path / 'folder'}\n")
+    spy.chmod(0o755)
+    prefix = Path(sys.prefix)
+    monkeypatch.setattr(sys, "executable", str(spy))
+    monkeypatch.chdir(prefix.parent)
+    zig.compile_with_zig("-c", "unit.c", triple=HOST.platform.linker)
+    stood = Path((tmp_path / "folder").read_text().strip())
+    assert stood not in (prefix, *prefix.parents)
+
+
+def test_past_its_time_nothing_of_the_linker_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "alive")
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\nsleep 600 > {tmp_path / 'alive'} &\nwait\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with open(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
+        with pytest.raises(LinkError) as caught:
+            zig.compile_with_zig("-c", "unit.c", triple=HOST.platform.linker, seconds=1)
+        assert caught.value.code == "link.timeout"
+        # A pipe ends when the last process that could write to it is gone.
+        assert select.select([alive], [], [], 30)[0]
+        assert alive.read() == b""
