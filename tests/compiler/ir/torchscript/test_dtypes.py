@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from compiler.errors import ImportFailed
 from compiler.ir.torchscript.dtypes import CODES, NUMBERS, dtype_of, promote, result_type
+from tests.compiler.ir.torchscript.running import traced
 
 DTYPES = sorted(CODES.values())
 COMMON = [name for name in DTYPES if name not in ("uint16", "uint32", "uint64")]
@@ -63,24 +64,12 @@ def test_tensors_of_any_rank_and_numbers(operands: list[tuple[str, int] | str]) 
     assert result_type(tensors, numbers) == wanted
 
 
-def test_codes_are_those_of_graphs() -> None:
-    for name, code in NUMBERS.items():
-        assert dtype_of(code) == name
-        graph = torch.jit.script(_casts(name)).graph
-        constants = [node.output().toIValue() for node in graph.findAllNodes("prim::Constant")]
-        assert code in constants
-
-
-def _casts(name: str) -> torch.nn.Module:
-    class Casts(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dtype: torch.dtype = torch_of(name)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.to(self.dtype)
-
-    return Casts()
+@pytest.mark.parametrize(("name", "code"), sorted(NUMBERS.items()))
+def test_codes_are_those_of_graphs(name: str, code: int) -> None:
+    assert dtype_of(code) == name
+    graph = traced(lambda x: torch.zeros([7], dtype=torch_of(name)), torch.ones(1)).inlined_graph
+    constants = [node.output().toIValue() for node in graph.findAllNodes("prim::Constant")]
+    assert code in [value for value in constants if isinstance(value, int) and value is not False]
 
 
 @pytest.mark.parametrize("code", [9, 12, 99, None])

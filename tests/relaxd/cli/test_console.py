@@ -1,0 +1,102 @@
+"""What people and scripts are told of an error, and the exit code that goes with it."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from artifacts.errors import StorageFailed
+from compiler.errors import ImportFailed, LinkError, UnknownTarget
+from relaxd.cli.console import MAX_ITEMS, Exit, error_document, exit_code, render_error
+from relaxd.client.errors import JobFailed, PullError, WaitTimeout
+from relaxd.errors import (
+    DeclarationError,
+    ExecutionError,
+    InputError,
+    RelaxdError,
+    ServerError,
+    ServerUnreachable,
+)
+
+
+def problem(status: int, **members: Any) -> ServerError:
+    return ServerError("m", status=status, problem={"detail": "m", "status": status, **members})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ServerUnreachable("m"), Exit.UNREACHABLE),
+        (DeclarationError("m", field="dims.n"), Exit.USAGE),
+        (InputError("m"), Exit.USAGE),
+        (PullError("m"), Exit.USAGE),
+        (UnknownTarget("m", reason="unknown"), Exit.USAGE),
+        (problem(422), Exit.USAGE),
+        (problem(422, stage="import"), Exit.FAILED),
+        (problem(503), Exit.FAILED),
+        (JobFailed("m", failure={}), Exit.FAILED),
+        (ImportFailed("m", reason="shape"), Exit.FAILED),
+        (ExecutionError("m"), Exit.FAILED),
+        (StorageFailed("m"), Exit.FAILED),
+        (WaitTimeout("m"), Exit.FAILED),
+    ],
+    ids=lambda value: getattr(value, "code", None) or value.name,
+)
+def test_exit_codes(error: RelaxdError, code: Exit) -> None:
+    assert exit_code(error) is code
+
+
+def test_a_compile_error_as_a_document() -> None:
+    error = ImportFailed("no", reason="unsupported_op", node="n0", op="Foo", unsupported=["a"])
+    assert error_document(error) == {
+        "code": "import.unsupported_op",
+        "message": "no",
+        "stage": "import",
+        "node": "n0",
+        "op": "Foo",
+        "retryable": False,
+        "unsupported": ["a"],
+    }
+
+
+def test_a_failed_job_speaks_with_the_failures_code() -> None:
+    failure = {"code": "link.failed", "stage": "link", "details": {"output": "ld: no"}}
+    document = error_document(JobFailed("it failed", failure=failure))
+    assert document == {
+        "code": "link.failed",
+        "message": "it failed",
+        "stage": "link",
+        "output": "ld: no",
+    }
+
+
+def test_a_problem_keeps_what_scripts_read() -> None:
+    document = error_document(problem(404, code="job.unknown", type="urn:x", retryable=False))
+    assert document == {"code": "job.unknown", "message": "m"}
+
+
+def rendered(error: RelaxdError, about: str | None = None) -> str:
+    out = StringIO()
+    Console(file=out, width=400).print(render_error(error, about))
+    return out.getvalue()
+
+
+def test_people_read_what_where_and_what_to_change() -> None:
+    text = rendered(LinkError("ld failed", reason="failed", hint="make room"), "aarch64")
+    assert text.splitlines()[0] == "error: aarch64: ld failed"
+    assert "at: stage link" in text
+    assert "hint: make room" in text
+
+
+def test_long_lists_are_cut() -> None:
+    error = ImportFailed("no", reason="unsupported_op", unsupported=[f"n{i}" for i in range(50)])
+    text = rendered(error)
+    assert f"n{MAX_ITEMS - 1}\n" in text
+    assert f"n{MAX_ITEMS}\n" not in text
+    assert f"and {50 - MAX_ITEMS} more" in text
+
+
+def test_what_the_hint_lists_is_not_listed_again() -> None:
+    error = UnknownTarget("no", reason="unknown", hint="one of a1, b2", known=["a1", "b2"])
+    assert rendered(error).count("a1") == 1
