@@ -1,0 +1,78 @@
+"""Every answer has an id, and every request is counted and logged once."""
+
+import pytest
+import structlog
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+
+from service.api.access import HEADER, Access, RequestMetrics
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def client(registry: CollectorRegistry) -> TestClient:
+    app = FastAPI()
+
+    @app.get("/v1/jobs/{job_id}")
+    def job(job_id: str) -> str:
+        return job_id
+
+    @app.get("/healthz")
+    def health() -> str:
+        return "ok"
+
+    @app.get("/broken")
+    def broken() -> str:
+        raise RuntimeError("a secret")
+
+    app.add_middleware(Access, metrics=RequestMetrics(registry))
+    return TestClient(app, raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("offered", "kept"),
+    [("a-b.C_9", True), ("x" * 64, True), ("x" * 65, False), ("a b", False), ("a;b", False)],
+)
+def test_a_clients_own_id_is_kept_where_it_is_one(
+    client: TestClient, offered: str, kept: bool
+) -> None:
+    answer = client.get("/healthz", headers={HEADER: offered})
+    assert (answer.headers[HEADER] == offered) is kept
+    assert len(answer.headers[HEADER]) == (len(offered) if kept else 32)
+
+
+def test_a_request_is_counted_under_its_route(
+    client: TestClient, registry: CollectorRegistry
+) -> None:
+    for path in ("/v1/jobs/a", "/v1/jobs/b", "/nowhere", "/broken"):
+        client.get(path)
+
+    def count(route: str, status: str) -> float | None:
+        labels = {"method": "GET", "route": route, "status": status}
+        return registry.get_sample_value("relaxd_http_requests_total", labels)
+
+    assert count("/v1/jobs/{job_id}", "200") == 2
+    assert count("unmatched", "404") == 1
+    assert count("/broken", "500") == 1
+    labels = {"method": "GET", "route": "/v1/jobs/{job_id}"}
+    assert registry.get_sample_value("relaxd_http_request_seconds_count", labels) == 2
+
+
+def test_one_line_a_request_with_the_job(client: TestClient) -> None:
+    with structlog.testing.capture_logs() as logs:
+        client.get("/v1/jobs/a")
+        client.get("/healthz")
+    (job, quiet) = logs
+    assert (job["log_level"], job["job_id"], job["status"], job["path"]) == (
+        "info",
+        "a",
+        200,
+        "/v1/jobs/a",
+    )
+    assert quiet["log_level"] == "debug"
+    assert "job_id" not in quiet
