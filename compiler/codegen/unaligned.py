@@ -1,15 +1,18 @@
-"""Lets the arguments of tensor programs lie anywhere: numpy aligns arrays to 16 bytes, and copying
-large ones costs more than it saves.
+"""Lets the arguments of tensor programs lie anywhere in memory.
+
+numpy aligns arrays to 16 bytes, less than the vectors of any of our targets but SSE and NEON, and
+copying a large argument costs more than aligned loads save.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.tir.exprs import const, dtype_of, load
-from compiler.tir.loops import allocate, seq, store
+from compiler.tir.building import alloc, emit, fresh, statements, store
+from compiler.tir.exprs import dtype_of, load
 
 
 def unaligned(module: tvm.IRModule) -> tvm.IRModule:
@@ -26,45 +29,49 @@ def unaligned(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
+@dataclass(frozen=True)
+class _Shift:
+    """Moves the accesses of some buffers by `origin`, which is zero."""
+
+    arguments: set[Any]
+    origin: Any
+
+    def load(self, node: Any) -> Any:
+        if node.source not in self.arguments:
+            return node
+        return load(node.source, self._moved(node.indices))
+
+    def store(self, node: Any) -> Any:
+        if node.buffer not in self.arguments:
+            return node
+        return tirx.BufferStore(node.buffer, node.value, self._moved(node.indices))
+
+    def _moved(self, indices: Any) -> list[Any]:
+        # Vectors of indices are int32 where a gather reads them so.
+        return [index + _as_type(self.origin, dtype_of(index)) for index in indices]
+
+
+def _as_type(value: Any, dtype: str) -> Any:
+    return value if dtype == "int64" else value.astype(dtype)
+
+
 def _function(func: tirx.PrimFunc) -> tirx.PrimFunc:
     arguments = _arguments(func)
     if not arguments:
         return func
-    zero = tirx.Var("origin", "int64")
-
-    def shifted(index: Any) -> Any:
-        return index + (zero if dtype_of(index) == "int64" else zero.astype(dtype_of(index)))
-
-    def of_load(node: Any) -> Any:
-        return (
-            load(node.source, [shifted(index) for index in node.indices])
-            if node.source in arguments
-            else node
-        )
-
-    def of_store(node: Any) -> Any:
-        if node.buffer not in arguments:
-            return node
-        return tirx.BufferStore(node.buffer, node.value, [shifted(index) for index in node.indices])
-
-    body = tvm_ffi.structural.structural_map(
-        func.body, ((tvm.ir.TensorLoad, of_load), (tirx.BufferStore, of_store))
-    )
-    cell, allocation = allocate([1], "int64", "cell")
-    return func.with_body(
-        seq(
-            allocation,
-            store(cell, const(0), const(0)),
-            tirx.Bind(zero, load(cell, [const(0)])),
-            body,
-        )
-    )
+    with statements() as body:
+        # A cell on the stack: TVM does not follow values through memory, LLVM does.
+        cell = alloc([1], "int64", "cell")
+        store(cell, 0, 0)
+        shift = _Shift(arguments, fresh("origin", load(cell, [0])))
+        moves = ((tvm.ir.TensorLoad, shift.load), (tirx.BufferStore, shift.store))
+        emit(tvm_ffi.structural.structural_map(func.body, moves))
+    return func.with_body(body.stmt)
 
 
 def _loosened(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with arguments whose types say that they are aligned to an element: LLVM turns
-    loops into copies by what they say.
-    """
+    """The function with arguments whose types say that they are aligned to an element."""
+    # LLVM makes a memcpy of a loop that copies, and gives it the alignment of the types.
     loose = {buffer: _anywhere(buffer) for buffer in _arguments(func)}
     return tvm_ffi.structural.structural_map(func, ((tvm.ir.Var, lambda var: loose.get(var, var)),))
 

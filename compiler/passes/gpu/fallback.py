@@ -2,7 +2,8 @@
 whole program in one thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
@@ -10,8 +11,9 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.stmt import ForKind
 
+from compiler.tir.building import emit, statements, store, when
 from compiler.tir.exprs import as_int, dtype_of
-from compiler.tir.loops import Body, product, seq, unfuse
+from compiler.tir.loops import product, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
@@ -22,10 +24,11 @@ def bind_nests(func: tirx.PrimFunc, threads: int) -> tirx.PrimFunc:
 
     A loop is independent if it is marked parallel, or drives only data-parallel axes of blocks.
     """
-    return _map_root(
-        func,
-        lambda body: seq(*(_nest(stmt, threads) for stmt in _statements(_without_vectors(body)))),
-    )
+    root = _root(func.body)
+    with statements() as kernels:
+        for stmt in _statements(_without_vectors(root.body)):
+            _emit_nest(stmt, threads)
+    return _with_root(func, root, kernels.stmt)
 
 
 def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -33,62 +36,60 @@ def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
     memory of the device.
     """
     scratch, body = _hoisted(func.body)
-    # TVM allocates a buffer at the innermost place around all its uses. A kernel of its own that
-    # touches the buffer moves that place out of the other kernel, onto the host.
-    touches = [
-        _alone(tirx.BufferStore(buffer, tirx.const(0, str(buffer.dtype)), [0] * len(buffer.shape)))
-        for buffer in scratch
-    ]
-
-    def alone(body: Any) -> Any:
-        return seq(*touches, *(_alone(stmt) for stmt in _statements(_without_vectors(body))))
-
-    return _map_root(func.with_body(body), alone, scratch)
+    root = _root(body)
+    with statements() as kernels:
+        # TVM allocates a buffer at the innermost place around all its uses. A kernel of its own
+        # that touches the buffer moves that place out of the other kernel, onto the host.
+        for buffer in scratch:
+            with _one_thread():
+                store(buffer, 0, *[tirx.IntImm("int32", 0)] * len(buffer.shape))
+        for stmt in _statements(_without_vectors(root.body)):
+            with _one_thread():
+                emit(stmt)
+    return _with_root(func, root, kernels.stmt, scratch)
 
 
 def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
     """Moves the buffers of symbolic size that `stmt` allocates to global memory; returns them, and
     `stmt` without their allocations.
     """
+    allocations: list[Any] = []
+    tvm_ffi.structural_walk(stmt, (tirx.AllocBuffer, allocations.append))
     scratch: dict[int, Any] = {}
-
-    def note(allocation: Any) -> None:
-        buffer = allocation.buffer
+    for buffer in (allocation.buffer for allocation in allocations):
         if any(as_int(extent) is None for extent in buffer.shape):
             scratch[buffer.__chandle__()] = tirx.decl_buffer(
                 list(buffer.shape), str(buffer.dtype), name=buffer.name
             )
-
-    def drop(allocation: Any) -> Any:
-        return seq() if allocation.buffer.__chandle__() in fresh else allocation
-
-    def replace(variable: Any) -> Any:
-        return scratch.get(variable.__chandle__(), variable)
-
-    tvm_ffi.structural_walk(stmt, (tirx.AllocBuffer, note))
     if not scratch:
         return [], stmt
-    fresh = {buffer.__chandle__() for buffer in scratch.values()}
-    return list(scratch.values()), tvm_ffi.structural_map(
-        stmt, [(tvm.ir.Var, replace), (tirx.AllocBuffer, drop)]
-    )
+    hoisted = {buffer.__chandle__() for buffer in scratch.values()}
+
+    def without(allocation: Any) -> Any:
+        # Its buffer is replaced by then: the map goes from the leaves up.
+        return seq() if allocation.buffer.__chandle__() in hoisted else allocation
+
+    moves = [
+        (tvm.ir.Var, lambda variable: scratch.get(variable.__chandle__(), variable)),
+        (tirx.AllocBuffer, without),
+    ]
+    return list(scratch.values()), tvm_ffi.structural_map(stmt, moves)
 
 
-def _map_root(func: tirx.PrimFunc, change: Any, scratch: Sequence[Any] = ()) -> tirx.PrimFunc:
-    body = func.body
+def _root(body: Any) -> Any:
+    """The block at the root of a function, one around the whole body where there is none."""
     if isinstance(body, s_tir.SBlockRealize) and not list(body.block.iter_vars):
-        root = body.block
-        buffers, annotations, body = list(root.alloc_buffers), root.annotations, root.body
-    else:
-        buffers, annotations = [], {}
+        return body.block
+    return s_tir.SBlock([], [], [], "root", body)
+
+
+def _with_root(
+    func: tirx.PrimFunc, root: Any, body: Any, scratch: Sequence[Any] = ()
+) -> tirx.PrimFunc:
+    """`func` with the root's body replaced, and `scratch` allocated beside its buffers."""
+    buffers = [*root.alloc_buffers, *scratch]
     block = s_tir.SBlock(
-        [],
-        [],
-        [],
-        "root",
-        change(body),
-        alloc_buffers=[*buffers, *scratch],
-        annotations=annotations,
+        [], [], [], "root", body, alloc_buffers=buffers, annotations=root.annotations
     )
     return func.with_body(s_tir.SBlockRealize([], True, block))
 
@@ -120,25 +121,22 @@ def _statements(body: Any) -> list[Any]:
     return [body] if any(isinstance(stmt, makers) for stmt in stmts) else stmts
 
 
-def _nest(stmt: Any, threads: int) -> Any:
+def _emit_nest(stmt: Any, threads: int) -> None:
+    """Emit a statement as one kernel: a thread for each iteration of its independent loops."""
     loops, body = [], stmt
     dependent = _dependent_variables(stmt)
     while isinstance(body, tirx.For) and _independent(body, dependent):
         loops.append(body)
         body = body.body
     if not loops:
-        return _alone(stmt)
-    dtype = dtype_of(loops[0].loop_var)
+        with _one_thread():
+            emit(stmt)
+        return
     extents = [loop.extent for loop in loops]
-
-    def run(index: Any) -> Any:
-        values = [loop.min + at for loop, at in zip(loops, unfuse(index, extents), strict=True)]
-        return seq(
-            *(tirx.Bind(loop.loop_var, value) for loop, value in zip(loops, values, strict=True)),
-            body,
-        )
-
-    return _grid(product(extents), threads, run, dtype)
+    with _grid(product(extents), threads, dtype_of(loops[0].loop_var)) as index:
+        for loop, at in zip(loops, unfuse(index, extents), strict=True):
+            emit(tirx.Bind(loop.loop_var, loop.min + at))
+        emit(body)
 
 
 def _independent(loop: tirx.For, dependent: set[int]) -> bool:
@@ -172,32 +170,33 @@ def _dependent_variables(stmt: Any) -> set[int]:
     return found
 
 
-def _alone(stmt: Any) -> Any:
-    once = _bound("threadIdx.x", tirx.IntImm("int32", 1), lambda thread: stmt)
-    return _bound("blockIdx.x", tirx.IntImm("int32", 1), lambda block: once)
+@contextmanager
+def _one_thread() -> Generator[None, None, None]:
+    """The body as a kernel of a single thread."""
+    one = tirx.IntImm("int32", 1)
+    with _bound("blockIdx.x", one), _bound("threadIdx.x", one):
+        yield
 
 
-def _grid(count: Any, threads: int, body: Body, dtype: str) -> Any:
-    """Runs body(index) for each index below `count`, one in each thread."""
+@contextmanager
+def _grid(count: Any, threads: int, dtype: str) -> Generator[Any, None, None]:
+    """The body as a kernel that runs for each index below `count`, one in each thread."""
     size = tirx.IntImm(dtype, threads)
-
-    def guarded(block: Any, thread: Any) -> Any:
-        index = tirx.Var("index", dtype)
-        return seq(
-            tirx.Bind(index, block * size + thread),
-            tirx.IfThenElse(index < count, body(index), None),
-        )
-
     blocks = (count + tirx.IntImm(dtype, threads - 1)) // size
-    return _bound(
-        "blockIdx.x",
-        blocks,
-        lambda block: _bound("threadIdx.x", size, lambda thread: guarded(block, thread)),
-    )
+    with _bound("blockIdx.x", blocks) as block, _bound("threadIdx.x", size) as thread:
+        index = tirx.Var("index", dtype)
+        emit(tirx.Bind(index, block * size + thread))
+        # The last block may reach past the end.
+        with when(index < count):
+            yield index
 
 
-def _bound(tag: str, extent: Any, body: Body) -> Any:
+@contextmanager
+def _bound(tag: str, extent: Any) -> Generator[Any, None, None]:
+    """One iteration of the body for each block or thread of the grid's axis `tag`."""
     dtype = dtype_of(extent)
     var = tirx.Var(tag.partition("Idx")[0], dtype)
     axis = tirx.IterVar(None, tirx.Var(tag, dtype), _THREAD_INDEX, tag)
-    return tirx.For(var, tirx.IntImm(dtype, 0), extent, ForKind.THREAD_BINDING, body(var), axis)
+    with statements() as body:
+        yield var
+    emit(tirx.For(var, tirx.IntImm(dtype, 0), extent, ForKind.THREAD_BINDING, body.stmt, axis))
