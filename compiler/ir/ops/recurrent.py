@@ -18,9 +18,10 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops.cells import Cell
-from compiler.ir.ops.recurrence import LANES, Recurrence
 from compiler.ir.values import Known, Tensor, Value
+from compiler.programs.recurrent.cells import Cell
+from compiler.programs.recurrent.emit import emit_recurrence
+from compiler.programs.recurrent.layer import LANES, Recurrence
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def run(
     )
     results = [(steps, batch, hidden), *[(batch, hidden)] * len(states)]
     call = relax.call_tir(
-        b.bb.add_func(program.function(), cell.kind.lower()),
+        b.bb.add_func(emit_recurrence(program), cell.kind.lower()),
         [b.adopt(b.tensor(value).expr, shape).expr for value, shape in inputs],
         [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in results],
     )

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.cells import Cell
-from compiler.ir.ops.recurrence import LANES, Recurrence
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.tiling import tiling_for
 from compiler.passes.cpu.families.pooling.emit import COLUMNS
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
 from compiler.passes.pack.integer import CENTRED
+from compiler.programs.recurrent.cells import Cell
+from compiler.programs.recurrent.emit import emit_recurrence
+from compiler.programs.recurrent.layer import LANES, Recurrence
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes import references
 
@@ -349,7 +350,7 @@ def recurrence(kind: str, hidden: int) -> Family:
             for shape in ((steps, batch, hidden), *[(batch, hidden)] * len(states))
         ]
         call = relax.call_tir(
-            builder.add_func(program.function(), kind.lower()),
+            builder.add_func(emit_recurrence(program), kind.lower()),
             [flat, relax.const(packed), *given],
             types,
         )

@@ -1,0 +1,1 @@
+"""The loop over time of LSTM, GRU and RNN layers."""

@@ -1,0 +1,183 @@
+"""The loop over time of a recurrent layer.
+
+Loop order: rows over the threads, since rows are independent of each other; a task walks all steps;
+a step goes block by block through the units; per block, a few rows at once, whose accumulators for
+some gates stay in registers over the units of the state before. Then all gates of the block are
+applied in one go, so that nothing but states and one block's sums goes through memory, and the rows
+of a task share what is read of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvm import s_tir, tirx
+
+from compiler.programs.recurrent.gates import Phase, phases_of
+from compiler.programs.recurrent.layer import LANES, Buffers, Recurrence, buffers_of
+from compiler.programs.recurrent.units import Task, Units
+from compiler.tir.building import (
+    alloc,
+    let,
+    let_opaque,
+    serial,
+    share_out,
+    statements,
+    store,
+    strips,
+    vectorized,
+    when,
+)
+from compiler.tir.exprs import Expr, const, load
+from compiler.tir.loops import PARALLEL_FLOPS
+
+ACCUMULATORS = 12
+"""Vectors of sums held in registers at once: what is left of AVX2's 16 is for weights and elements
+of the state.
+"""
+
+ATTRIBUTES = {
+    "tirx.noalias": True,
+    "tirx.is_scheduled": True,
+    # TVM's OpPatternKind of a program that fusion leaves alone.
+    "op_pattern": 8,
+    "s_tir": True,
+}
+
+
+def emit_recurrence(layer: Recurrence) -> tirx.PrimFunc:
+    """The program of a layer, which needs no schedule."""
+    given = buffers_of(layer)
+    with statements() as body:
+        each = let_opaque("each", layer.share)
+        tasks = tirx.ceildiv(layer.batch, each)
+        worth = layer.fixed and tirx.all(layer.flops >= PARALLEL_FLOPS, tasks > 1)
+        for number in share_out(tasks, worth):
+            first = number * each
+            count = let("count", tirx.min(each, layer.batch - let("first", first)))
+            _emit_task(layer, given, first, count)
+    block = s_tir.SBlock([], [], [], "root", body.stmt)
+    root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
+    return tirx.PrimFunc(given.parameters, root).with_attrs(ATTRIBUTES)
+
+
+def _emit_task(layer: Recurrence, given: Buffers, first: Expr, count: Expr) -> None:
+    """Emit all steps of the rows from `first` on."""
+    sums = alloc([layer.share * (layer.cell.gates * LANES)], "float32", "sums", "global")
+    names = ["state", "following"]
+    if layer.two_states or layer.two_phases:
+        names.append("kept")
+    if layer.two_phases:
+        names.append("reset")
+    size = layer.share * layer.width
+    scratch = [alloc([size], "float32", name, "global") for name in names]
+    task = Task(layer, given, first, count, sums, *scratch)
+    _emit_start(task)
+    with serial(layer.steps, "step") as step:
+        for phase in phases_of(task):
+            _emit_phase(task, step, phase)
+        _emit_advance(task, step)
+    _emit_finals(task)
+
+
+def _emit_start(task: Task) -> None:
+    """Emit states from the given ones, zeros past the last unit; zeros for what masked steps leave
+    unwritten.
+    """
+    layer, given = task.layer, task.given
+    scratch = [task.state, task.kept][: len(given.states)]
+    with serial(task.count) as r:
+        row, at = task.first + r, r * layer.width
+        for j in strips(layer.width, LANES):
+            for state in scratch:
+                store(state, 0, at + j)
+        for j in strips(layer.hidden, LANES):
+            for state, before in zip(scratch, given.states, strict=True):
+                store(state, load(before, [row, j]), at + j)
+        if layer.masked:
+            with serial(layer.steps) as step:
+                for j in strips(layer.hidden, LANES):
+                    store(given.every, 0, step, row, j)
+
+
+def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
+    """Emit the sums of some gates, a block of units at a time; then what the cell does."""
+    with serial(task.layer.blocks, "block") as block:
+        for row, rows, gates in _tiles(task, phase):
+            tile = [Units(task, step, block, row + r) for r in range(rows)]
+            _emit_tile(task, tile, gates, phase)
+        with serial(task.count, "row") as r, when(task.active(step, task.first + r)):
+            phase.apply(Units(task, step, block, r))
+
+
+def _tiles(task: Task, phase: Phase) -> Iterator[tuple[Expr, int, Sequence[int]]]:
+    """(first row, rows, gates) of all tiles of a block: as many rows as a tile holds, then what is
+    left in smaller ones.
+    """
+    rows, done = task.layer.rows, const(0)
+    while True:
+        full = (task.count - done) // rows
+        # Some gates at a time, for all rows: so their weights stay in the cache.
+        for gates in _parts(phase.gates, rows):
+            with serial(full, f"rows_{rows}") as t:
+                yield done + t * rows, rows, gates
+        if rows == 1:
+            return
+        done = done + full * rows
+        rows = 4 if rows == 6 else rows // 2
+
+
+def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:
+    """Gates summed together for so many rows: as many as the registers hold, two of four rather
+    than three.
+    """
+    together = max(ACCUMULATORS // rows, 1)
+    together = 2 if 2 <= together < len(gates) else together
+    return [gates[start : start + together] for start in range(0, len(gates), together)]
+
+
+def _emit_tile(task: Task, tile: list[Units], gates: Sequence[int], phase: Phase) -> None:
+    """Emit the sums of some gates for a few rows, in registers."""
+    acc = alloc([len(tile) * len(gates) * LANES], "float32", "acc")
+    for units, gate, v, at in _accumulators(tile, gates):
+        store(acc, units.start(gate, v), at)
+    with serial(task.layer.hidden, "k") as k:
+        for units, gate, v, at in _accumulators(tile, gates):
+            left = load(phase.left, [units.row * task.layer.width + k])
+            store(acc, load(acc, [at]) + left * units.weight(gate, k, v), at)
+    for units, gate, v, at in _accumulators(tile, gates):
+        store(task.sums, load(acc, [at]), units.sum_place(gate, v))
+
+
+def _accumulators(
+    tile: list[Units], gates: Sequence[int]
+) -> Iterator[tuple[Units, int, Expr, Expr]]:
+    """(units, gate, lane, place) of every accumulator of a tile, a vector at a time."""
+    pairs = [(r, g) for r in range(len(tile)) for g in range(len(gates))]
+    # Of rows and gates, the fewer stay in registers beside the accumulators while the others are
+    # walked.
+    if len(tile) <= len(gates):
+        pairs.sort(key=lambda pair: pair[::-1])
+    for r, g in pairs:
+        with vectorized(LANES) as v:
+            yield tile[r], gates[g], v, (r * len(gates) + g) * LANES + v
+
+
+def _emit_advance(task: Task, step: Expr) -> None:
+    """Emit the next state of every row to its state, and to the results."""
+    with serial(task.count) as r:
+        row, at = task.first + r, r * task.layer.width
+        with when(task.active(step, row)):
+            for j in strips(task.layer.hidden, LANES):
+                following = load(task.following, [at + j])
+                store(task.state, following, at + j)
+                store(task.given.every, following, task.time(step, row), row, j)
+
+
+def _emit_finals(task: Task) -> None:
+    """Emit the last states of every row to the results."""
+    finals = task.given.finals
+    with serial(task.count) as r:
+        for j in strips(task.layer.hidden, LANES):
+            for final, state in zip(finals, [task.state, task.kept][: len(finals)], strict=True):
+                store(final, load(state, [r * task.layer.width + j]), task.first + r, j)

@@ -1,0 +1,91 @@
+"""Where the numbers of a block of units lie: in scratch memory, the input and the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from compiler.programs.recurrent.layer import LANES, Buffers, Recurrence
+from compiler.tir.exprs import Expr, load
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows from `first` on, `count` of them, and their scratch memory: sums of a block, state, next
+    state, what else the cell keeps, states that a GRU's reset has scaled.
+    """
+
+    layer: Recurrence
+    given: Buffers
+    first: Expr
+    count: Expr
+    sums: Any
+    state: Any
+    following: Any
+    kept: Any = None
+    reset: Any = None
+
+    def time(self, step: Expr, row: Expr) -> Expr:
+        """Where step `step` of row number `row` of the batch stands in time."""
+        layer = self.layer
+        if not layer.backward:
+            return step
+        # A row that is shorter than the batch's steps begins at its own end. What comes after its
+        # last step is masked, but must not be read before the first.
+        end = (
+            tirx.min(load(self.given.lengths, [row]), layer.steps) if layer.masked else layer.steps
+        )
+        return tirx.max(end - 1 - step, 0)
+
+    def active(self, step: Expr, row: Expr) -> Expr | bool:
+        """Whether row number `row` of the batch has such a step."""
+        return step < load(self.given.lengths, [row]) if self.layer.masked else True
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of block `block` for row `row` of a task at step `step`; lanes are within it."""
+
+    task: Task
+    step: Expr
+    block: Expr
+    row: Expr
+
+    def place(self, lane: Expr) -> Expr:
+        """The place of a unit in a task's states."""
+        return self.row * self.task.layer.width + self.block * LANES + lane
+
+    def sum_place(self, gate: int, lane: Expr) -> Expr:
+        """The place of a gate's sum in a task's sums."""
+        return (self.row * self.task.layer.cell.gates + gate) * LANES + lane
+
+    def sum(self, gate: int, lane: Expr) -> Expr:
+        """A gate's sum."""
+        return load(self.task.sums, [self.sum_place(gate, lane)])
+
+    def start(self, gate: int, lane: Expr) -> Expr:
+        """What a gate's sum starts from."""
+        extra = self.task.given.extra
+        if extra is not None and gate == 2:
+            return load(extra, [self.block * LANES + lane])
+        return self.input(gate, lane)
+
+    def input(self, gate: int, lane: Expr) -> Expr:
+        """The input's part of a gate's sum."""
+        task = self.task
+        row = task.first + self.row
+        unit = (self.block * task.layer.cell.gates + gate) * LANES + lane
+        return load(task.given.x, [task.time(self.step, row), row, unit])
+
+    def weight(self, gate: int, k: Expr, lane: Expr) -> Expr:
+        """A gate's weight for unit `k` of the state before."""
+        return load(self.task.given.weights, [self.block, gate, k, lane])
+
+    def peephole(self, index: int, lane: Expr, memory: Expr) -> Expr:
+        """What the memory adds to a gate's sum."""
+        peepholes = self.task.given.peepholes
+        if peepholes is None:
+            return tirx.FloatImm("float32", 0)
+        return load(peepholes, [index, self.block * LANES + lane]) * memory
