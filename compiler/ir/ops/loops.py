@@ -15,9 +15,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.programs import OPAQUE, call_program
 from compiler.ir.values import Tensor, Value
-
-PARALLEL_WORK = 1 << 15
-"""Operations below which starting other threads costs more than it saves."""
+from compiler.tir import script
 
 Body = Callable[[list[Any], list[Any]], None]
 Form = tuple[Sequence[Extent], str]
@@ -69,12 +67,8 @@ def spread(extent: Extent, run: Callable[[Any], None], work: Extent = 1) -> None
     """A loop over [0, extent) whose iterations are independent, shared among threads where extent *
     work operations are worth it.
     """
-    enough = tirx.GT(ex.prim(ex.mul(extent, work)), ex.prim(PARALLEL_WORK))
-    with T.If(enough):
-        with T.Then(), T.parallel(ex.prim(0), ex.prim(extent)) as i:
-            run(i)
-        with T.Else(), T.serial(ex.prim(0), ex.prim(extent)) as i:
-            run(i)
+    for i in script.spread(ex.prim(extent), ex.prim(ex.mul(extent, work))):
+        run(i)
 
 
 def copy(source: Any, target: Any, extent: Extent) -> None:

@@ -15,6 +15,7 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, loops
 from compiler.ir.ops.nn_norm import wide
 from compiler.ir.values import Tensor, Value
+from compiler.programs.linear_attention import LinearAttention, Tensors, emit_linear_attention
 
 
 def linear_attention(
@@ -36,58 +37,33 @@ def linear_attention(
     length, dv] and the state [batch, groups, dk, dv].
     """
     batch, heads, length, depth = query.shape
-    groups, width = value.shape[1], value.shape[3]
-    dtype = query.dtype
-    values = [query, key, value, *(x for x in (past, decay, beta) if x is not None)]
-    share = ex.floordiv(heads, groups)
-    factor = _factor(scale, depth, dtype)
-    fadings = decay.shape[3] if decay is not None else 1
-    rates = beta.shape[1] if beta is not None else 1
+    groups, width, dtype = value.shape[1], value.shape[3], query.dtype
+    tasks = ex.mul(batch, groups)
+    sizes = LinearAttention(
+        tasks=ex.prim(tasks),
+        groups=ex.prim(groups),
+        share=ex.prim(ex.floordiv(heads, groups)),
+        length=ex.prim(length),
+        depth=ex.prim(depth),
+        width=ex.prim(width),
+        fadings=ex.prim(1 if decay is None else decay.shape[3]),
+        rates=ex.prim(1 if beta is None else beta.shape[1]),
+        factor=_factor(scale, depth, dtype),
+        dtype=dtype,
+    )
+    optional = (past, decay, beta)
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        q, k, v, *rest = inputs
-        result, state, change = outputs
-        before = rest.pop(0) if past is not None else None
-        fading = rest.pop(0) if decay is not None else None
-        rate = rest.pop(0) if beta is not None else None
-
-        def head(at: Any) -> None:
-            n, g = tirx.floordiv(at, ex.prim(groups)), tirx.floormod(at, ex.prim(groups))
-            with loops.serial(depth) as d, loops.serial(width) as e:
-                state[n, g, d, e] = (
-                    before[n, g, d, e] if before is not None else tirx.const(0, dtype)
-                )
-            with loops.serial(length) as t:
-                if fading is not None:
-                    with loops.serial(depth) as d, loops.serial(width) as e:
-                        state[n, g, d, e] = state[n, g, d, e] * tirx.exp(
-                            fading[n, g, t, _within(d, fadings)]
-                        )
-                with loops.serial(width) as e:
-                    change[at, e] = v[n, g, t, e]
-                if rate is not None:
-                    with loops.serial(depth) as d, loops.serial(width) as e:
-                        change[at, e] = change[at, e] - state[n, g, d, e] * k[n, g, t, d]
-                    with loops.serial(width) as e:
-                        change[at, e] = change[at, e] * rate[n, _within(g, rates), t, ex.prim(0)]
-                with loops.serial(depth) as d, loops.serial(width) as e:
-                    state[n, g, d, e] = state[n, g, d, e] + k[n, g, t, d] * change[at, e]
-                with loops.serial(share) as s:
-                    h = g * ex.prim(share) + s
-                    with loops.serial(width) as e:
-                        result[n, h, t, e] = tirx.const(0, dtype)
-                    with loops.serial(depth) as d, loops.serial(width) as e:
-                        result[n, h, t, e] = (
-                            result[n, h, t, e] + q[n, h, t, d] * state[n, g, d, e] * factor
-                        )
-
-        loops.spread(ex.mul(batch, groups), head, ex.mul(length, ex.mul(depth, width)))
+        rest = iter(inputs[3:])
+        found = [None if value is None else next(rest) for value in optional]
+        emit_linear_attention(sizes, Tensors(*inputs[:3], *found, *outputs))
 
     forms = [
         ((batch, heads, length, width), dtype),
         ((batch, groups, depth, width), dtype),
-        ((ex.mul(batch, groups), width), dtype),
+        ((tasks, width), dtype),
     ]
+    values = [query, key, value, *(value for value in optional if value is not None)]
     result, state, _ = loops.program(b, body, forms, *values, name="linear_attention")
     return result, state
 
@@ -97,17 +73,6 @@ def _factor(scale: float | None, depth: Extent, dtype: str) -> Any:
         tirx.const(scale, dtype)
         if scale
         else tirx.const(1, dtype) / tirx.sqrt(ex.prim(depth).astype(dtype))
-    )
-
-
-def _within(index: Any, extent: Extent) -> Any:
-    """The index, or 0 along an axis of extent 1."""
-    if extent == 1:
-        return ex.prim(0)
-    return (
-        index
-        if isinstance(extent, int)
-        else tirx.Select(tirx.EQ(ex.prim(extent), ex.prim(1)), ex.prim(0), index)
     )
 
 

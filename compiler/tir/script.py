@@ -1,0 +1,23 @@
+"""Loops over threads in TVM's script builder, for programs that are written with it."""
+
+from collections.abc import Iterator
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+
+from compiler.tir.exprs import Expr, const
+
+PARALLEL_WORK = 1 << 15
+"""Operations below which starting other threads costs more than it saves."""
+
+
+def spread(extent: Expr, work: Expr) -> Iterator[Expr]:
+    """for i in range(extent), whose iterations are independent: in parallel if `work`, operations
+    of all of them, is worth it.
+    """
+    # Where the work is known TVM's simplifier removes the branch.
+    with T.If(tirx.GT(work, const(PARALLEL_WORK))):
+        with T.Then(), T.parallel(const(0), extent) as i:
+            yield i
+        with T.Else(), T.serial(const(0), extent) as i:
+            yield i
