@@ -161,7 +161,11 @@ def read_document(blobs: BlobStore, digest: str) -> Document:
 
 
 def manifest_bytes(
-    artifact_type: str, config: Descriptor, layers: list[Descriptor], annotations: dict[str, str]
+    artifact_type: str,
+    config: Descriptor,
+    layers: list[Descriptor],
+    annotations: dict[str, str],
+    subject: Descriptor | None = None,
 ) -> bytes:
     """An image manifest in canonical bytes."""
     document: dict[str, Any] = {
@@ -171,7 +175,9 @@ def manifest_bytes(
         "config": config.to_json(),
         "layers": [layer.to_json() for layer in layers],
     }
-    return canonical_bytes(document | ({"annotations": annotations} if annotations else {}))
+    document |= {"annotations": annotations} if annotations else {}
+    document |= {"subject": subject.to_json()} if subject else {}
+    return canonical_bytes(document)
 
 
 def index_bytes(manifests: list[dict[str, Any]]) -> bytes:

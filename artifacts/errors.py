@@ -34,6 +34,19 @@ class BlobNotFound(StoreError):
         self.digest = digest
 
 
+class NoDump(StoreError):
+    """No dump of the bundle was kept."""
+
+    code = "store.no_dump"
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__(
+            f"the store has no dump of {bundle}",
+            hint="compile the model with options.dump",
+            digest=bundle,
+        )
+
+
 class BlobCorrupt(StoreError):
     """The stored bytes do not hash to their digest; the blob has been set aside and is
     now missing.

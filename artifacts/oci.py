@@ -83,11 +83,21 @@ def publish_bundle(
     The manifest is written last, so whoever can see it can fetch it. Raises UnsafeTitle for
     anything but plain files.
     """
+    return publish_files(blobs, directory, BUNDLE, annotations or {})
+
+
+def publish_files(
+    blobs: BlobStore,
+    directory: Path,
+    artifact_type: str,
+    annotations: dict[str, str],
+    subject: Descriptor | None = None,
+) -> Published:
+    """As `publish_bundle`, for artifacts of any type; subject: the manifest that it belongs to."""
     layers = [_publish_file(blobs, directory, path) for path in _files(directory)]
     config = blobs.put(EMPTY_CONTENT)
-    data = manifest_bytes(
-        BUNDLE, Descriptor(EMPTY, config.digest, config.size), layers, annotations or {}
-    )
+    empty = Descriptor(EMPTY, config.digest, config.size)
+    data = manifest_bytes(artifact_type, empty, layers, annotations, subject)
     digest = blobs.put(data).digest
     return Published(digest, sum(layer.size for layer in layers), f"{REPOSITORY}@{digest}")
 

@@ -77,7 +77,8 @@ class Build:
     waiting_on: id of the equal build whose result this one waits for. attempts: workers that have
     taken it.
     fence: rises with every claim; a worker's word counts only while it holds the newest. report:
-    what inspection found.
+    what inspection found. dump: the compiler's dump beside the artifact, where the request asks for
+    one.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Build:
     report: dict[str, Any] | None = None
     profile: dict[str, Any] | None = None
     numerics: dict[str, Any] | None = None
+    dump: Artifact | None = None
     error: Failure | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None

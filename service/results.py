@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import select
 
 from artifacts.documents import read_document
+from artifacts.dumps import dump_of
 from artifacts.oci import REPOSITORY, bundle_files
+from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
@@ -20,7 +22,16 @@ def known(core: Core, claim: Claim) -> Outcome | None:
     if claim.kind is Kind.INSPECT:
         return _report(core, claim.action_key)
     digest = core.store.actions.get(claim.action_key)
-    return bundle_outcome(core, digest, cached=True) if digest else None
+    if digest is None or lacks_dump(core, claim.request, digest):
+        return None
+    return bundle_outcome(core, digest, cached=True)
+
+
+def lacks_dump(core: Core, request: CompileRequest, bundle: str) -> bool:
+    """Whether the request asks for a dump that is not in the store: the bundle may come from a
+    request that did not.
+    """
+    return request.options.dump and dump_of(core.store, bundle) is None
 
 
 def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
@@ -39,9 +50,22 @@ def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
         State.SUCCEEDED,
         cached,
         artifact,
-        profile=document("profile.json"),
+        profile=_brief(document("profile.json")),
         numerics=document("numerics.json"),
     )
+
+
+def _brief(profile: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The profile without the reasons of families that declined a kernel, which take more room than
+    all the rest; the artifact's own file has them.
+    """
+    if profile is None or "kernels" not in profile:
+        return profile
+    kernels = [
+        {name: value for name, value in kernel.items() if name != "declined"}
+        for kernel in profile["kernels"]
+    ]
+    return {**profile, "kernels": kernels}
 
 
 def _report(core: Core, key: str) -> Outcome | None:

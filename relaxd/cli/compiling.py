@@ -1,6 +1,6 @@
 """`relaxd compile`: in this process's own compiler, or on a service."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
 from relaxd.cli.views import size
 from relaxd.client import Client, JobHandle
-from relaxd.client.folder import replacing
+from relaxd.client.folder import emptied, replacing
 from relaxd.client.job import failure_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -33,6 +33,15 @@ Samples = Annotated[
     Path | None,
     typer.Option(
         "--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False
+    ),
+]
+Dump = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump",
+        metavar="DIR",
+        help="Keep the module after every phase; DIR/TARGET with several targets.",
+        show_default=False,
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
@@ -67,6 +76,7 @@ def compile_command(
     target: declare.Targets = None,
     samples: Samples = None,
     output: Output = Path("out"),
+    dump: Dump = None,
     server: declare.Server = None,
     token: declare.Token = None,
     detach: Detach = False,
@@ -86,6 +96,9 @@ def compile_command(
             raise DeclarationError(
                 f"there is no file {path}", field=field, hint="give the path of a file"
             )
+    if dump:
+        request = replace(request, options=replace(request.options, dump=True))
+    places = _Places(output, dump if dump or not request.options.dump else _beside(output))
     if server is None:
         if detach:
             raise DeclarationError(
@@ -93,12 +106,12 @@ def compile_command(
                 field="server",
                 hint="give --server URL or set RELAXD_SERVER",
             )
-        _compile_here(model, request, samples, output, verbose=verbose, as_json=json)
+        _compile_here(model, request, samples, places, verbose=verbose, as_json=json)
         return
     with Client(server, token=token) as client:
         job = client.submit(model, request, samples=samples)
         if not detach:
-            _finish(_watched(job, verbose), output, as_json=json)
+            _finish(_watched(job, verbose), places, as_json=json)
         elif json:
             print_json(job.document)
         else:
@@ -116,27 +129,43 @@ def _watched(job: JobHandle, verbose: bool) -> JobHandle:
         raise
 
 
-def _finish(job: JobHandle, output: Path, *, as_json: bool) -> None:
+def _finish(job: JobHandle, places: "_Places", *, as_json: bool) -> None:
     results: list[Result] = []
     for build in job.builds:
-        place = _place(output, build["target"], len(job.builds))
+        place, dump = places.of(build["target"], len(job.builds))
         if build["artifact"]:
             job.pull(build["target"], place)
+            if dump:
+                job.pull_dump(build["target"], dump)
             results.append(Result(build["target"], place, build["artifact"]["size"]))
         else:
             results.append(Result(build["target"], error=failure_of(build)))
     _report(results, job.document, as_json=as_json)
 
 
-def _place(output: Path, target: str, count: int) -> Path:
-    return output if count == 1 else output / target
+@dataclass(frozen=True)
+class _Places:
+    """The folders that receive bundles and, if they are kept, dumps."""
+
+    output: Path
+    dump: Path | None
+
+    def of(self, target: str, count: int) -> tuple[Path, Path | None]:
+        """The folders of one of `count` targets."""
+        if count == 1:
+            return self.output, self.dump
+        return self.output / target, self.dump / target if self.dump else None
+
+
+def _beside(output: Path) -> Path:
+    return output.with_name(f"{output.name}.dump")
 
 
 def _compile_here(
     model: Path,
     request: CompileRequest,
     samples: Path | None,
-    output: Path,
+    places: _Places,
     *,
     verbose: bool,
     as_json: bool,
@@ -147,8 +176,8 @@ def _compile_here(
     results: list[Result] = []
     with BuildProgress(list(request.targets)) as progress:
         for target in request.targets:
-            place = _place(output, target, len(request.targets))
-            results.append(_build(model, request, target, samples, place, progress, verbose))
+            place, dump = places.of(target, len(request.targets))
+            results.append(_build(model, request, target, samples, place, dump, progress, verbose))
     _report(results, {}, as_json=as_json)
 
 
@@ -158,6 +187,7 @@ def _build(
     target: str,
     samples: Path | None,
     place: Path,
+    dump: Path | None,
     progress: BuildProgress,
     verbose: bool,
 ) -> Result:
@@ -170,6 +200,7 @@ def _build(
                 output=fresh,
                 target=target,
                 samples=samples,
+                dump=emptied(dump) if dump else None,
                 on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
     except RelaxdError as error:

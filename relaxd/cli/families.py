@@ -83,13 +83,9 @@ def _of_bundle(source: Path) -> dict[str, Any]:
 
 
 def _of_model(source: Path, request: CompileRequest, target: str) -> dict[str, Any]:
-    child = extras.load("compiler.isolation.child", extra="compiler")
-    messages = extras.load("compiler.isolation.messages", extra="compiler")
-    job = messages.FamiliesJob(
-        model=str(source.resolve()), request=request.to_json(), target=target
-    )
+    api = extras.load("compiler.api", extra="compiler")
     with stderr().status("compiling up to the loops"):
-        report: dict[str, Any] = child.run_child(job)
+        report: dict[str, Any] = api.families_request(source, request, target)
     return report
 
 

@@ -1,13 +1,34 @@
 """Folders that change whole or not at all."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from relaxd.client.errors import PullError
-from relaxd.contract.manifest import FILENAME
+from relaxd.contract.manifest import DUMP_START, FILENAME
+
+
+def emptied(directory: Path) -> Path:
+    """Removes an older dump, so that its files do not mix with those of the next; raises PullError
+    as `replacing`.
+    """
+    _check_free(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    return directory
+
+
+def _check_free(directory: Path) -> None:
+    if not directory.exists():
+        return
+    names = {path.name for path in directory.iterdir()} if directory.is_dir() else {""}
+    if names and not names & {FILENAME, DUMP_START}:
+        raise PullError(
+            f"{directory} is in the way",
+            hint="name a folder that is absent, empty, or an older bundle or dump",
+        )
 
 
 @contextmanager
@@ -15,16 +36,10 @@ def replacing(directory: Path) -> Iterator[Path]:
     """A fresh folder that takes `directory`'s place if the block succeeds and is removed if it does
     not.
 
-    `directory` must be absent, empty or an older bundle; raises PullError otherwise.
+    `directory` must be absent, empty or an older bundle or dump; raises PullError otherwise.
     """
     directory = Path(os.path.abspath(directory))
-    if directory.exists() and not (
-        directory.is_dir() and (not any(directory.iterdir()) or (directory / FILENAME).exists())
-    ):
-        raise PullError(
-            f"{directory} is in the way",
-            hint="name a folder that is absent, empty, or an older bundle",
-        )
+    _check_free(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as scratch:
         fresh = Path(scratch) / "new"

@@ -175,6 +175,25 @@ class JobHandle:
         digest = build["artifact"]["digest"]
         return pull(self._transport, REPOSITORY, digest, Path(directory), report=report)
 
+    def pull_dump(self, target: str | None = None, directory: str | Path = "out.dump") -> Path:
+        """Fetch the compiler's dump of the build for `target`, of a job with `options.dump`, into
+        `directory`.
+
+        Raises JobFailed if that build did not succeed, PullError if the service kept no dump.
+        """
+        from relaxd.client.pull import pull
+        from relaxd.client.reference import REPOSITORY
+
+        build = self.refresh().build(target)
+        if not build.get("artifact"):
+            raise failure_of(build)
+        if not build.get("dump"):
+            raise PullError(
+                f"job {self.id} has no dump of {build['target']}",
+                hint="compile with the option dump=true",
+            )
+        return pull(self._transport, REPOSITORY, build["dump"]["digest"], Path(directory))
+
 
 def failure_of(build: dict[str, Any]) -> JobFailed:
     """The error that says why a build has no artifact."""

@@ -9,6 +9,8 @@ from relaxd.errors import BundleError, DeclarationError
 
 SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
+DUMP_START = "00_import.py"
+"""The first file of a dump of the compiler, by which its folder is known."""
 
 THREADS = "librelaxd_threads.so"
 """What a bundle for Linux brings to run its parallel loops; another interface of it takes another

@@ -1,12 +1,14 @@
 """Artifacts by digest: what a bundle or an index holds, and a bundle as a tar."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from artifacts.documents import INDEXES, Document, read_document
+from artifacts.dumps import dump_of
+from artifacts.errors import NoDump
 from artifacts.oci import FEATURES, REPOSITORY, TARGET, bundle_files
 from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
@@ -14,6 +16,11 @@ from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import blob_path
 
 TAR = "application/x-tar"
+
+Dump = Annotated[
+    bool,
+    Query(description="Answer for the compiler's dump of the bundle instead of the bundle."),
+]
 
 
 class FileOut(BaseModel):
@@ -57,8 +64,10 @@ def router(artifacts: Artifacts) -> APIRouter:
     }
 
     @routes.get("/v1/artifacts/{digest}", response_model=ArtifactOut, responses=answers)
-    def artifact(digest: str, request: Request) -> Response:
-        """What the artifact holds; with `Accept: application/x-tar`, the bundle itself."""
+    def artifact(digest: str, request: Request, dump: Dump = False) -> Response:
+        """What the artifact holds; with `Accept: application/x-tar`, its files."""
+        if dump:
+            digest = _dump(artifacts, digest)
         document = read_document(artifacts.blobs, digest)
         if TAR in request.headers.get("Accept", ""):
             headers = {"Docker-Content-Digest": digest, "Vary": "Accept"}
@@ -73,6 +82,14 @@ def router(artifacts: Artifacts) -> APIRouter:
         )
 
     return routes
+
+
+def _dump(artifacts: Artifacts, bundle: str) -> str:
+    read_document(artifacts.blobs, bundle)
+    found = dump_of(artifacts, bundle)
+    if found is None:
+        raise NoDump(bundle)
+    return found.digest
 
 
 def _describe(digest: str, document: Document) -> ArtifactOut:

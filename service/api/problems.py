@@ -14,6 +14,7 @@ from artifacts.errors import (
     DigestMismatch,
     InvalidDigest,
     InvalidManifest,
+    NoDump,
     StorageFailed,
     StoreError,
 )
@@ -72,6 +73,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     ),
     (ServiceError, INTERNAL),
     (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
+    (NoDump, Kind(HTTPStatus.NOT_FOUND, "No dump was kept")),
     (BlobCorrupt, Kind(HTTPStatus.NOT_FOUND, "The blob was corrupt and has been set aside")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
     (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),

@@ -99,7 +99,8 @@ class BuildOut(Document):
     """One target's part of a job; `note` says why a queued build does not run yet.
 
     `status`, once built: `executed`, `emulated`, `compiled_only` or `unverified`, by the
-    verification it had.
+    verification it had. `dump`, where `options.dump` asks for it: the module after every phase of
+    the compiler, an artifact that refers to the bundle.
     """
 
     target: str
@@ -108,6 +109,7 @@ class BuildOut(Document):
     action_key: str | None
     cached: bool
     artifact: BundleOut | None
+    dump: BundleOut | None
     error: Failure | None
     profile: dict[str, Any] | None
     numerics: dict[str, Any] | None
@@ -127,6 +129,7 @@ class BuildOut(Document):
             action_key=build.action_key,
             cached=build.cached,
             artifact=BundleOut(**build.artifact.to_json()) if build.artifact else None,
+            dump=BundleOut(**build.dump.to_json()) if build.dump else None,
             error=build.error,
             profile=build.profile,
             numerics=build.numerics,

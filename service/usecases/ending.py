@@ -14,6 +14,7 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
+from service.results import lacks_dump
 from service.usecases import indexing
 
 CANCELLED = Outcome(State.CANCELLED)
@@ -70,7 +71,7 @@ def follow_up(core: Core, build: Build, outcome: Outcome | None) -> None:
 
 def settle(core: Core, ended: Build, outcome: Outcome) -> None:
     """Give the builds that wait for an equal of `ended` its result; if it was cancelled, have one
-    of them take over.
+    of them take over. A build that wants a dump, which the result lacks, has to run itself.
     """
     waiting = _waiting(core, ended)
     if outcome.state is State.CANCELLED:
@@ -80,10 +81,16 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
     shared = replace(outcome, cached=outcome.state is State.SUCCEEDED)
     for build in waiting:
         with core.writing() as tx:
-            fresh = tx.build(build.job_id, build.id)
+            job = tx.job(build.job_id)
+            fresh = next(fresh for fresh in job.builds if fresh.id == build.id)
             if not (fresh.state is State.QUEUED and fresh.waiting_on):
                 continue
-            tx.end(fresh, shared)
+            again = shared.artifact and lacks_dump(core, job.request, shared.artifact.digest)
+            if not again:
+                tx.end(fresh, shared)
+        if again:
+            core.doorbell.ring(build.id, build.capability)
+            continue
         if shared.artifact:
             indexing.publish(core, build.job_id)
 

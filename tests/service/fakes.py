@@ -13,7 +13,7 @@ from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.targets import Target, registry, resolve
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import LoadContract, Manifest
+from relaxd.contract.manifest import DUMP_START, LoadContract, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from service.domain import Kind
@@ -68,11 +68,13 @@ class FakeCompiler:
         resolve(target)
 
     def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
+        declared = request.to_json()
+        del declared["options"]["dump"]
         return ActionKey(
             {
                 "kind": kind.value,
                 "model": model,
-                "request": request.to_json(),
+                "request": declared,
                 "target": resolve(target).name,
             }
         )
@@ -105,4 +107,7 @@ def write_bundle(job: CompileJob) -> Manifest:
         job.model_name, (), (), (), {"name": job.target}, LoadContract("x86_64"), {}, {}
     )
     (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
+    if job.dump:
+        Path(job.dump).mkdir()
+        (Path(job.dump) / DUMP_START).write_text("# a module")
     return manifest

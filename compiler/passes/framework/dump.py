@@ -12,8 +12,8 @@ from compiler.errors import summary
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.kernel_notes import kernel_table
 from compiler.passes.framework.observers import Observer, Timing
+from relaxd.contract.manifest import DUMP_START
 
-IMPORT = "import"
 KERNELS = "kernels"
 _LONGEST_NAME = 100
 
@@ -34,7 +34,7 @@ class Dump(Observer):
 
     def imported(self, module: tvm.IRModule) -> None:
         """Writes the module that the pipeline starts with."""
-        self._write(f"00_{IMPORT}.py", _script(module))
+        self._write(DUMP_START, _script(module))
 
     def before(self, step: Pass, module: tvm.IRModule) -> None:
         """Starts the clock of the pass."""
