@@ -62,6 +62,7 @@ def test_defaults():
         "rtol": None,
         "atol": None,
         "seed": 0,
+        "dump": False,
     }
 
 
