@@ -26,6 +26,7 @@ from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
 from compiler.passes.graph.op_patterns import CorrectPatterns
+from compiler.passes.graph.open_extents import HideOpenBounds
 from compiler.passes.graph.rows_as_images import RowsAsImages
 from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.graph.slice_heads import SliceHeads
@@ -95,6 +96,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _plan(transform.ToNonDataflow()),
         _plan(transform.RemovePurityChecking()),
         _plan(transform.CallTIRRewrite()),
+        HideOpenBounds(),
         _plan(transform.StaticPlanBlockMemory()),
         ShareBuffers(),
         DropKernelNotes(),
@@ -140,6 +142,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _plan(transform.ToNonDataflow()),
         _plan(transform.RemovePurityChecking()),
         _plan(transform.CallTIRRewrite()),
+        HideOpenBounds(),
         _plan(transform.StaticPlanBlockMemory()),
         DropKernelNotes(),
         # It finds the parts of a run that have fixed extents by their allocations.

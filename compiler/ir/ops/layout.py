@@ -17,6 +17,7 @@ from compiler.ir.extents import Extent
 from compiler.ir.values import Known, Value
 
 INT64_MAX = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
 
 
 def axis_of(axis: int, rank: int) -> int:
@@ -231,10 +232,22 @@ def slice_bounds(
             hint="fix the step with --const",
         )
 
+    def far(value: Extent) -> bool:
+        """Whether a bound says 'as far as the axis goes': ONNX recommends INT_MAX and INT_MIN for
+        an axis of unknown extent.
+        """
+        value = ex.plain(value)
+        beyond = isinstance(value, int) and abs(value) >= INT_MAX
+        return beyond and f.decide(ex.greater(extent, INT_MAX)) is not True
+
     def wrap(value: Extent) -> Extent:
+        if far(value):
+            return value
         return f.simplify(ex.select(_settled(b, ex.less(value, 0)), ex.add(value, extent), value))
 
     def clamp(value: Extent, low: Extent, high: Extent) -> Extent:
+        if far(value):
+            return high if ex.plain(value) > 0 else low
         if f.decide(ex.greater_equal(value, low)) is not True:
             value = f.simplify(ex.maximum(value, low))
         if f.decide(ex.less_equal(value, high)) is not True:
