@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
@@ -140,7 +141,7 @@ def array_feature_extractor(b: Builder, node: Node) -> Value:
     """Elements of the last axis at indices; a vector counts as one row."""
     x = node.value(0)
     rows = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
-    count = b.facts.simplify(node.value(1).shape[-1])
+    count = b.facts.simplify(ex.product(node.value(1).shape))
     indexing.check(b, node.value(1), rows.shape[-1], "ArrayFeatureExtractor")
     indexes(b, node, 1, rows.shape[-1])
     return layout.take(b, rows, layout.reshape(b, node.value(1), [count]), len(rows.shape) - 1)

@@ -203,3 +203,18 @@ def test_a_gather_out_of_range_is_an_error(index: int) -> None:
     assert_close(built.run({"x": x, "i": np.array([2, -3])}), [x[[2, -3]]], ["y"], 0)
     with pytest.raises(RuntimeError, match="match_cast"):
         built.run({"x": x, "i": np.array([0, index])})
+
+
+def test_features_are_taken_at_all_indices_of_any_shape() -> None:
+    """As a classifier of scikit-learn looks its labels up: by ArgMax, which keeps a last axis of
+    one index.
+    """
+    constants = {"classes": np.array([7, 3, 5], "int32"), "rows": normal(2, 4)}
+    nodes = [
+        NODE("ArgMax", ["x"], ["best"], axis=1),
+        NODE("ArrayFeatureExtractor", ["classes", "best"], ["label"], domain="ai.onnx.ml"),
+        NODE("ArrayFeatureExtractor", ["rows", "best"], ["columns"], domain="ai.onnx.ml"),
+    ]
+    model = model_of(nodes, {"x": "float32[n,3]"}, constants, outputs=["label", "columns"])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert_like_onnxruntime(model, [{"x": normal(n, 3)} for n in (1, 2, 17)])
