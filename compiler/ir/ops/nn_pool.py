@@ -99,12 +99,19 @@ def _flat(
     return flat
 
 
-def avg_pool(b: Builder, x: Value, window: Window, ceil: bool, count_padding: bool) -> Value:
+def avg_pool(
+    b: Builder,
+    x: Value,
+    window: Window,
+    ceil: bool,
+    count_padding: bool,
+    divisor: int | None = None,
+) -> Value:
     """The mean under each window; `count_padding` divides by the elements of padding too, though
-    not by those past it.
+    not by those past it. A `divisor` takes the place of their number.
     """
     shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
-    if _plain(b, x, window, shape):
+    if divisor is None and _plain(b, x, window, shape):
         geometry = _geometry(window)
         return b.emit(
             relax.op.nn.avg_pool2d(
@@ -114,6 +121,8 @@ def avg_pool(b: Builder, x: Value, window: Window, ceil: bool, count_padding: bo
         )
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     total = _window_sum(b, work, window, shape, lambda value: value)
+    if divisor is not None:
+        return ew.cast(b, ew.divide(b, total, constant(divisor, work.dtype)), x.dtype)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:

@@ -79,14 +79,17 @@ def max_pool_indices(b: Builder, node: Node) -> list[Value]:
 
 @op("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(b: Builder, node: Node) -> Value:
-    """The mean under each window."""
-    if node.has("divisor_override"):
-        node.fail("divisor_override is not supported", reason="unsupported_form")
+    """The mean under each window, or its sum over `divisor_override`."""
+    divisor = node.int("divisor_override") if node.has("divisor_override") else None
+    if divisor == 0:
+        node.fail("divisor_override is 0", reason="attribute")
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
     window = _window(node, rank)
     _fits(b, x, window)
-    pooled = nn_pool.avg_pool(b, x, window, node.bool("ceil_mode"), node.bool("count_include_pad"))
+    pooled = nn_pool.avg_pool(
+        b, x, window, node.bool("ceil_mode"), node.bool("count_include_pad"), divisor
+    )
     return layout.squeeze(b, pooled, [0]) if single else pooled
 
 

@@ -32,6 +32,17 @@ def test_pool1() -> None:
     )
 
 
+def test_sums_over_a_number_of_ones_own() -> None:
+    check(
+        lambda x: (
+            F.avg_pool2d(x, 3, 2, 1, divisor_override=5),
+            F.avg_pool2d(x, 2, ceil_mode=True, divisor_override=-1),
+            F.avg_pool3d(x[None], (1, 2, 3), divisor_override=7),
+        ),
+        (FLOATS, "n,2,n+4,7"),
+    )
+
+
 def test_adapt() -> None:
     check(
         lambda x: (
