@@ -103,7 +103,8 @@ def _declines(kernels: list[dict[str, Any]]) -> Iterator[RenderableType]:
         groups.setdefault(tuple(kernel["declined"].items()), []).append(kernel["name"])
     for declined, names in groups.items():
         if declined:
-            yield Text(f"\ndeclined {', '.join(names)}:")
+            yield Text(f"\n{', '.join(names)}", style="bold")
+            yield Text("declined by")
             yield Padding(_reasons(declined), (0, 0, 0, 2))
 
 

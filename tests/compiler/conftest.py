@@ -12,6 +12,7 @@ from tvm import relax  # noqa: E402
 
 from compiler import targets  # noqa: E402
 from compiler.codegen.generate import generate  # noqa: E402
+from compiler.passes.framework.observers import WellFormed  # noqa: E402
 from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
 
@@ -57,7 +58,8 @@ class Compiled:
     """
 
     def __init__(self, module: tvm.IRModule, target: Target = HOST) -> None:
-        self.machine = relax.VirtualMachine(generate(lower(module, target, {}), target), tvm.cpu())
+        lowered = lower(module, target, {}, (WellFormed(),))
+        self.machine = relax.VirtualMachine(generate(lowered, target), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         return self.machine["main"](

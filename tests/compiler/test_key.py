@@ -46,6 +46,10 @@ def test_every_part_makes_another_key_and_is_named(changed: dict[str, Any], part
     assert all(name.startswith(part) for name in differences(one.parts, other.parts))
 
 
+def test_a_dump_makes_no_other_bundle() -> None:
+    assert key(options={"dump": True}) == key()
+
+
 def test_a_label_of_the_target_does_not_count() -> None:
     target = targets.resolve("x86-64-v4")
     relabelled = dataclasses.replace(target, status=targets.TargetStatus.EXECUTED)

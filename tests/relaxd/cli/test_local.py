@@ -8,7 +8,7 @@ import pytest
 from compiler import api
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.manifest import DUMP_START, Manifest
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
 
@@ -92,3 +92,30 @@ def test_inspect_marks_what_is_not_supported(
     out = relaxd("inspect", model).out
     assert "supported: yes" in out
     assert out.splitlines()[-1].split() == ["/n", "Odd", "no", "[unknown]"]
+
+
+def test_a_dump_goes_where_the_command_says(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
+    assert relaxd("compile", model, "--dump", "phases").code == 0
+    assert Path("phases", DUMP_START).exists()
+    Path("phases/kernels").mkdir()
+    Path("phases/kernels/old.py").write_text("# of another model")
+    assert relaxd("compile", model, "--dump", "phases").code == 0, "an older dump is replaced"
+    assert not Path("phases/kernels").exists()
+    assert relaxd("compile", model, "--option", "dump=true").code == 0
+    assert Path("out.dump", DUMP_START).exists()
+    assert relaxd("compile", model).code == 0
+    assert [job.dump is not None for job in child] == [True, True, True, False]
+
+
+def test_a_dump_is_not_written_over_a_folder_of_something_else(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.tex").write_text("precious")
+    ended = relaxd("compile", model, "--dump", "mine")
+    assert ended.code != 0
+    assert "in the way" in ended.err
+    assert Path("mine/thesis.tex").exists()
+    assert child == []

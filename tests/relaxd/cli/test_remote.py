@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import ImportFailed
+from relaxd.contract.manifest import DUMP_START
 from tests.service.live import Live
 
 
@@ -122,3 +123,14 @@ def test_a_bundle_is_not_written_over_a_folder_of_something_else(served: Any, mo
     ended = served("compile", model, "--dim", "n=3", "-o", "mine")
     assert ended.code == 2
     assert "in the way" in ended.err
+
+
+def test_a_dump_is_pulled_beside_the_bundles(served: Any, model: str) -> None:
+    targets = ["--target", "x86-64-v2", "--target", "x86-64-v3"]
+    command = ["compile", model, "--dim", "n=1:9", *targets, "-o", "out"]
+    assert served(*command, "--dump", "dumps").code == 0
+    for target in ("x86-64-v2", "x86-64-v3"):
+        assert Path(f"dumps/{target}/{DUMP_START}").exists()
+        assert Path(f"out/{target}/model.so").exists()
+    assert served(*command, "--option", "dump=true").code == 0
+    assert Path(f"out.dump/x86-64-v3/{DUMP_START}").exists()

@@ -6,6 +6,7 @@ import tarfile
 import pytest
 
 from artifacts.documents import BUNDLE, MANIFEST
+from artifacts.dumps import DUMP, publish_dump
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from tests.service.api.registry import push_blob, serving, sha256
 
@@ -87,6 +88,25 @@ def test_a_bundle_comes_as_a_tar(client, bundle):
     )
 
 
+def test_the_dump_of_a_bundle_is_found_by_the_bundle(client, bundle, tmp_path):
+    path = f"/v1/artifacts/{bundle.digest}"
+    missing = client.get(path, params={"dump": 1})
+    assert (missing.status_code, missing.json()["code"]) == (404, "store.no_dump")
+    (tmp_path / "dump" / "kernels").mkdir(parents=True)
+    (tmp_path / "dump" / "kernels" / "a.py").write_text("# a kernel")
+    published = publish_dump(client.app.state.store, tmp_path / "dump", bundle.digest)
+    document = client.get(path, params={"dump": 1}).json()
+    assert (document["digest"], document["artifact_type"]) == (published.digest, DUMP)
+    answer = client.get(path, params={"dump": 1}, headers={"Accept": "application/x-tar"})
+    with tarfile.open(fileobj=io.BytesIO(answer.content), mode="r:") as tar:
+        assert {member.name: tar.extractfile(member).read() for member in tar} == {
+            "kernels/a.py": b"# a kernel"
+        }
+    listed = client.get(f"/v2/relaxd/bundles/referrers/{bundle.digest}").json()
+    assert [entry["digest"] for entry in listed["manifests"]] == [published.digest]
+    assert client.get(path).json()["digest"] == bundle.digest
+
+
 def test_an_index_is_no_tar(client, bundle):
     index = publish_index(
         client.app.state.store.blobs, [IndexEntry(bundle.digest, "x86-64-v3", "x86_64")]
@@ -102,6 +122,7 @@ def test_errors_are_problems(client):
         ("nonsense", 400, "store.invalid_digest"),
         (push_blob(client, b"a layer"), 400, "store.invalid_manifest"),
     ):
-        answer = client.get(f"/v1/artifacts/{digest}")
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        for query in ("", "?dump=1"):
+            answer = client.get(f"/v1/artifacts/{digest}{query}")
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
         assert answer.headers["Content-Type"] == "application/problem+json"

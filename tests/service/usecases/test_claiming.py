@@ -100,6 +100,38 @@ def test_when_the_running_one_is_cancelled_a_waiting_one_takes_over(
     assert states(jobs, found) == [State.CANCELLED, State.SUCCEEDED, State.SUCCEEDED]
 
 
+def test_a_waiting_build_that_wants_a_dump_runs_itself_where_the_result_has_none(
+    core, jobs, model, runner, compiler, doorbell
+):
+    running, wanting = (
+        jobs.submit(model, CompileRequest.of(options=options)).builds[0]
+        for options in ({}, {"dump": True})
+    )
+    claim = claiming.take(core, running.id, "worker")
+    assert claiming.take(core, wanting.id, "worker") is None
+    doorbell.rings.clear()
+    runner.run(claim)
+    assert states(jobs, [running, wanting]) == [State.SUCCEEDED, State.QUEUED]
+    assert doorbell.rings == [wanting.id]
+    runner.run(claiming.take(core, wanting.id, "worker"))
+    (ended,) = jobs.get(wanting.job_id).builds
+    assert ended.dump is not None
+    assert ended.artifact == jobs.get(running.job_id).builds[0].artifact
+    assert len(compiler.jobs) == 2
+
+
+def test_a_waiting_build_takes_the_dump_of_an_equal_one(core, jobs, model, runner, compiler):
+    found = [
+        jobs.submit(model, CompileRequest.of(options={"dump": True})).builds[0] for _ in range(2)
+    ]
+    claim = claiming.take(core, found[0].id, "worker")
+    assert claiming.take(core, found[1].id, "worker") is None
+    runner.run(claim)
+    first, second = (jobs.get(build.job_id).builds[0] for build in found)
+    assert first.dump == second.dump is not None
+    assert len(compiler.jobs) == 1
+
+
 def test_cancelling_a_waiting_build_leaves_the_running_one_alone(core, jobs, model, runner):
     found = submit_equal(jobs, model, 3)
     claim, *_ = [claiming.take(core, build.id, "worker") for build in found]

@@ -1,12 +1,16 @@
+import json
 import time
 from pathlib import Path
 
 import pytest
 
 from artifacts.errors import StorageFailed
+from artifacts.oci import publish_bundle
 from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, ImportFailed
+from relaxd.contract.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
+from service import results
 from service.domain import EventType
 from service.usecases import claiming, sweeping
 from tests.bundles import fetch
@@ -224,3 +228,40 @@ def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, setti
     assert [
         event.data["stage"] for event in jobs.events(build.job_id) if event.data.keys() == {"stage"}
     ] == ["import", "publish"]
+
+
+def dump_of_build(jobs, build):
+    return now(jobs, build).dump
+
+
+def test_a_dump_is_kept_beside_the_bundle_where_the_request_asks_for_it(
+    core, jobs, model, answer, tmp_path
+):
+    plain, dumped = (submitted(jobs, model, options=options) for options in ({}, {"dump": True}))
+    answer(plain.id)
+    answer(dumped.id)
+    assert dump_of_build(jobs, plain) is None
+    fetch(core.store.blobs, dump_of_build(jobs, dumped).digest, tmp_path / "dump")
+    assert (tmp_path / "dump" / DUMP_START).exists()
+    assert now(jobs, dumped).artifact == now(jobs, plain).artifact
+
+
+def test_a_bundle_in_the_cache_stays_when_its_dump_is_made_later(jobs, model, answer, compiler):
+    answer(submitted(jobs, model).id)
+    first, second = (submitted(jobs, model, options={"dump": True}) for _ in range(2))
+    answer(first.id)
+    answer(second.id)
+    assert [job.dump is not None for job in compiler.jobs] == [False, True]
+    # What is measured and verified already is not measured again.
+    assert compiler.jobs[1].request["options"]["verify"] is False
+    assert now(jobs, first).cached
+    assert now(jobs, first).profile == {"library_bytes": 7}
+    assert dump_of_build(jobs, first) == dump_of_build(jobs, second) is not None
+
+
+def test_the_profile_of_a_job_leaves_out_why_families_declined(core, tmp_path):
+    kernel = {"name": "k", "family": "matmul", "tile": "6x16", "declined": {"copy": "no"}}
+    (tmp_path / "profile.json").write_text(json.dumps({"measured": False, "kernels": [kernel]}))
+    bundle = publish_bundle(core.store.blobs, tmp_path)
+    outcome = results.bundle_outcome(core, bundle.digest, cached=False)
+    assert outcome.profile["kernels"] == [{"name": "k", "family": "matmul", "tile": "6x16"}]

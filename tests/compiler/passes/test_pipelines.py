@@ -1,0 +1,45 @@
+"""The pipelines of every kind of target: phases in order, and each pass of ours in one form."""
+
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from compiler import targets
+from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.pipelines import pipeline
+
+TARGETS = ("x86-64-v3", "aarch64", "cuda-sm80", "webgpu")
+
+
+def steps_of(name: str) -> tuple[Pass, ...]:
+    return pipeline(targets.resolve(name), ())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_phases_run_in_order_and_none_is_left_out(name: str) -> None:
+    phases = [step.phase for step in steps_of(name)]
+    assert phases == sorted(phases, key=lambda phase: phase.position)
+    assert set(phases) == set(Phase)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_our_passes_are_frozen_dataclasses_whose_names_tell_them_apart(name: str) -> None:
+    ours = [step for step in steps_of(name) if not isinstance(step, FromTVM)]
+    for step in ours:
+        assert is_dataclass(step)
+        assert step.__dataclass_params__.frozen
+        assert not {"name", "phase"} & {field.name for field in fields(step)}
+    assert len({step.name for step in ours}) == len({type(step) for step in ours})
+
+
+def test_tvm_passes_keep_their_names() -> None:
+    names = [step.name for step in steps_of("x86-64-v3")]
+    assert names.index("FuseOps") < names.index("FuseTIR") < names.index("schedule_kernels")
+    assert names[-1] == "name_checks"
+
+
+def test_only_targets_that_need_them_get_some_passes() -> None:
+    assert "RewriteCUDAGraph" in {step.name for step in steps_of("cuda-sm80")}
+    assert "narrow" in {step.name for step in steps_of("webgpu")}
+    plain = {step.name for step in steps_of("opencl")}
+    assert not {"RewriteCUDAGraph", "narrow"} & plain
