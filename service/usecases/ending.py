@@ -14,8 +14,8 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
-from service.results import lacks_dump
 from service.usecases import indexing
+from service.usecases.dumping import lacks_dump
 
 CANCELLED = Outcome(State.CANCELLED)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from sqlalchemy import select
 
-from artifacts.dumps import dump_of
 from relaxd.contract.states import State
 from service.core import Core
 from service.db import records
 from service.db.schema import builds, events, jobs
-from service.domain import Artifact, Build, Event, Job, Kind
+from service.domain import Build, Event, Job, Kind
+from service.usecases.dumping import with_dumps
 from service.usecases.fleet import live_workers
 from service.usecases.indexing import index_of
 
@@ -21,22 +21,7 @@ def get(core: Core, job_id: str) -> Job:
     """See `Jobs.get`."""
     with core.reading() as tx:
         job = tx.job(job_id)
-    return replace(_annotated(core, [_with_dumps(core, job)])[0], index=index_of(core, job))
-
-
-def _with_dumps(core: Core, job: Job) -> Job:
-    """The job, with the dumps that its request asks for."""
-    if not job.request.options.dump:
-        return job
-    return replace(
-        job,
-        builds=tuple(replace(build, dump=_dump(core, build)) for build in job.builds),
-    )
-
-
-def _dump(core: Core, build: Build) -> Artifact | None:
-    found = dump_of(core.store, build.artifact.digest) if build.artifact else None
-    return Artifact(found.digest, found.ref, found.size) if found else None
+    return replace(_annotated(core, [with_dumps(core, job)])[0], index=index_of(core, job))
 
 
 def newest(core: Core, limit: int, state: State | None) -> list[Job]:

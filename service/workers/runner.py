@@ -18,11 +18,10 @@ from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
-from service import results
 from service.core import Core
 from service.domain import Claim, Kind, Outcome
 from service.errors import StaleClaim
-from service.usecases import ending
+from service.usecases import ending, results
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.scratch import Workshop
 

@@ -10,9 +10,8 @@ from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, Im
 from relaxd.contract.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
-from service import results
 from service.domain import EventType
-from service.usecases import claiming, sweeping
+from service.usecases import claiming, results, sweeping
 from tests.bundles import fetch
 
 

@@ -103,4 +103,4 @@ def test_a_pass_that_breaks_the_module_is_found() -> None:
 @pytest.mark.parametrize("name", ["opencl", "native"])
 def test_modules_are_well_formed_behind_every_pass(name: str) -> None:
     target = HOST if name == "native" else targets.resolve(name)
-    manager.lower(MODULE, target, (), (WellFormed(),))
+    manager.lower(MODULE, target, {}, (WellFormed(),))

@@ -8,13 +8,12 @@ from typing import Any
 from sqlalchemy import select
 
 from artifacts.documents import read_document
-from artifacts.dumps import dump_of
 from artifacts.oci import REPOSITORY, bundle_files
-from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
 from service.domain import Artifact, Claim, Kind, Outcome
+from service.usecases.dumping import lacks_dump
 
 
 def known(core: Core, claim: Claim) -> Outcome | None:
@@ -25,13 +24,6 @@ def known(core: Core, claim: Claim) -> Outcome | None:
     if digest is None or lacks_dump(core, claim.request, digest):
         return None
     return bundle_outcome(core, digest, cached=True)
-
-
-def lacks_dump(core: Core, request: CompileRequest, bundle: str) -> bool:
-    """Whether the request asks for a dump that is not in the store: the bundle may come from a
-    request that did not.
-    """
-    return request.options.dump and dump_of(core.store, bundle) is None
 
 
 def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
