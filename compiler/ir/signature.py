@@ -12,6 +12,7 @@ from compiler.errors import ImportFailed
 from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
 from compiler.ir.symbols import extent_of
+from compiler.ir.values import Value
 from relaxd.contract.axes import Axis
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
@@ -121,6 +122,16 @@ def declare(
             if axis.symbol:
                 dim(axis.symbol)
     return [tuple(facts.simplify(extent_of(axis, dim)) for axis in spec.shape) for spec in specs]
+
+
+def check_rank(name: str, axes: Sequence[Extent], value: Value) -> None:
+    """Raise ImportFailed where the request's `shapes` give a value another rank than it has."""
+    if len(axes) != len(value.shape):
+        raise ImportFailed(
+            f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",
+            reason="shape",
+            field=f"shapes.{name}",
+        )
 
 
 def check_names(kind: str, names: Iterable[str], inputs: Iterable[str]) -> None:

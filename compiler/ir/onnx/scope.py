@@ -18,6 +18,7 @@ from compiler.ir.onnx import registry
 from compiler.ir.onnx.functions import function_of
 from compiler.ir.onnx.narrow import widened
 from compiler.ir.onnx.node import Node, describe
+from compiler.ir.signature import check_rank
 from compiler.ir.values import Known, Tensor, Value
 
 DTYPES: dict[int, str] = {
@@ -106,12 +107,7 @@ class Scope:
         axes = self.model.names.get(name)
         if axes is None or not isinstance(value, Tensor):
             return value
-        if len(axes) != len(value.shape):
-            raise ImportFailed(
-                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",
-                reason="shape",
-                field=f"shapes.{name}",
-            )
+        check_rank(name, axes, value)
         return self.builder.adopt(value.expr, axes)
 
     def _import(self, proto: onnx.NodeProto) -> Sequence[Value | None]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import broadcast
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.signature import check_rank
 from compiler.ir.torchscript import registry, support
 from compiler.ir.torchscript.constants import constant, was_number
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
@@ -69,12 +69,7 @@ class Scope:
         value = self.memory.read(ref)
         if not isinstance(value, Tensor):
             return ref
-        if len(axes) != len(value.shape):
-            raise ImportFailed(
-                f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",
-                reason="shape",
-                field=f"shapes.{name}",
-            )
+        check_rank(name, axes, value)
         restated = self.builder.adopt(value.expr, axes)
         return self.memory.view(ref, restated, lambda b, v: b.adopt(b.tensor(v).expr, axes))
 

@@ -1,9 +1,6 @@
-"""A small graph of every kernel family: its dims and where its tiles end, what it computes in
-float64, how close a kernel must come.
-"""
+"""A small graph of every kernel family."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,94 +17,10 @@ from compiler.programs.recurrent.emit import emit_recurrence
 from compiler.programs.recurrent.layer import LANES, Recurrence
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes import references
+from tests.compiler.passes.family import Array, Dim, Family, Inputs
+from tests.compiler.passes.generic_families import GENERIC
 
 op = relax.op
-Array = np.ndarray[Any, Any]
-Inputs = Mapping[str, tuple[tuple[Any, ...], str]]
-
-TOLERANCE = {"float32": 2e-5, "float16": 4e-3}
-"""By dtype of the result, as a part of its greatest magnitude: float32 sums of a few hundred
-products, float16 rounded a few times.
-"""
-
-
-@dataclass(frozen=True)
-class Dim:
-    """Extents from `least` to `most`; `edges`: sizes of tiles on a machine, around which kernels
-    take other paths.
-    """
-
-    most: int
-    edges: Callable[[VectorUnit], tuple[int, ...]]
-    least: int = 1
-
-    def corners(self, unit: VectorUnit) -> list[int]:
-        """The ends, a prime, and every edge with its neighbours."""
-        near = {edge + step for edge in self.edges(unit) for step in (-1, 0, 1)}
-        return sorted(
-            extent
-            for extent in {self.least, 1, 2, 37, self.most, *near}
-            if self.least <= extent <= self.most
-        )
-
-
-@dataclass(frozen=True)
-class Family:
-    """graph: of `inputs`, whose named dims are `dims`; exact: the same of float64 arrays, integers
-    as they are.
-
-    kernel: the family of compiler.passes.cpu that must take it, None where the program comes with
-    loops; below: bound of integer inputs; tolerance: in place of the dtype's.
-    """
-
-    kernel: str | None
-    graph: Callable[..., Any]
-    inputs: Inputs
-    dims: Mapping[str, Dim]
-    exact: Callable[..., Array]
-    below: int = 11
-    tolerance: float | None = None
-
-    def corners(self, unit: VectorUnit) -> list[dict[str, int]]:
-        """Extents with every corner of every dim among them, beside others of the other dims."""
-        lists = {name: dim.corners(unit) for name, dim in self.dims.items()}
-        turns = range(max(map(len, lists.values())))
-        return [
-            {
-                name: found[(turn + 3 * place) % len(found)]
-                for place, (name, found) in enumerate(lists.items())
-            }
-            for turn in turns
-        ]
-
-    def draw(self, extents: Mapping[str, int], seed: int = 0) -> list[Array]:
-        """Inputs at the extents: floats standard normal, integers below `below`."""
-        random = np.random.default_rng((seed, *extents.values()))
-        arrays = []
-        for shape, dtype in self.inputs.values():
-            size = [extents.get(axis, axis) for axis in shape]
-            integer = dtype.startswith(("int", "uint"))
-            arrays.append(
-                (
-                    random.integers(0, self.below, size)
-                    if integer
-                    else random.standard_normal(size)
-                ).astype(dtype)
-            )
-        return arrays
-
-    def check(self, got: Array, arrays: list[Array]) -> None:
-        """The result is of the right shape, and within tolerance."""
-        wide = [array.astype("float64") if array.dtype.kind == "f" else array for array in arrays]
-        want = self.exact(*wide)
-        assert got.shape == want.shape
-        if got.dtype.kind != "f":
-            np.testing.assert_array_equal(got, want)
-            return
-        part = self.tolerance or TOLERANCE[str(got.dtype)]
-        np.testing.assert_allclose(
-            got.astype("float64"), want, rtol=0, atol=part * max(1.0, np.abs(want).max(initial=0))
-        )
 
 
 def _constant(*shape: int, scale: float = 1.0) -> Array:
@@ -371,88 +284,6 @@ def recurrence(kind: str, hidden: int) -> Family:
         exact,
     )
 
-
-def _lanes(unit: VectorUnit) -> tuple[int, ...]:
-    return (unit.lanes(32), 4 * unit.lanes(32))
-
-
-def generic(
-    graph: Callable[..., Any], inputs: Inputs, exact: Callable[..., Array], least: int = 1
-) -> Family:
-    """Anything of dims n and m that no other family takes."""
-    dims = {"n": Dim(67, _lanes, least), "m": Dim(300, _lanes, least)}
-    used = {axis for shape, _ in inputs.values() for axis in shape}
-    return Family(
-        "generic",
-        graph,
-        inputs,
-        {name: dim for name, dim in dims.items() if name in used},
-        exact,
-    )
-
-
-ROW: Inputs = {"x": (("n", "m"), "float32")}
-HALF: Inputs = {"x": (("n", "m"), "float16")}
-TWO: Inputs = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
-CUBE: Inputs = {"x": (("n", "m", 24), "float32")}
-
-GENERIC = {
-    "elementwise": generic(
-        lambda b, x, y: op.tanh(op.multiply(op.add(x, y), op.exp(x))),
-        TWO,
-        lambda x, y: np.tanh((x + y) * np.exp(x)),
-        0,
-    ),
-    "elementwise half": generic(
-        lambda b, x: op.multiply(op.nn.relu(x), x), HALF, lambda x: np.maximum(x, 0) * x, 0
-    ),
-    "broadcast": generic(
-        lambda b, x, y: op.multiply(x, op.expand_dims(y, 1)),
-        {"x": (("n", "m", 5), "float32"), "y": (("n", 5), "float32")},
-        lambda x, y: x * y[:, None],
-    ),
-    "softmax": generic(lambda b, x: op.nn.softmax(x), ROW, references.softmax),
-    "softmax half": generic(lambda b, x: op.nn.softmax(x), HALF, references.softmax),
-    "softmax of a middle axis": generic(
-        lambda b, x: op.nn.softmax(x, 1), CUBE, lambda x: references.softmax(x, 1)
-    ),
-    "layer norm": generic(
-        lambda b, x: op.nn.layer_norm(
-            x, relax.const(np.full(24, 2, "float32")), relax.const(np.full(24, 3, "float32")), [-1]
-        ),
-        CUBE,
-        lambda x: references.layer_norm(x) * 2 + 3,
-    ),
-    "row sums": generic(lambda b, x: op.sum(x, [1]), ROW, lambda x: x.sum(1)),
-    "column maxima": generic(lambda b, x: op.max(x, [0]), ROW, lambda x: x.max(0)),
-    "middle means": generic(lambda b, x: op.mean(x, [1]), CUBE, lambda x: x.mean(1)),
-    "sum of all": generic(lambda b, x: op.sum(x), ROW, lambda x: x.sum()),
-    "transpose": replace(
-        generic(
-            lambda b, x: op.permute_dims(x, [2, 0, 1]), CUBE, lambda x: x.transpose(2, 0, 1), 0
-        ),
-        kernel="transpose",
-    ),
-    "take": generic(
-        lambda b, x, y: op.take(x, y, 0),
-        {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")},
-        lambda x, y: x[y],
-        0,
-    ),
-    "concat": generic(
-        lambda b, x, y: op.concat([x, y], 1),
-        {"x": (("n", "m"), "float32"), "y": (("n", 5), "float32")},
-        lambda x, y: np.concatenate([x, y], 1),
-        0,
-    ),
-    "resize": generic(
-        lambda b, x: op.image.resize2d(
-            x, relax.ShapeExpr([x.ty.shape.values[1] * 2, x.ty.shape.values[2] * 2]), layout="NHWC"
-        ),
-        {"x": ((2, "n", "m", 12), "float32")},
-        references.doubled,
-    ),
-}
 
 FAMILIES: dict[str, Family] = {
     "product": product(64, 72),
