@@ -2,6 +2,7 @@
 importing any of it.
 """
 
+import contextlib
 import hashlib
 from functools import cache
 from importlib import metadata
@@ -17,6 +18,9 @@ _PACKAGES = {
     "onnxruntime": "onnxruntime",
     "numpy": "numpy",
 }
+_OPTIONAL = {"torch": "torch"}
+"""What reads TorchScript models, where that is installed: its passes shape the graph."""
+
 _ROOT = Path(__file__).parents[2]
 _SOURCES = ("compiler", "relaxd/contract", "relaxd/loader", "relaxd/errors.py")
 """The compiler and what it imports: the loader too, which runs what a bundle's reports measure."""
@@ -30,6 +34,9 @@ def versions() -> dict[str, str]:
     ToolchainMissing.
     """
     found = {part: _version(package) for part, package in _PACKAGES.items()}
+    for part, package in _OPTIONAL.items():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[part] = metadata.version(package)
     return {
         **found,
         "llvm": _recorded_hash("apache-tvm", "libtvm_compiler.so"),

@@ -65,6 +65,15 @@ def test_the_toolchain_names_what_decides_the_bytes() -> None:
     assert all(found.values())
 
 
+@pytest.mark.parametrize(("package", "counts"), [("numpy", True), ("no-such-reader", False)])
+def test_torch_counts_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, package: str, counts: bool
+) -> None:
+    monkeypatch.setattr(versions, "_OPTIONAL", {"torch": package})
+    versions.versions.cache_clear()
+    assert ("torch" in versions.versions()) is counts
+
+
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "_PACKAGES", {"tvm": "no-such-compiler"})
     versions.versions.cache_clear()
