@@ -14,14 +14,14 @@ Scalar: TypeAlias = "int | float | bool | PrimExpr"
 
 
 def prim(value: Scalar, dtype: str = "int64") -> PrimExpr:
-    """As a TVM expression of `dtype`; an expression of another dtype is cast."""
+    """Convert to a TVM expression of `dtype`, with a cast if needed."""
     if isinstance(value, PrimExpr):
         return value if value.ty.dtype == dtype else tirx.Cast(dtype, value)
     return tirx.const(value, dtype)
 
 
 def plain(value: Scalar) -> Scalar:
-    """A constant expression as its Python value, anything else as it is."""
+    """A constant expression as a Python value, any other value unchanged."""
     if isinstance(value, tirx.IntImm):
         return bool(value.value) if value.ty.dtype == "bool" else int(value.value)
     if isinstance(value, tirx.FloatImm):
@@ -89,7 +89,7 @@ def select(condition: Scalar, then: Scalar, other: Scalar) -> Any:
 
 
 def _natural(*values: Scalar) -> str:
-    """The dtype that Python numbers share."""
+    """The common dtype of Python numbers."""
     return (
         "float64"
         if any(isinstance(v, float) for v in values)

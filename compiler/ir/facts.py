@@ -15,14 +15,16 @@ from compiler.ir.extents import Extent, Scalar
 from relaxd.contract.dims import Dim
 
 UNBOUNDED = 1 << 40
-"""What stands in for a missing maximum: no tensor of ours has that many elements along an axis."""
+"""Replaces a missing maximum: no tensor of ours has that many elements along an axis."""
 
 
 class Facts:
-    """Dims with their TVM variables, and what can be decided about expressions of them.
+    """The dims of a model with their TVM variables, and an analyzer that decides conditions over
+    them.
 
-    dims: by name, in the order in which they were met; ranges: those that may take more than one
-    value, by their variable; symbols: every variable of an extent, sizes that are no dims too.
+    dims: by name, in the order in which the import met them.
+    ranges: the dims that may take more than one value, by their variable.
+    symbols: every variable that an extent may hold, including sizes that are not dims.
     """
 
     def __init__(self) -> None:
@@ -36,8 +38,8 @@ class Facts:
         self._found: set[tirx.Var] = set()
 
     def dim(self, name: str, declared: Dim | None = None) -> Extent:
-        """The extent of a dim, declaring it on first sight; a dim with one allowed value is that
-        integer.
+        """The extent of a dim, which is declared at its first use; a dim with one allowed value
+        gives that integer.
         """
         if name not in self.dims:
             dim = declared or Dim(name)
@@ -73,10 +75,11 @@ class Facts:
         self._in_units.bind(variable, units * tirx.IntImm("int64", multiple))
 
     def fresh(self, hint: str, low: int = 0, high: int | None = None) -> tirx.Var:
-        """A new dim, found while importing and not declared; `hint` is made unique.
+        """Make a new dim for an extent that nobody declared; `hint` is made unique.
 
-        low: negative for a number that is no extent, such as the -1 of a computed reshape; the
-        contract's dims are not negative, so what it says of such a number is no range.
+        low: may be negative, for a number that is not an extent, such as the -1 of a computed
+        reshape. A `Dim` cannot hold a negative minimum, so such a variable gets no entry in
+        `ranges`.
         """
         name = hint
         while name in self.dims:
@@ -91,7 +94,9 @@ class Facts:
         return variable
 
     def size(self, name: str) -> PrimExpr:
-        """A variable for an axis as a run gives it, which is no dim of the model."""
+        """Make a variable for the size of an axis as the caller passes it, which is not a dim of
+        the model.
+        """
         variable = tirx.Var(name, "int64")
         self.symbols.add(variable)
         self._bind(variable, 0, None)
@@ -103,7 +108,7 @@ class Facts:
         return ex.plain(self.analyzer.simplify(value)) if isinstance(value, PrimExpr) else value
 
     def decide(self, condition: Scalar) -> bool | None:
-        """True or False where the facts decide the condition, else None."""
+        """True or False if the facts decide the condition, else None."""
         condition = self.simplify(condition)
         if not isinstance(condition, PrimExpr):
             return bool(condition)
@@ -115,7 +120,9 @@ class Facts:
         return None
 
     def found(self, extent: Extent) -> bool:
-        """Whether an extent holds a dim found on the way, which nobody can declare."""
+        """Whether an extent depends on a dim that the import introduced, so that no declaration can
+        bound it.
+        """
         return any(var in self._found for var in tirx.analysis.undefined_vars(ex.prim(extent)))
 
     def same(self, a: Extent, b: Extent) -> bool | None:
@@ -130,7 +137,7 @@ class Facts:
         return self.decide(ex.equal(a, b))
 
     def bounds(self, value: Extent) -> tuple[int, int | None]:
-        """Least and greatest value that the facts allow; a missing maximum is None."""
+        """Least and greatest value that the facts allow; None for a missing maximum."""
         value = ex.plain(value)
         if isinstance(value, int):
             return value, value

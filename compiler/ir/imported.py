@@ -1,5 +1,5 @@
-"""What an import yields: a Relax module and everything the manifest, the passes and verify need to
-know of it.
+"""The result of an import: a Relax module and what the passes, the manifest and verification need
+to know about it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from tvm import tirx
 
 Ranges: TypeAlias = "Mapping[tirx.Var, Dim]"
-"""Dims that may take more than one value, by the variable that stands for them in `main`."""
+"""Dims that may take more than one value, by the variable that represents them in `main`."""
 
 
 @dataclass(frozen=True)
 class Imported:
     """`module.main` takes `inputs` in order and returns a relax.Tuple of `outputs`.
 
-    dims: of the inputs, then those found on the way, whose values only a run knows.
-    ranges: the same dims by variable, as analyses and passes look them up.
-    index_bounds: for inputs that index something, least and greatest index valid at every allowed
-    dim.
-    quantized: whether it works on integers of few bits that stand for reals.
+    dims: the dims of the inputs, then those that the import introduced, whose values are known only
+    at run time.
+    ranges: the same dims by variable, for analyses and passes.
+    index_bounds: for inputs that index something, the least and greatest index that is valid at
+    every allowed dim.
+    quantized: whether the model computes with small integers that represent reals.
     """
 
     module: tvm.IRModule

@@ -1,6 +1,4 @@
-"""Closes the function under construction: outputs with their axis expressions, and the finished
-module.
-"""
+"""Closes the function under construction: names the axes of its outputs and finishes the module."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from relaxd.contract.tensors import TensorSpec
 
 
 def close(b: Builder, outputs: Sequence[tuple[str, Value]]) -> tuple[TensorSpec, ...]:
-    """Emit the function's result, one relax.Tuple; an extent that the contract cannot spell becomes
-    a named dim.
+    """Emit the function's result as one relax.Tuple; an extent that the contract cannot express
+    becomes a named dim.
     """
     tensors, specs = [], []
     for name, value in outputs:
@@ -43,8 +41,8 @@ def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
 
 
 def finish(b: Builder) -> tvm.IRModule:
-    """The module, its bindings in dataflow blocks, the dims' upper bounds on `main` for memory
-    planning.
+    """Finish the module: put bindings into dataflow blocks, and the dims' upper bounds on `main`,
+    where TVM's memory planner reads them.
     """
     module = in_blocks(b.bb.finalize())
     bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}

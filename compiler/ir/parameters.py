@@ -1,5 +1,5 @@
-"""The parameters of `main`: a variable for every input; a dim that no axis is plainly is worked out
-from an axis that holds it.
+"""The parameters of `main`: a variable for every input. A dim that is not itself an axis is solved
+for from an axis whose expression holds it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relaxd.contract.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class _Size:
-    """An axis as it comes, `raw`, and the expression that it must equal."""
+    """An axis whose size `raw` comes with the call and must equal the expression `extent`."""
 
     spec: TensorSpec
     axis: int
@@ -34,8 +34,8 @@ class _Size:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The variables of the function to open; `tensors`, once it is open, gives what they
-    stand for.
+    """The variables of `main`. `tensors`, called once the function is under construction, returns
+    the inputs with their declared shapes.
     """
 
     specs: Sequence[TensorSpec]
@@ -45,8 +45,8 @@ class Parameters:
     unknown: frozenset[PrimExpr]
 
     def tensors(self, b: Builder) -> list[Tensor]:
-        """The inputs with their declared shapes; raises ImportFailed for a dim that no
-        axis gives.
+        """The inputs with their declared shapes; raises ImportFailed for a dim that no axis
+        determines.
         """
         pending, unknown = list(self.sizes), set(self.unknown)
         while unknown:
@@ -67,8 +67,8 @@ class Parameters:
 def parameters_of(
     facts: Facts, specs: Sequence[TensorSpec], shapes: Sequence[tuple[Extent, ...]]
 ) -> Parameters:
-    """For inputs of these shapes; an axis gets a size of its own where it holds a dim that none is
-    plainly.
+    """Make the parameters for inputs of these shapes. An axis gets a size of its own if it holds a
+    dim that is not itself an axis.
     """
     plain = {extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)}
     unknown = {
@@ -95,8 +95,8 @@ def _dims(extent: Extent) -> Any:
 
 
 def _solved(facts: Facts, size: _Size, unknown: set[PrimExpr]) -> tuple[PrimExpr, Extent] | None:
-    """The one unknown dim of an axis that is linear in it, and its value; None where there is no
-    such dim.
+    """The one unknown dim of an axis that is linear in it, and its value; None if there is no such
+    dim.
     """
     dims = [var for var in _dims(size.extent) if var in unknown]
     if len(dims) != 1:
@@ -114,7 +114,7 @@ def _solved(facts: Facts, size: _Size, unknown: set[PrimExpr]) -> tuple[PrimExpr
 
 
 def _at(facts: Facts, extent: PrimExpr, dim: PrimExpr, value: int) -> Extent:
-    """The extent where a dim has that value."""
+    """Substitute a value for a dim in an extent."""
     swapped = tvm_ffi.structural.structural_map(
         extent, ((tirx.Var, lambda var: ex.prim(value) if var.same_as(dim) else var),)
     )

@@ -23,8 +23,8 @@ ANONYMOUS = frozenset({"", "?", "-1", "0", "None", "none", "null", "unk", "unkno
 
 @dataclass(frozen=True)
 class FileInput:
-    """An input as the model's file has it; an axis is an int, a name of any spelling, or None;
-    `axes` None: rank unknown.
+    """An input as the model's file declares it. An axis is an int, a name of any spelling, or None;
+    `axes` is None if the rank is unknown.
     """
 
     name: str
@@ -39,8 +39,8 @@ def identifier(text: str) -> str:
 
 
 def axis_from_file(input_name: str, index: int, axis: int | str | None) -> Axis:
-    """The axis a file declares: anonymous ones get the name `<input>_<index>`, so that no two are
-    taken for equal.
+    """The axis that a file declares. An anonymous one gets the name `<input>_<index>`, so that no
+    two of them count as equal.
     """
     if isinstance(axis, int) and axis > 0:
         return Axis(str(axis))
@@ -53,8 +53,8 @@ def axis_from_file(input_name: str, index: int, axis: int | str | None) -> Axis:
 
 
 def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
-    """The input with the request's redeclaration applied; raises ImportFailed where the two
-    contradict each other.
+    """Apply the request's redeclaration to the input; raises ImportFailed if the two contradict
+    each other.
     """
     declared = {spec.name: spec for spec in request.inputs}.get(found.name)
     if declared is None:
@@ -97,7 +97,7 @@ def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
 def declare(
     facts: Facts, specs: Sequence[TensorSpec], request: CompileRequest
 ) -> list[tuple[Extent, ...]]:
-    """Make every dim of the inputs known to `facts`; gives each input's extents.
+    """Declare every dim of the inputs in `facts` and return each input's extents.
 
     Raises ImportFailed for a declared dim that the model does not have.
     """
@@ -125,7 +125,7 @@ def declare(
 
 
 def check_rank(name: str, axes: Sequence[Extent], value: Value) -> None:
-    """Raise ImportFailed where the request's `shapes` give a value another rank than it has."""
+    """Raise ImportFailed if the request's `shapes` name more or fewer axes than the value has."""
     if len(axes) != len(value.shape):
         raise ImportFailed(
             f"--shape gives {name!r} {len(axes)} axes, it has {len(value.shape)}",

@@ -1,4 +1,4 @@
-"""TVM expressions of dims to and from the contract's axis expressions."""
+"""Converts TVM expressions of dims to the contract's axis expressions, and back."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ _EVALUATE = {
 
 
 def axis_of(extent: Extent) -> Axis | None:
-    """The axis expression of an extent, None where it has an operator that the contract
-    does not.
-    """
+    """The axis expression of an extent; None if it uses an operator that the contract lacks."""
     text = _spell(extent)
     return None if text is None else Axis(text)
 

@@ -1,4 +1,4 @@
-"""Enters the stages of a build: announces each, and turns whatever goes wrong in it into its typed
+"""Enters the stages of a build: announces each, and turns every error in it into the stage's typed
 error.
 """
 
@@ -17,8 +17,8 @@ OnEvent = Callable[[Event], None]
 
 @contextmanager
 def entered(stage: Stage, on_event: OnEvent) -> Iterator[None]:
-    """The body is the stage; raises CompileError alone: an unforeseen one gets `<stage>.internal`,
-    its traceback goes to the log.
+    """Run the body as the stage. Raises only CompileError: an unforeseen error gets the code
+    `<stage>.internal`, and its traceback goes to the log.
     """
     on_event(StageStarted(stage))
     try:

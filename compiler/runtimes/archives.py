@@ -23,7 +23,7 @@ COMMAND = "python -m compiler.runtimes build"
 NAME = "libtvm_runtime.a"
 _SECONDS = 3600
 SUPPORT = Path(__file__).with_name("support")
-"""Headers that the wheels leave out, as far as what is built needs them."""
+"""The headers that TVM's sources include and its wheels leave out."""
 _DEPTHS = (0, 1, 2, 5)
 """How many folders up from themselves TVM's sources look for those headers."""
 
@@ -80,8 +80,8 @@ _FLAGS = (
 
 
 def path_of(platform: Platform) -> Path:
-    """Where the platform's archive lies; it may not exist, and one built otherwise lies
-    elsewhere.
+    """Where the platform's archive lies, whether it exists or not; a change of the recipe changes
+    the path.
     """
     return folder() / metadata.version("apache-tvm") / f"{platform.linker}-{_recipe()}" / NAME
 

@@ -21,10 +21,10 @@ _FLAGS = (
 
 
 def opencl(target: Target) -> Path:
-    """The library for the target's host, built at first into the compiler's cache; raises
-    LinkError.
+    """The OpenCL runtime for the target's host, built into the compiler's cache at the first call;
+    raises LinkError.
 
-    Building takes seconds, and a minute or two once where zig has not built its C++ library yet.
+    The build takes seconds, or a minute or two if zig has to build its C++ library first.
     """
     return build.library(
         _SOURCE, OPENCL, _FLAGS, _includes(), target.platform.linker, headers=archives.SUPPORT

@@ -43,7 +43,7 @@ def names() -> tuple[str, ...]:
 
 
 def resolve(name: str) -> Target:
-    """The target of that name or TVM target JSON, `native` as found on this machine; raises
+    """The target with that name or TVM target JSON; `native` is detected on this machine; raises
     UnknownTarget.
     """
     if is_raw(name):
@@ -63,9 +63,7 @@ def resolve(name: str) -> Target:
 
 
 def registry() -> tuple[Target, ...]:
-    """Every target, in the registry's order; `native` is left out on a machine that it does not
-    support.
-    """
+    """Every target in the registry's order; `native` only on a machine that it supports."""
     native = _native_of(this_host())
     own = () if native is None else (native,)
     return (*own, *map(gpu.equipped, _ENTRIES.values()))

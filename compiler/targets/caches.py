@@ -26,8 +26,8 @@ def host_caches() -> Caches:
 
 
 def read_caches(folder: Path) -> Caches:
-    """Parse a sysfs cache folder. Where the kernel shows none, as on some virtual machines, the
-    sizes of a small server core.
+    """Read the sizes from a sysfs cache folder. If the kernel shows none, as on some virtual
+    machines, return those of a small server core.
     """
     sizes = {}
     for index in sorted(folder.glob("index*")):

@@ -1,5 +1,5 @@
-"""What a target is: the processor and device code is made for, the file it goes into, and what a
-machine needs to load that.
+"""What a target is: the processor and device to generate code for, the format of the library, and
+what a machine needs to load it.
 """
 
 import dataclasses
@@ -146,7 +146,7 @@ class Target:
 
     @property
     def load(self) -> LoadContract:
-        """What a machine must have; the runtime's version is added by whoever bundles one."""
+        """What a machine must have; the bundle adds the runtime's version."""
         base = LoadContract(
             arch=self.arch, os=self.platform.os, isa=self.isa, libc=self.platform.libc
         )

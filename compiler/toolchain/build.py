@@ -1,4 +1,4 @@
-"""Libraries built from our own sources with zig, kept in the compiler's cache."""
+"""Builds libraries from our own sources with zig, and keeps them in the compiler's cache."""
 
 import hashlib
 import tempfile
@@ -17,10 +17,12 @@ def library(
     triple: str,
     headers: Path | None = None,
 ) -> Path:
-    """The file `name` made of the source for zig's `triple`, built once; raises LinkError.
+    """Build the source into the file `name` for zig's `triple`, unless the cache has it; raises
+    LinkError.
 
-    flags: what decides the content beside the sources and TVM's version; places: further flags,
-    with folders of this machine; headers: the folder of our own headers that the source includes.
+    flags: decide the content, together with the sources and TVM's version.
+    places: further flags, which hold folders of this machine and do not change the content.
+    headers: the folder of our own headers that the source includes.
     """
     version = metadata.version("apache-tvm")
     recipe = _recipe(source, flags, headers)
@@ -38,7 +40,7 @@ def library(
 
 
 def _recipe(source: Path, flags: Sequence[str], headers: Path | None) -> str:
-    """A digest over the flags and every source of ours; TVM's own headers follow its version."""
+    """A digest over the flags and all our sources; TVM's own headers follow its version."""
     digest = hashlib.sha256(repr(tuple(flags)).encode() + source.read_bytes())
     digest.update(header_text(headers) if headers else b"")
     return digest.hexdigest()[:8]

@@ -19,11 +19,13 @@ _PACKAGES = {
     "numpy": "numpy",
 }
 _OPTIONAL = {"torch": "torch"}
-"""What reads TorchScript models, where that is installed: its passes shape the graph."""
+"""torch reads TorchScript models, and its passes shape their graphs."""
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = ("compiler", "relaxd/contract", "relaxd/loader", "relaxd/errors.py")
-"""The compiler and what it imports: the loader too, which runs what a bundle's reports measure."""
+"""The compiler and everything it imports, including the loader, which runs what a bundle's reports
+measure.
+"""
 
 _NOT_SOURCES = (".md", ".pyc", ".pyo")
 
@@ -58,8 +60,8 @@ def pipeline_digest(root: Path = _ROOT) -> str:
 def _sources(root: Path) -> list[Path]:
     """Every file that ships, sorted: Python, C, headers, and any kind that is added later.
 
-    Nothing is picked by its suffix, since a kind that nobody thought of would change bundles under
-    an unchanged key. Left out: bytecode, prose, and the hidden files of editors and tools.
+    A list of suffixes would miss a new kind of file, and bundles would change under an unchanged
+    key. Only bytecode, prose and hidden files of editors and tools are excluded.
     """
     found = (
         path

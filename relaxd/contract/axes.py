@@ -58,7 +58,7 @@ def _is_constant_nonsense(tree: ast.expr) -> bool:
 
 
 def _names(tree: ast.expr) -> frozenset[str]:
-    """Names of dims: those that are not called."""
+    """The names of dims, without the names of called functions."""
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return frozenset(
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called
@@ -89,8 +89,8 @@ def _evaluate(node: ast.expr, bindings: Mapping[str, int]) -> int:
 
 
 def _line(node: ast.expr, name: str, bindings: Mapping[str, int]) -> tuple[int, int] | None:
-    """(value at 0, slope) of the expression as a function of the one unbound dim, None where it is
-    no straight line.
+    """Value at 0 and slope of the expression as a function of its one unbound dim; None if it is
+    not linear.
     """
     match node:
         case ast.Name(id=found) if found == name:
@@ -133,7 +133,9 @@ class Axis:
 
     @cached_property
     def tree(self) -> ast.expr:
-        """The expression: names, whole numbers, negations, binary operations, calls of min, max."""
+        """The parsed expression: names, whole numbers, negations, binary operations, calls of min
+        and max.
+        """
         return _parse(self.text)
 
     @cached_property
@@ -152,14 +154,14 @@ class Axis:
         return self.text if IDENTIFIER.fullmatch(self.text) else None
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The size once every dim is bound; KeyError names a dim that is not, ZeroDivisionError
-        where a divisor becomes 0.
+        """The size when every dim is bound; KeyError names an unbound dim, ZeroDivisionError is
+        raised if a divisor is 0.
         """
         return _evaluate(self.tree, bindings)
 
     def solve(self, size: int, bindings: Mapping[str, int]) -> tuple[str, int] | None:
-        """The one unbound dim's value if the axis is linear in it and `size` has an exact solution,
-        else None.
+        """Name and value of the one unbound dim, if the axis is linear in it and `size` has an
+        exact solution, else None.
         """
         unknown = self.dims - bindings.keys()
         if len(unknown) != 1:
@@ -179,7 +181,7 @@ class Axis:
 
 
 def axes_of(values: Iterable[object], field: str) -> tuple[Axis, ...]:
-    """The axes that the texts and sizes spell; raises DeclarationError with the field at fault."""
+    """Parse axes from texts and sizes; raises DeclarationError naming `field`."""
     try:
         return tuple(value if isinstance(value, Axis) else Axis(str(value)) for value in values)
     except DeclarationError as error:

@@ -1,7 +1,8 @@
 """Dims: named symbols with a range, a multiple and a favoured value.
 
-A declaration becomes a `Dim` once, where it enters (command line, Python, HTTP), and stays one as
-far as the analyzers, the passes, the manifest and the loader; only JSON lies between processes.
+A declaration is parsed into a `Dim` once, where it enters (command line, Python or HTTP).
+Analyzers, passes, manifest and loader work with that `Dim`; it takes its JSON form only between
+processes.
 """
 
 import dataclasses
@@ -21,8 +22,8 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, order=True)
 class Dim:
-    """`name` takes every multiple of `multiple` in [min, max]; max None is unbounded; `opt` is the
-    value to favour.
+    """`name` takes every multiple of `multiple` in [min, max]; max None means unbounded; `opt` is
+    the value to favour.
     """
 
     name: str

@@ -23,7 +23,7 @@ class Failure:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The wire form, fields that do not apply left out."""
+        """The wire form, without the fields that do not apply."""
         return {key: value for key, value in asdict(self).items() if value not in (None, {})}
 
     @classmethod

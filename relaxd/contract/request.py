@@ -57,7 +57,7 @@ class CompileRequest:
 
     @classmethod
     def from_json(cls, document: Any) -> "CompileRequest":
-        """From the wire form; `model` is ignored here; raises DeclarationError with the field at
+        """Read the wire form, whose `model` is ignored; raises DeclarationError naming the field at
         fault.
         """
         if not isinstance(document, Mapping):
@@ -91,8 +91,8 @@ class CompileRequest:
         targets: Iterable[str] = ("native",),
         options: CompileOptions | Mapping[str, Any] | None = None,
     ) -> "CompileRequest":
-        """From plain Python values, as `compile_model` and `Client.compile` take them, or from
-        declarations that are read already; raises DeclarationError.
+        """Read plain Python values, as `compile_model` and `Client.compile` take them, or
+        declarations that are parsed already; raises DeclarationError.
         """
         if samples is not None and not (isinstance(samples, str) and is_digest(samples)):
             raise DeclarationError(

@@ -73,7 +73,7 @@ class TensorSpec:
 
     @classmethod
     def of(cls, name: str, value: Any) -> "TensorSpec":
-        """From `float32[n,3,48,w]`, or a TensorSpec; `float32[]` is a scalar."""
+        """Parse `float32[n,3,48,w]`, or take a TensorSpec as it is; `float32[]` is a scalar."""
         if isinstance(value, TensorSpec):
             return value if value.name == name else dataclasses.replace(value, name=name)
         if not isinstance(value, str):

@@ -17,7 +17,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Binding:
-    """The inputs of a model; a shape that passed once is not solved again."""
+    """Checks calls against the model's inputs; shapes that passed once are not checked again."""
 
     def __init__(self, inputs: tuple[TensorSpec, ...], dims: tuple[Dim, ...]) -> None:
         self._specs = inputs
@@ -147,8 +147,8 @@ class _AxisValue:
 
 
 def _numpy_dtype(name: str) -> np.dtype | None:
-    """None for bfloat16, which numpy knows only once ml_dtypes is imported: it is told by
-    its name.
+    """The numpy dtype; None for bfloat16, which numpy knows only after ml_dtypes is imported and
+    which is recognised by name.
     """
     return None if name == "bfloat16" else np.dtype(name)
 

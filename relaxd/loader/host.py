@@ -27,7 +27,7 @@ class Host:
 
 @cache
 def this_host() -> Host:
-    """The machine that runs this process; opens no library."""
+    """The machine that runs this process, determined without opening a library."""
     machine = platform.machine().lower()
     isa = _windows_features() if sys.platform == "win32" else _features(Path("/proc/cpuinfo"))
     return Host(_ARCHITECTURES.get(machine, machine), sys.platform, isa, _glibc())

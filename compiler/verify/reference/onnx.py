@@ -130,7 +130,7 @@ def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scrat
 def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     """Record the engine's name, then run it at every point of the spec (see `run_points`).
 
-    spec: engine, model, consts.
+    spec: also holds engine, model and consts.
     """
     engine = ENGINES[spec["engine"]](spec["model"])
     record({"engine": engine.name})
