@@ -87,13 +87,6 @@ def when(condition: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def repeat(condition: Any) -> Iterator[None]:
-    """Statements run while the condition holds."""
-    with T.While(condition):
-        yield
-
-
 def cell(dtype: str = "int64", start: Any = 0) -> Any:
     """A local variable, read and written as `cell[0]`."""
     made = T.buffer_proxy(T.alloc_buffer([1], dtype, scope="local"))
