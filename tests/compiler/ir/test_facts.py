@@ -59,7 +59,7 @@ def test_found_dims_get_names_of_their_own() -> None:
     names = [facts.fresh("n").name, facts.fresh("n").name, facts.fresh("m_7").name]
     names.append(facts.fresh("m_7").name)
     assert names == ["n_1", "n_2", "m_7", "m_8"]
-    found = facts.variables["n_1"]
+    found = facts.dim("n_1")
     assert facts.found(ex.add(found, 1))
     assert not facts.found(ex.add(n, 1))
     assert facts.dims["n_1"].min == 0
