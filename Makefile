@@ -16,8 +16,15 @@ env: ## create .venv with pinned packages, or do nothing when it is up to date
 demo: env ## compile a real model through the service, run it at several shapes, compare with ONNX Runtime
 	@$(BIN)/python -m tools.demo
 
-test: env ## run every test; those that need Redis or PostgreSQL skip when the servers are not installed
+test: env ## run every test, with samples of the zoos and of conformance; those that need Redis or PostgreSQL skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: more than an hour
+	@$(BIN)/python -m tests.zoo
+	@$(BIN)/python -m tests.torchscript_zoo
+
+conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour
+	@$(BIN)/python -m tests.conformance $(ARGS)
 
 check: env ## lint, types, layers, images
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
