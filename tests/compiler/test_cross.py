@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 
@@ -16,7 +15,7 @@ from compiler.isolation.messages import CompileJob
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
 from compiler.targets.architectures import ARCHITECTURES
-from compiler.verify.emulation import emulator, tensors
+from compiler.verify.emulation import emulator
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
@@ -133,19 +132,6 @@ def test_without_an_emulator_nothing_is_called_run(
     found = numerics(tmp_path / "out")
     assert (found["verdict"], manifest.target["status"]) == ("not_run", "compiled_only")
     assert "qemu-aarch64 is not installed" in str(found["reason"])
-
-
-def test_tensors_travel_to_the_driver_and_back(tmp_path: Path) -> None:
-    arrays = [
-        np.arange(6, dtype=np.float32).reshape(2, 3),
-        np.array([True, False]),
-        np.array(7, np.int64),
-        np.zeros((0, 4), np.uint8),
-    ]
-    tensors.write(tmp_path / "t", arrays)
-    for got, want in zip(tensors.read(tmp_path / "t"), arrays, strict=True):
-        assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        np.testing.assert_array_equal(got, want)
 
 
 def test_the_manifest_reads_back(model: Path, tmp_path: Path) -> None:

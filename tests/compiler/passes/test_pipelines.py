@@ -12,7 +12,7 @@ TARGETS = ("x86-64-v3", "aarch64", "cuda-sm80", "webgpu")
 
 
 def steps_of(name: str) -> tuple[Pass, ...]:
-    return pipeline(targets.resolve(name), ())
+    return pipeline(targets.resolve(name), {})
 
 
 @pytest.mark.parametrize("name", TARGETS)

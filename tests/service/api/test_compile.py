@@ -1,5 +1,4 @@
 import io
-import json
 
 import httpx
 import numpy as np
@@ -159,20 +158,3 @@ def test_one_key_makes_one_job(api: Live) -> None:
     assert post(b"keyed").json()["id"] == post(b"keyed").json()["id"]
     answer = post(b"another")
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotency.conflict")
-
-
-def test_inspect_takes_a_form_or_a_digest(api: Live) -> None:
-    report = api.http.post("/v1/inspect", files={"model": ("m.onnx", MODEL)}).json()
-    assert report == {"inputs": [], "model_bytes": len(MODEL)}
-    assert api.http.post("/v1/inspect", json={"model": api.upload()}).json() == report
-    assert api.http.post("/v1/inspect", content=b"x").status_code == 415
-    problem = api.http.post(
-        "/v1/inspect", content=b'{"model": 1}', headers={"Content-Type": "application/json"}
-    ).json()
-    assert (problem["code"], problem["field"]) == ("request.invalid", "model")
-
-
-def test_targets_name_what_they_have(api: Live) -> None:
-    targets = {target["name"]: target for target in api.http.get("/v1/targets").json()["targets"]}
-    assert "avx2" in targets["x86-64-v3"]["isa"]
-    assert json.dumps(targets["native"]["workers"]) == "[]"

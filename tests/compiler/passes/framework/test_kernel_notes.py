@@ -40,7 +40,7 @@ def test_a_note_survives_the_trip_through_a_function():
 
 
 def test_every_kernel_names_its_family_and_those_before_it_that_declined(module):
-    rows = {row["name"]: row for row in kernel_table(manager.to_kernels(module, HOST, ()))}
+    rows = {row["name"]: row for row in kernel_table(manager.to_kernels(module, HOST, {}))}
     assert {name: row["family"] for name, row in rows.items()} == {
         "panel_matmul": "matmul",
         "softmax": "generic",
@@ -52,14 +52,14 @@ def test_every_kernel_names_its_family_and_those_before_it_that_declined(module)
 
 
 def test_the_rules_of_grids_are_named_too(module):
-    kernels = manager.to_kernels(module, targets.resolve("opencl"), ())
+    kernels = manager.to_kernels(module, targets.resolve("opencl"), {})
     families = {row["name"]: row["family"] for row in kernel_table(kernels)}
     assert families
     assert "given" not in families.values()
 
 
 def test_nothing_of_a_note_reaches_the_code_generators(module):
-    lowered = manager.lower(module, HOST, ())
+    lowered = manager.lower(module, HOST, {})
     kernels = [func for func in lowered.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert kernels
     assert not any({FAMILY, TILE, DECLINED} & set(func.attrs.keys()) for func in kernels)

@@ -1,0 +1,63 @@
+"""The four tables of operators, and in-place forms."""
+
+import pytest
+
+from compiler.ir.torchscript import operators  # noqa: F401  fills the registry
+from compiler.ir.torchscript.registry import (
+    CONTROL,
+    OVERLAPPING,
+    PLAIN,
+    REFUSED,
+    TENSOR,
+    VIEW,
+    covered,
+    family,
+    names,
+    out_of_place,
+    qualified,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [
+        ("aten::add_", "aten::add"),
+        ("aten::__iand__", "aten::__and__"),
+        ("aten::__ilshift__", "aten::__lshift__"),
+        ("aten::add", None),
+        ("aten::__and__", None),
+        ("aten::__getitem__", None),
+    ],
+)
+def test_in_place_forms(kind: str, base: str | None) -> None:
+    assert out_of_place(kind) == base
+
+
+def test_an_in_place_form_is_covered_by_its_function() -> None:
+    assert covered("aten::relu")
+    assert covered("aten::relu_")
+    assert covered("aten::transpose_")
+    assert not covered("aten::no_such_function_")
+    assert not covered("own::relu")
+
+
+def test_names_are_qualified() -> None:
+    assert qualified("relu") == "aten::relu"
+    assert qualified("prim::If") == "prim::If"
+    assert all("::" in name for name in (*names(), *REFUSED))
+
+
+def test_nothing_is_both_served_and_refused() -> None:
+    assert not set(names()) & REFUSED.keys()
+
+
+def test_an_operator_has_one_meaning_for_tensors() -> None:
+    assert not TENSOR.keys() & VIEW.keys()
+    assert not CONTROL.keys() & (TENSOR.keys() | VIEW.keys() | PLAIN.keys())
+    assert VIEW.keys() >= OVERLAPPING
+
+
+def test_every_operator_has_a_family() -> None:
+    from compiler.ir.torchscript.operators import FAMILIES
+
+    assert {family(name) for name in names()} <= set(FAMILIES)

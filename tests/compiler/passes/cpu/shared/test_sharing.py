@@ -1,0 +1,61 @@
+"""Places as numbers, and how much work is worth another thread."""
+
+import itertools
+import math
+
+import tvm
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm import te, tirx
+
+from compiler.passes.cpu.shared.sharing import (
+    MOST_OPERATIONS,
+    PARALLEL_WORK,
+    operations,
+    place_of,
+    worth_sharing,
+)
+from compiler.tir.exprs import as_int, const, substitute
+from compiler.tir.stages import Axis, Stage, read_program
+
+
+@given(extents=st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_every_place_has_one_number(extents: list[int]) -> None:
+    axes = [Axis(tirx.Var(f"a{i}", "int64"), const(e), False) for i, e in enumerate(extents)]
+    index = tirx.Var("index", "int64")
+    table = place_of(axes, index)
+    analyzer = tvm.sym.Analyzer()
+
+    def place(number: int) -> tuple[int | None, ...]:
+        at = {index: const(number)}
+        return tuple(as_int(analyzer.simplify(substitute(table[axis.var], at))) for axis in axes)
+
+    found = [place(number) for number in range(math.prod(extents))]
+    assert found == list(itertools.product(*map(range, extents)))
+
+
+def stage(rows: int | str, columns: int, function: str = "copy") -> Stage:
+    extent = tirx.Var(rows, "int64") if isinstance(rows, str) else rows
+    x = te.placeholder((extent, columns), "float32", name="x")
+    value = {"copy": lambda v: v, "exp": te.exp}[function]
+    made = te.compute((extent, columns), lambda i, j: value(x[i, j]))
+    program = read_program(te.create_prim_func([x, made], "int64"))
+    assert program
+    return program.stages[0]
+
+
+def test_small_work_stays_in_one_thread() -> None:
+    each = operations(stage(1, 1).value)
+    enough = PARALLEL_WORK // each
+    assert as_int(worth_sharing(stage(1, enough - 1))) == 0
+    assert as_int(worth_sharing(stage(1, enough + 1))) == 1
+    assert as_int(worth_sharing(stage(1, enough - 1), stage(1, enough - 1))) == 1
+
+
+def test_an_exponential_is_more_work_than_a_copy() -> None:
+    copied, raised = (operations(stage(1, 1, kind).value) for kind in ("copy", "exp"))
+    assert copied < raised <= MOST_OPERATIONS
+
+
+def test_a_dim_leaves_it_to_run_time() -> None:
+    assert as_int(worth_sharing(stage("n", 64))) is None

@@ -1,0 +1,64 @@
+"""What is missing to emulate a target is said with the command that brings it."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from compiler import runtimes, targets
+from compiler.runtimes import archives
+from compiler.targets import architectures
+from compiler.verify.emulation import emulator
+
+DYNAMIC, STATIC = targets.resolve("aarch64"), targets.resolve("riscv64")
+
+
+@pytest.fixture(autouse=True)
+def _all_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every emulator is installed, with a C++ library and both runtimes."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libstdc++.so.6").write_bytes(b"")
+    arm = architectures.architecture_of("aarch64")
+    emulation = dataclasses.replace(arm.emulation, sysroot=tmp_path)  # type: ignore[type-var]
+    known = dataclasses.replace(arm, emulation=emulation)
+    monkeypatch.setitem(architectures._BY_NAME, "aarch64", known)
+    monkeypatch.setattr(emulator, "_program", lambda name: f"/bin/qemu-{name}")
+    monkeypatch.setattr(runtimes, "present", lambda platform: True)
+    monkeypatch.setattr(archives, "present", lambda platform: True)
+
+
+def test_a_dynamic_program_gets_its_c_library(tmp_path: Path) -> None:
+    found = emulator.find(DYNAMIC)
+    assert isinstance(found, emulator.Emulator)
+    assert found.command == ("/bin/qemu-aarch64", "-cpu", "cortex-a53", "-L", str(tmp_path))
+
+
+def test_a_static_program_needs_none() -> None:
+    found = emulator.find(STATIC)
+    assert isinstance(found, emulator.Emulator)
+    assert found.command == ("/bin/qemu-riscv64", "-cpu", "rv64")
+    assert emulator.lacking(STATIC) is None
+
+
+def test_a_target_that_nothing_emulates() -> None:
+    assert emulator.find(targets.resolve("x86-64-v4")) == "no emulator is known for x86-64-v4"
+    assert emulator.find(targets.resolve("macos-arm64")) == "no emulator is known for macos-arm64"
+
+
+@pytest.mark.parametrize("target", [DYNAMIC, STATIC], ids=lambda target: target.name)
+def test_without_qemu(monkeypatch: pytest.MonkeyPatch, target: targets.Target) -> None:
+    monkeypatch.setattr(emulator, "_program", lambda name: None)
+    assert emulator.lacking(target) == f"qemu-{target.arch} is not installed"
+
+
+def test_without_a_c_library(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "libstdc++.so.6").unlink()
+    why = emulator.lacking(DYNAMIC)
+    assert why == "there is no C++ library for aarch64: install libstdc++6-arm64-cross"
+
+
+def test_without_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtimes, "present", lambda platform: False)
+    monkeypatch.setattr(archives, "present", lambda platform: False)
+    assert f"run `{runtimes.COMMAND}`" in (emulator.lacking(DYNAMIC) or "")
+    assert f"run `{archives.COMMAND} riscv64`" in (emulator.lacking(STATIC) or "")
