@@ -20,10 +20,10 @@ def match_matmul_dynamic(program: Program, unit: VectorUnit) -> Contraction | De
         return Declined("its right side is not contiguous along the columns")
     if not all(vectorizable(out.value, column) for out in contraction.epilogue.outputs):
         return Declined("its epilogue cannot be computed in vectors of columns")
-    if not contraction.rows or not contraction.reduce:
-        return Declined(
-            "it has no rows to share its right side" if contraction.reduce else "it has no depth"
-        )
+    if not contraction.rows:
+        return Declined("it has no rows that share its right side")
+    if not contraction.reduce:
+        return Declined("its sum has a single term")
     if not contraction.from_zero:
         return Declined("its sum does not begin at zero")
     return contraction
