@@ -14,7 +14,7 @@ intrinsics are put into vector form, and loops that exist in several versions ar
 """
 
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import tvm
@@ -304,10 +304,17 @@ def tile(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
             yield row, lane
 
 
-def steps(length: Expr, together: int, multiple: int = 1, name: str = "k") -> Iterator[Expr]:
+def steps(
+    length: Expr,
+    together: int,
+    multiple: int = 1,
+    name: str = "k",
+    between: Callable[[Expr], None] | None = None,
+) -> Iterator[Expr]:
     """Every k below `length`, `together` of them in a row between two looks at the loop's end.
 
     multiple: what `length` is known to be a multiple of; if `together` divides it there is no rest.
+    between: emits what precedes each whole group of steps, given the group's number.
     """
     known = as_int(length)
     groups, rest = (
@@ -316,6 +323,8 @@ def steps(length: Expr, together: int, multiple: int = 1, name: str = "k") -> It
         else (const(known // together), const(known % together))
     )
     with serial(groups, name) as group:
+        if between is not None:
+            between(group)
         for step in range(together):
             yield group * const(together) + const(step)
     if multiple % together:

@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
+from compiler.passes.cpu.families.matmul.panel import FEW_TILES
 from compiler.passes.cpu.families.matmul.tiling import tiling_for
 from compiler.passes.cpu.families.pooling.emit import COLUMNS
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
@@ -28,9 +29,9 @@ def _constant(*shape: int, scale: float = 1.0) -> Array:
 
 
 def _rows(unit: VectorUnit, depth: int, columns: int, run: int | None = None) -> tuple[int, ...]:
-    """Where a register tile and a block of rows end."""
+    """Where a register tile, a few of them and a block of rows end."""
     tiling = tiling_for(unit, panel_width(unit, columns), depth, run)
-    return (tiling.mr, 2 * tiling.mr, tiling.block_rows)
+    return (tiling.mr, 2 * tiling.mr, FEW_TILES * tiling.mr, tiling.block_rows)
 
 
 def _columns(unit: VectorUnit) -> tuple[int, ...]:
@@ -289,6 +290,7 @@ FAMILIES: dict[str, Family] = {
     "product": product(64, 72),
     "product in passes": product(2100, 24),
     "product of one panel": product(30, 10),
+    "product of wide panels": product(70, 128),
     "quantised product": quantised(37, 45),
     "quantised product less a zero point": quantised(66, 30, 131),
     "quantised convolution": quantised_convolution(10, 20, 3, 2, 77),

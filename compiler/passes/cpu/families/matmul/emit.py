@@ -16,7 +16,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.families.matmul.panel import FEW_TILES, Block, emit_panel
+from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
@@ -140,7 +140,7 @@ def _emit_block(
 def _emit_passes(block: Block, panels: Expr | int) -> None:
     """Add every pass over the depth to the results."""
     matmul, kc = block.matmul, block.matmul.tiling.kc
-    step = let("step", _pass_depth(matmul, block.m))
+    step = let("step", _pass_depth(matmul, block.unit, block.m))
     with serial(tirx.ceildiv(matmul.depth, step), "pass") as index:
         start = index * step
         length = step if matmul.depth % kc == 0 else tirx.min(step, matmul.depth - start)
@@ -151,12 +151,12 @@ def _emit_passes(block: Block, panels: Expr | int) -> None:
             emit_panel(block, p, start, length)
 
 
-def _pass_depth(matmul: Matmul, m: Expr) -> Expr:
+def _pass_depth(matmul: Matmul, unit: VectorUnit, m: Expr) -> Expr:
     """The depth of a pass."""
     # A few rows by the whole depth are in L1 anyway. Memory is read fastest in one long stream.
     kc = const(matmul.tiling.kc)
     if matmul.several and matmul.in_place:
-        return tirx.Select(m <= FEW_TILES * matmul.tiling.mr, const(matmul.depth), kc)
+        return tirx.Select(m <= few_rows(matmul, unit), const(matmul.depth), kc)
     return kc
 
 

@@ -7,6 +7,7 @@ stays in L1 from tile to tile; the results of the block are in L2 between passes
 Rows are never masked, so the innermost loop has no branch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -14,17 +15,33 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Matmul
+from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.sharing import place_of
-from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, fresh, prefetch, serial, steps, store, tile, when
+from compiler.targets.vector_unit import LINE, VectorUnit
+from compiler.tir.building import (
+    alloc,
+    fresh,
+    otherwise,
+    prefetch,
+    serial,
+    steps,
+    store,
+    tile,
+    when,
+)
 from compiler.tir.exprs import Expr, as_int, const, load, substitute
-
-LINE = 64
-"""Bytes of a cache line; where lines are longer, some are fetched twice."""
 
 FEW_TILES = 4
 """Up to this many tiles of rows the weights are hardly reused, and are best read in one stream, the
-whole depth in one pass.
+whole depth in one pass: where the next panel is prefetched between the steps, up to one tile.
+"""
+
+FETCH_FEW = 2
+"""Tiles that prefetch the whole of the next panel, where there are no more than FEW_TILES."""
+
+FETCH_MANY = 6
+"""Tiles that prefetch the whole of the next panel elsewhere: two lines between groups of steps.
+With 16 tiles and one line, 48 rows took 15 % longer on Sapphire Rapids.
 """
 
 
@@ -67,17 +84,63 @@ def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     if block.left is not None:
         # The scratch memory has room for whole tiles; results of rows past the last one are never
         # read.
-        with serial(tirx.ceildiv(block.count, mr), "tile") as index:
-            _emit_tile(block, mr, index * mr, p, start, length)
+        _emit_whole(block, tirx.ceildiv(block.count, mr), p, start, length)
         return
     # Whole tiles and the rest apart: the rows of a whole tile are a fixed distance from each other,
     # which saves 60 instructions of addresses a tile, 1 to 2 % of MiniLM.
     whole, rest = tirx.truncdiv(block.count, mr), tirx.truncmod(block.count, mr)
-    with serial(whole, "tile") as index:
-        _fetch_next(block, p, start, index)
-        _emit_tile(block, mr, index * mr, p, start, length)
+    _emit_whole(block, whole, p, start, length)
     if as_int(rest) != 0:
         _emit_rest(block, whole * mr, rest, p, start, length)
+
+
+def few_rows(matmul: Matmul, unit: VectorUnit) -> int:
+    """Rows up to which a pass covers the whole depth."""
+    return matmul.tiling.mr * (1 if unit.outruns_cache else FEW_TILES)
+
+
+def _emit_whole(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -> None:
+    """`count` whole tiles, which prefetch the next panel if that pays."""
+    matmul, mr = block.matmul, block.matmul.tiling.mr
+    if block.unit.outruns_cache and not _stays_in_l2(block):
+        if matmul.contraction.bulk or not matmul.in_place:
+            _emit_fetching(block, count, p, start, length, FETCH_MANY)
+            return
+        with when(block.m <= FEW_TILES * mr):
+            _emit_fetching(block, count, p, start, length, FETCH_FEW)
+        with otherwise():
+            _emit_fetching(block, count, p, start, length, FETCH_MANY)
+        return
+    with serial(count, "tile") as index:
+        if block.left is None:
+            _fetch_next(block, p, start, index)
+        _emit_tile(block, mr, index * mr, p, start, length)
+
+
+def _stays_in_l2(block: Block) -> bool:
+    """Whether the weights stay in L2 over all tasks, beside gathered rows, and need no prefetch."""
+    weights = 4 * block.matmul.depth * block.matmul.columns
+    return not block.matmul.in_place and weights <= block.unit.l2 // 2
+
+
+def _emit_fetching(
+    block: Block, count: Expr, p: Expr, start: Expr, length: Expr, tiles: int
+) -> None:
+    """`count` whole tiles, `tiles` of which prefetch all of the next panel between their steps.
+
+    A single tile does not: it reads its panel once, and the processor's own prefetcher runs ahead.
+    """
+    matmul, tiling = block.matmul, block.matmul.tiling
+    weights = matmul.contraction.right.source
+    following = ((block.base + p + 1) * matmul.depth + start) * tiling.nr
+    with serial(count, "tile") as index:
+        fetch = prefetch_between(block.unit, weights, following, tiling.nr, length, index, tiles)
+
+        def between(group: Expr) -> None:
+            with when(tiles > FETCH_FEW or block.count >= 2 * tiling.mr):
+                fetch(group)
+
+        _emit_tile(block, tiling.mr, index * tiling.mr, p, start, length, between=between)
 
 
 def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, length: Expr) -> None:
@@ -89,12 +152,33 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         with when(rest > 0):
             _emit_tile(block, mr, first, p, start, length, clamped=True)
         return
+    if block.unit.outruns_cache:
+        # One tile, with rows computed twice: reading the weights again for each power of two takes
+        # longer there.
+        sizes = [*(rows for rows in (1, 2, 4, 8) if rows < mr - 1), mr - 1]
+        with when(rest > 0):
+            _emit_least(block, sizes, first, rest, p, start, length)
+        return
     # Up to four tiles in place of one for each row: a tile reads the panel once for all its rows.
     for rows in (8, 4, 2, 1):
         if rows < mr:
             before = tirx.truncdiv(rest, 2 * rows) * (2 * rows)
             with when(rest - before >= rows):
                 _emit_tile(block, rows, first + before, p, start, length)
+
+
+def _emit_least(
+    block: Block, sizes: list[int], first: Expr, rest: Expr, p: Expr, start: Expr, length: Expr
+) -> None:
+    """The rows from `first` on in one tile, of the least of the rising sizes that holds `rest`."""
+    rows, *larger = sizes
+    if not larger:
+        _emit_tile(block, rows, first, p, start, length, clamped=True)
+        return
+    with when(rest <= rows):
+        _emit_tile(block, rows, first, p, start, length, clamped=True)
+    with otherwise():
+        _emit_least(block, larger, first, rest, p, start, length)
 
 
 def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
@@ -108,7 +192,7 @@ def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
     place = (panel * matmul.depth + start) * tiling.nr + index * (lines * LINE // 4)
     # Into L2 only. With few rows the weights are read as one stream, which the processor itself
     # reads ahead.
-    with when(block.m > FEW_TILES * tiling.mr):
+    with when(block.m > few_rows(matmul, block.unit)):
         with serial(lines) as line:
             prefetch(matmul.contraction.right.source, place + line * (LINE // 4))
 
@@ -121,8 +205,11 @@ def _emit_tile(
     start: Expr,
     length: Expr,
     clamped: bool = False,
+    between: Callable[[Expr], None] | None = None,
 ) -> None:
-    """A tile of rows from `row` of the block on; clamped: rows past the last one repeat it."""
+    """A tile of rows from `row` of the block on; clamped: rows past the last one repeat it;
+    between: see `steps`.
+    """
     matmul, tiling = block.matmul, block.matmul.tiling
     nr, lanes = tiling.nr, block.unit.lanes(32)
     panel, place = (block.base + p) * matmul.depth + start, block.place(p, row)
@@ -136,7 +223,7 @@ def _emit_tile(
     # place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak of 97; eight steps
     # gave no more. Tiles of other sizes are rare, and each step is code to compile.
     together = block.unit.together if rows == tiling.mr and not clamped else 1
-    for k in steps(length, together, gcd(matmul.depth, tiling.kc)):
+    for k in steps(length, together, gcd(matmul.depth, tiling.kc), between=between):
         # LLVM loads each vector of the panel once for all rows. Read as operands of the
         # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
         for i, lane in tile(rows, nr, lanes):

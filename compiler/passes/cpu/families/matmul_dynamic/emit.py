@@ -45,13 +45,27 @@ def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
         for stmt in contraction.prelude:
             emit(stmt)
         m = let_opaque("m", product(extents_of(contraction.rows)))
-        strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
-        # Strips of one matrix follow each other, while its right side is in the cache.
-        for at, strip in share_places(contraction.batch, strips, worth):
-            rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
-            for first, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
-                _emit_block(contraction, unit, rows, first, size)
+        if height <= MOST_ROWS:
+            _emit_strips(contraction, unit, m, height, width)
+        else:
+            # A few rows would be computed several times in high strips.
+            with when(m <= MOST_ROWS):
+                _emit_strips(contraction, unit, m, MOST_ROWS, width)
+            with otherwise():
+                _emit_strips(contraction, unit, m, height, width)
     return body.stmt
+
+
+def _emit_strips(
+    contraction: Contraction, unit: VectorUnit, m: Expr, height: int, width: int
+) -> None:
+    """All tasks, strips of `height` rows in blocks of at most `width` columns."""
+    strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
+    # Strips of one matrix follow each other, while its right side is in the cache.
+    for at, strip in share_places(contraction.batch, strips, worth):
+        rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
+        for first, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
+            _emit_block(contraction, unit, rows, first, size)
 
 
 def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
@@ -62,7 +76,8 @@ def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
 
 def _block_size(unit: VectorUnit) -> tuple[int, int]:
     height, width = register_tile(unit)
-    return min(height, MOST_ROWS), width
+    # Four rows of two vectors are too few accumulators to hide the latency of loads from L2.
+    return min(height, 2 * MOST_ROWS if unit.outruns_cache else MOST_ROWS), width
 
 
 def _worth_threads(contraction: Contraction, m: Expr) -> Expr:

@@ -17,6 +17,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS
 from compiler.passes.cpu.families.winograd.transform import transform_input, transform_output
+from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -32,12 +33,15 @@ from compiler.tir.building import (
     store,
     tile,
 )
-from compiler.tir.exprs import Expr, Table, load
+from compiler.tir.exprs import Expr, Table, const, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 from compiler.tir.stages import Axis
 
 ROWS = 4
 """Tiles of a register tile in the matmuls; blocks are multiples of it, so no rest is needed."""
+
+FETCH = 4
+"""Register tiles that prefetch the whole of the next panel of weights."""
 
 
 def tiles_of(unit: VectorUnit, depth: int, columns: int) -> int:
@@ -124,7 +128,14 @@ def _emit_matmul(
             acc = alloc([ROWS, width], "float32", "acc")
             for i, lane in tile(ROWS, width, lanes):
                 store(acc, 0, i, lane)
-            for k in steps(depth, unit.together):
+            between = None
+            if unit.outruns_cache:
+                # The panels of a point follow those of the point before it.
+                following = (panel + depth) * width
+                between = prefetch_between(
+                    unit, winograd.weights, following, width, const(depth), index, FETCH
+                )
+            for k in steps(depth, unit.together, between=between):
                 for i, lane in tile(ROWS, width, lanes):
                     left = load(spread, [(row + i) * depth + k])
                     right = load(winograd.weights, [(panel + k) * width + lane])

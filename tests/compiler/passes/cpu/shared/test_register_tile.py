@@ -54,7 +54,12 @@ def test_columns_of_full_panels_need_no_branch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "together", "widths"),
-    [("x86-64-v2", 1, (8, 12)), ("x86-64-v3", 4, (24, 24)), ("aarch64", 1, (12, 12))],
+    [
+        ("x86-64-v2", 1, (8, 12)),
+        ("x86-64-v3", 4, (24, 24)),
+        ("x86-64-v4", 4, (48, 48)),
+        ("aarch64", 1, (12, 12)),
+    ],
 )
 def test_sums_that_do_not_leave_the_registers(
     name: str, together: int, widths: tuple[int, int]
@@ -63,3 +68,12 @@ def test_sums_that_do_not_leave_the_registers(
     unit = VectorUnit.of(targets.resolve(name))
     assert unit.together == together
     assert (panel_width(unit, 384), panel_width(unit, 3 * unit.lanes(32))) == widths
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [(20, 32), (48, 48), (64, 64), (512, 64), (1000, 48), (2048, 48)]
+)
+def test_wide_vectors_waste_a_few_columns_rather_than_take_narrow_panels(
+    columns: int, width: int
+) -> None:
+    assert panel_width(VectorUnit.of(targets.resolve("x86-64-v4")), columns) == width
