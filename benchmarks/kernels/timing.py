@@ -1,0 +1,95 @@
+"""Times of kernels on one thread, in turns, with the processor's peak measured beside them."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from benchmarks.cpu.peak import operations_of, peak_chain
+from benchmarks.kernels.cases import Case
+from compiler.codegen.generate import generate
+from compiler.passes.manager import lower
+from compiler.targets import Target
+from tests.compiler.conftest import build_module
+
+TURN = 0.002
+"""Seconds of one turn: long against the clock, short against what neighbours of a virtual machine
+do.
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """seconds: of one run of the kernel, turn by turn; peaks: GFLOP/s of the processor around them,
+    likewise.
+    """
+
+    seconds: list[float]
+    peaks: list[float]
+
+    @property
+    def time(self) -> float:
+        """The median."""
+        return median(self.seconds)
+
+    def share_of_peak(self, operations: int) -> float:
+        """The median over the turns, each beside its own peak."""
+        rates = [operations / 1e9 / seconds for seconds in self.seconds]
+        return median(rate / peak for rate, peak in zip(rates, self.peaks, strict=True))
+
+    def ratio_to(self, other: "Measured") -> float:
+        """The median of the ratios of times, turn by turn."""
+        return median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
+
+
+def peak_of(vector_floats: int) -> Callable[[], float]:
+    """Measures the GFLOP/s of multiply-adds in this thread, for a few tenths of a millisecond."""
+    chain, rounds = peak_chain(vector_floats), 50_000
+    work = operations_of(vector_floats) * rounds
+    return lambda: work / 1e9 / _timed(lambda: chain(rounds), 1)
+
+
+def build(case: Case, target: Target) -> Callable[[], Any]:
+    """The case's graph as the compiler builds it, bound to its inputs."""
+    module = lower(build_module(case.graph, dict(case.inputs)), target, ())
+    machine = relax.VirtualMachine(generate(module, target), tvm.cpu())
+    arrays = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in case.arrays()]
+    main = machine["main"]
+    return lambda: main(*arrays)
+
+
+def race(
+    calls: Mapping[str, Callable[[], Any]], copies: int, seconds: float, peak: Callable[[], float]
+) -> dict[str, Measured]:
+    """Every call for about `seconds`, turn by turn, each second turn in the opposite order.
+
+    Times are of the thread, so that other processes on this processor do not count.
+    """
+    runs = {name: _runs(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    peaks: list[float] = []
+    end = time.perf_counter() + seconds * len(calls)
+    while len(peaks) < 3 or time.perf_counter() < end:
+        for name in list(calls)[:: 1 if len(peaks) % 2 else -1]:
+            times[name].append(_timed(calls[name], runs[name]) / copies)
+        peaks.append(peak())
+    return {name: Measured(found, peaks) for name, found in times.items()}
+
+
+def _runs(call: Callable[[], Any]) -> int:
+    """How many calls a turn takes."""
+    _timed(call, 2)
+    return max(int(TURN / max(_timed(call, 2), 1e-9)), 1)
+
+
+def _timed(call: Callable[[], Any], runs: int) -> float:
+    """Seconds of one of `runs` calls in a row."""
+    started = time.thread_time()
+    for _ in range(runs):
+        call()
+    return (time.thread_time() - started) / runs
