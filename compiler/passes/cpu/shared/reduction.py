@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import Combine, combine_of, vectorizable
-from compiler.tir import building
+from compiler.tir.building import store
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -25,7 +25,6 @@ from compiler.tir.exprs import (
     substitute,
 )
 from compiler.tir.flat import Flattener, flatten_stage
-from compiler.tir.loops import Stmt
 from compiler.tir.stages import Program, Stage
 
 
@@ -56,13 +55,7 @@ class Epilogue:
         """Emit every output of `result`, the axes being `at`."""
         for out in self.outputs:
             value = replace_loads(out.value, self.total, result, at)
-            building.store(out.target.source, value, substitute(out.target.indices[0], at))
-
-    def write(self, result: Expr, at: Table) -> Stmt:
-        """`store` in functional form."""
-        with building.statements() as stores:
-            self.store(result, at)
-        return stores.stmt
+            store(out.target.source, value, substitute(out.target.indices[0], at))
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 tasks shared out among threads where there is enough to do.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import tvm
 
-from compiler.tir import building
-from compiler.tir.building import let_all, let_opaque
+from compiler.tir.building import let_all, let_opaque, share_out
 from compiler.tir.exprs import Expr, Table, children, const
-from compiler.tir.loops import Stmt, bind_all, bind_opaque_all, product, share_out, unfuse
+from compiler.tir.loops import product, unfuse
 from compiler.tir.stages import Axis, Stage
 
 PARALLEL_WORK = 1 << 17
@@ -53,7 +52,7 @@ def share_places(
     parallel if `worth` holds.
     """
     extents = [*extents_of(axes), parts]
-    for task in building.share_out(product(extents), worth):
+    for task in share_out(product(extents), worth):
         *place, part = unfuse(task, extents)
         yield let_all(dict(zip([axis.var for axis in axes], place, strict=True))), part
 
@@ -74,29 +73,3 @@ def worth_sharing(*stages: Stage) -> Expr:
         each = min(operations(stage.value), MOST_OPERATIONS)
         total = total + product(extents_of(stage.axes)) * each
     return tvm.sym.Analyzer().simplify(total) >= PARALLEL_WORK
-
-
-def with_extents(axes: Sequence[Axis], body: Callable[[tuple[Axis, ...]], Stmt]) -> Stmt:
-    """`computed_once` in functional form."""
-    return bind_opaque_all(
-        "extent",
-        extents_of(axes),
-        lambda known: body(
-            tuple(replace(axis, extent=e) for axis, e in zip(axes, known, strict=True))
-        ),
-    )
-
-
-def share_parts(
-    axes: Sequence[Axis], parts: Expr, worth: Expr | bool, body: Callable[[Table, Expr], Stmt]
-) -> Stmt:
-    """`share_places` in functional form."""
-    extents = [*extents_of(axes), parts]
-
-    def task(index: Expr) -> Stmt:
-        *place, part = unfuse(index, extents)
-        return bind_all(
-            dict(zip([axis.var for axis in axes], place, strict=True)), lambda at: body(at, part)
-        )
-
-    return share_out(product(extents), worth, task)

@@ -188,4 +188,4 @@ def _emit_outputs(block: Block, p: Expr, row: Expr, at: Table) -> None:
     lanes = block.unit.lanes(32) if vectors else 1
     for lane in panel_columns(block.base + p, block.matmul.columns, nr, lanes):
         result = load(block.results, [place + lane])
-        emit(epilogue.write(result, {**at, column: (block.base + p) * nr + lane}))
+        epilogue.store(result, {**at, column: (block.base + p) * nr + lane})

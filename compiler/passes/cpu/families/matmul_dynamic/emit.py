@@ -130,4 +130,4 @@ def _emit_block(
                 store(acc, load(acc, [i, lane]) + left * right, i, lane)
     for i, lane in tile(len(rows), size, size):
         column = {contraction.column.var: first + lane}
-        emit(contraction.epilogue.write(load(acc, [i, lane]), {**rows[i], **column}))
+        contraction.epilogue.store(load(acc, [i, lane]), {**rows[i], **column})

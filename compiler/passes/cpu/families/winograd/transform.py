@@ -14,7 +14,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, POINTS, REACH, TILE
-from compiler.tir.building import alloc, emit, let_all, otherwise, serial, store, vectorized, when
+from compiler.tir.building import alloc, let_all, otherwise, serial, store, vectorized, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -99,7 +99,7 @@ def _write_tile(
             here = let_all(dict(zip(outer, [n, row, column], strict=True)))
             with vectorized(lanes) as lane:
                 result, bound = load(results, [place, lane]), {channel: strip * lanes + lane}
-                emit(winograd.anchored.epilogue.write(result, {**here, **bound}))
+                winograd.anchored.epilogue.store(result, {**here, **bound})
 
 
 def _transformed(matrix: np.ndarray, lanes: int, given: Any) -> Iterator[tuple[int, Expr, Expr]]:

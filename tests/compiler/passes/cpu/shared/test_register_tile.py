@@ -6,39 +6,25 @@ import pytest
 from tvm import tirx
 
 from compiler import targets
-from compiler.passes.cpu.shared.register_tile import in_panel, least, panel_columns, panel_width
+from compiler.passes.cpu.families.int8.emit import _least
+from compiler.passes.cpu.shared.register_tile import panel_columns, panel_width
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, statements
 from compiler.tir.exprs import Expr, as_int, const
-from compiler.tir.loops import Stmt
-
-
-def evaluated(value: Expr) -> Stmt:
-    return tirx.Evaluate(value)
 
 
 @pytest.mark.parametrize(("needed", "size"), [(0, 1), (1, 1), (3, 4), (6, 6), (7, 6)])
 def test_the_least_size_that_holds_what_is_needed(needed: int, size: int) -> None:
-    assert (
-        as_int(least((1, 2, 4, 6), const(needed), lambda rows: evaluated(const(rows))).value)
-        == size
-    )
-
-
-@pytest.mark.parametrize(("panel", "columns"), [(0, 4), (1, 4), (2, 3)])
-def test_the_last_panel_holds_what_is_left(panel: int, columns: int) -> None:
-    assert as_int(in_panel(const(panel), 11, 4, 1, evaluated).extent) == columns
-
-
-def test_panels_that_are_all_full_need_no_branch() -> None:
-    assert isinstance(in_panel(tirx.Var("p", "int64"), 12, 4, 1, evaluated), tirx.For)
-    assert isinstance(in_panel(tirx.Var("p", "int64"), 11, 4, 1, evaluated), tirx.IfThenElse)
+    with statements() as body:
+        for least in _least((1, 2, 4, 6), const(needed)):
+            emit(tirx.Evaluate(const(least)))
+    assert as_int(body.stmt.value) == size
 
 
 def columns_of(panel: Expr, columns: int) -> Any:
     with statements() as body:
         for lane in panel_columns(panel, columns, 4, 1):
-            emit(evaluated(lane))
+            emit(tirx.Evaluate(lane))
     return body.stmt
 
 
