@@ -19,9 +19,9 @@ from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Tensor, Value
-from compiler.programs.recurrent.cells import Cell
-from compiler.programs.recurrent.emit import emit_recurrence
-from compiler.programs.recurrent.layer import LANES, Recurrence
+from compiler.recurrences.cells import Cell
+from compiler.recurrences.layer import LANES, Recurrence
+from compiler.recurrences.recurrent import emit_recurrence
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, loops
 from compiler.ir.ops.nn_norm import wide
 from compiler.ir.values import Tensor, Value
-from compiler.programs.linear_attention import LinearAttention, Tensors, emit_linear_attention
+from compiler.recurrences.linear_attention import LinearAttention, Tensors, emit_linear_attention
 
 
 def linear_attention(

@@ -13,9 +13,9 @@ from compiler.passes.cpu.families.matmul.tiling import tiling_for
 from compiler.passes.cpu.families.pooling.emit import COLUMNS
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
 from compiler.passes.pack.integer import CENTRED
-from compiler.programs.recurrent.cells import Cell
-from compiler.programs.recurrent.emit import emit_recurrence
-from compiler.programs.recurrent.layer import LANES, Recurrence
+from compiler.recurrences.cells import Cell
+from compiler.recurrences.layer import LANES, Recurrence
+from compiler.recurrences.recurrent import emit_recurrence
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes import references
 from tests.compiler.passes.family import Array, Dim, Family, Inputs

@@ -9,7 +9,7 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout
 from compiler.ir.ops.recurrent import Direction, run
 from compiler.ir.values import Known, Value
-from compiler.programs.recurrent.cells import Cell, activation
+from compiler.recurrences.cells import Cell, activation
 
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 TAKES_ALPHA = frozenset(

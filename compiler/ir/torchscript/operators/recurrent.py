@@ -18,7 +18,7 @@ from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Known, Value
-from compiler.programs.recurrent.cells import Activation, Cell, activation
+from compiler.recurrences.cells import Activation, Cell, activation
 
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 """Where torch keeps each of the gates in the order of ops.recurrent: ifgo as iofc, rzn as zrh."""

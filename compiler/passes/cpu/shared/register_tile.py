@@ -11,7 +11,6 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import otherwise, strips, when
 from compiler.tir.exprs import Expr
 
-
 # Time of a column by the vectors of its panel, relative to panels of three: 100 rows on Sapphire
 # Rapids.
 _TIME = {2: 1.06, 3: 1.0, 4: 1.02}

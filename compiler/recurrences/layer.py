@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.programs.recurrent.cells import Cell
+from compiler.recurrences.cells import Cell
 from compiler.tir.exprs import widened
 
 LANES = 8

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from tvm import s_tir, tirx
 
-from compiler.programs.recurrent.gates import Phase, phases_of
-from compiler.programs.recurrent.layer import LANES, Buffers, Recurrence, buffers_of
-from compiler.programs.recurrent.units import Task, Units
+from compiler.recurrences.gates import Phase, phases_of
+from compiler.recurrences.layer import LANES, Buffers, Recurrence, buffers_of
+from compiler.recurrences.units import Task, Units
 from compiler.tir.building import (
     alloc,
     let,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.programs.recurrent.layer import LANES
-from compiler.programs.recurrent.units import Task, Units
+from compiler.recurrences.layer import LANES
+from compiler.recurrences.units import Task, Units
 from compiler.tir.building import store, vectorized
 from compiler.tir.exprs import load
 

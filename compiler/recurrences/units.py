@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.programs.recurrent.layer import LANES, Buffers, Recurrence
+from compiler.recurrences.layer import LANES, Buffers, Recurrence
 from compiler.tir.exprs import Expr, load
 
 

@@ -1,1 +1,0 @@
-"""The loop over time of LSTM, GRU and RNN layers."""
