@@ -23,7 +23,7 @@ from compiler.tir.building import (
     strips,
     when,
 )
-from compiler.tir.exprs import const, dtype_of, load
+from compiler.tir.exprs import as_int, const, dtype_of, load
 from compiler.tir.loops import Stmt
 
 MOST = 40
@@ -149,6 +149,25 @@ def test_numbers_take_the_types_of_buffer_and_index() -> None:
     zero, copy = body.added
     assert (dtype_of(zero.value), dtype_of(zero.indices[0])) == ("float32", "int64")
     assert dtype_of(copy.value.indices[0]) == "int64"
+
+
+@pytest.mark.parametrize(
+    ("extent", "lanes", "widths"),
+    [(13, 4, [4, 1]), (15, 4, [4, 2, 1]), (8, 8, [8]), (3, 8, [2, 1]), (5, 1, [1])],
+)
+def test_blocks_of_a_known_extent_halve(extent: int, lanes: int, widths: list[int]) -> None:
+    with statements():
+        assert [width for _start, width in blocks(const(extent), lanes)] == widths
+
+
+def test_only_values_that_are_computed_go_through_memory() -> None:
+    n = index()
+    with statements():
+        known, same, named = (building.let_opaque("extent", v) for v in (const(3), n, n + 1))
+    assert as_int(known) == 3
+    assert same.same_as(n)
+    assert isinstance(named, tvm.ir.Var)
+    assert named.name == "extent"
 
 
 def _blocks(extent: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ depth. Each step of the depth reads one row of the panel, as wide as the tile, a
 each row of the left side.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import otherwise, strips, when
@@ -73,3 +73,15 @@ def panel_columns(panel: Expr, columns: int, width: int, lanes: int) -> Iterator
         yield from strips(width, lanes, "lane")
     with otherwise():
         yield from strips(rest, lanes, "lane")
+
+
+def least(sizes: Sequence[int], needed: Expr) -> Iterator[int]:
+    """The first of the rising sizes that is not below `needed`, else the last: each in a branch."""
+    size, *larger = sizes
+    if not larger:
+        yield size
+        return
+    with when(needed <= size):
+        yield size
+    with otherwise():
+        yield from least(larger, needed)

@@ -10,7 +10,6 @@ Rows that were shifted to fit into 8 bits are lacking the shift times the sum of
 sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -18,18 +17,16 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8.layout import PANELS, ROWS, SIZES, Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
-from compiler.passes.cpu.shared.register_tile import panel_columns
+from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     emit,
-    otherwise,
     serial,
     share_out,
     statements,
     steps,
-    when,
 )
 from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, some_of
@@ -60,24 +57,12 @@ def _emit_task(
     with serial(panels[1], "panel") as p:
         with serial(tirx.ceildiv(rows[1], SIZES[-1]), "tile") as t:
             row = t * SIZES[-1]
-            for size in _least(SIZES, rows[1] - row):
+            for size in least(SIZES, rows[1] - row):
                 # Fewer rows are the end of a task, too rare to be worth longer code.
                 together = unit.together if size == SIZES[-1] else 1
                 acc = _emit_tile(layout, left, (row, size), panels[0] + p, together)
                 _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
     _emit_results(layout, sums, rows, panels)
-
-
-def _least(sizes: Sequence[int], needed: Expr) -> Iterator[int]:
-    """The first of the rising sizes that is not below `needed`, or the last, each in a branch."""
-    size, *larger = sizes
-    if not larger:
-        yield size
-        return
-    with when(needed <= size):
-        yield size
-    with otherwise():
-        yield from _least(larger, needed)
 
 
 def _emit_tile(

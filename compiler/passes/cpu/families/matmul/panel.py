@@ -16,6 +16,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.shared.prefetching import prefetch_between
+from compiler.passes.cpu.shared.register_tile import least
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import (
@@ -157,7 +158,8 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         # longer there.
         sizes = [*(rows for rows in (1, 2, 4, 8) if rows < mr - 1), mr - 1]
         with when(rest > 0):
-            _emit_least(block, sizes, first, rest, p, start, length)
+            for rows in least(sizes, rest):
+                _emit_tile(block, rows, first, p, start, length, clamped=True)
         return
     # Up to four tiles in place of one for each row: a tile reads the panel once for all its rows.
     for rows in (8, 4, 2, 1):
@@ -165,20 +167,6 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
             before = tirx.truncdiv(rest, 2 * rows) * (2 * rows)
             with when(rest - before >= rows):
                 _emit_tile(block, rows, first + before, p, start, length)
-
-
-def _emit_least(
-    block: Block, sizes: list[int], first: Expr, rest: Expr, p: Expr, start: Expr, length: Expr
-) -> None:
-    """The rows from `first` on in one tile, of the least of the rising sizes that holds `rest`."""
-    rows, *larger = sizes
-    if not larger:
-        _emit_tile(block, rows, first, p, start, length, clamped=True)
-        return
-    with when(rest <= rows):
-        _emit_tile(block, rows, first, p, start, length, clamped=True)
-    with otherwise():
-        _emit_least(block, larger, first, rest, p, start, length)
 
 
 def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:

@@ -6,8 +6,7 @@ import pytest
 from tvm import tirx
 
 from compiler import targets
-from compiler.passes.cpu.families.int8.emit import _least
-from compiler.passes.cpu.shared.register_tile import panel_columns, panel_width
+from compiler.passes.cpu.shared.register_tile import least, panel_columns, panel_width
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, statements
 from compiler.tir.exprs import Expr, as_int, const
@@ -16,8 +15,8 @@ from compiler.tir.exprs import Expr, as_int, const
 @pytest.mark.parametrize(("needed", "size"), [(0, 1), (1, 1), (3, 4), (6, 6), (7, 6)])
 def test_the_least_size_that_holds_what_is_needed(needed: int, size: int) -> None:
     with statements() as body:
-        for least in _least((1, 2, 4, 6), const(needed)):
-            emit(tirx.Evaluate(const(least)))
+        for rows in least((1, 2, 4, 6), const(needed)):
+            emit(tirx.Evaluate(const(rows)))
     assert as_int(body.stmt.value) == size
 
 
