@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler.isolation.child import Limits, run_child
-from compiler.isolation.messages import CompileJob, Event, InspectJob
+from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
@@ -97,7 +97,18 @@ def compile_request(
 
 def inspect_request(model: Path, request: CompileRequest) -> dict[str, Any]:
     """What an import of the model would find, in a process of its own; raises CompileError."""
-    report = run_child(InspectJob(str(model.absolute()), request.to_json()))
+    return _report(InspectJob(str(model.absolute()), request.to_json()))
+
+
+def families_request(model: Path, request: CompileRequest, target: str) -> dict[str, Any]:
+    """The family of each kernel that the model would get for the target, and why the families
+    before it declined; raises CompileError.
+    """
+    return _report(FamiliesJob(str(model.absolute()), request.to_json(), target))
+
+
+def _report(job: InspectJob | FamiliesJob) -> dict[str, Any]:
+    report = run_child(job)
     assert isinstance(report, dict)
     return report
 
