@@ -51,7 +51,7 @@ def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Pat
     )
     assert manifest.load.arch == target.arch
     assert manifest.load.os == target.platform.os
-    assert manifest.target["status"] == "compiled_only"
+    assert manifest.target["status"] == "unverified", "the job wants no check"
     carried = [name for name in manifest.files if "tvm_runtime" in name]
     assert bool(carried) == (not linked)
     for name in carried:
