@@ -49,6 +49,7 @@ class Builder:
     checks: Checks = field(default_factory=Checks)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
+    _depth: int = 0
 
     # -- emitting
     # ----------------------------------------------------------------------------------------------
@@ -271,11 +272,13 @@ class Builder:
 
     def require(self, condition: Scalar, message: str) -> None:
         """Fail the import if the condition never holds, do nothing if it always does, else check it
-        at every run.
+        at every run. What every run requires of a dim narrows its range.
         """
         decided = self.facts.decide(condition)
         if decided is False:
             raise ImportFailed(message, reason="shape")
+        if decided is None and self._depth == 0:
+            self.facts.confine(condition, message)
         if decided is None:
             number = tirx.IntImm("int64", self.checks.number(message))
             self.verify(
@@ -308,11 +311,13 @@ class Builder:
         """
         outer_symbols, outer_constants = dict(self._symbols), dict(self._constants)
         inner = Block()
+        self._depth += 1
         self.bb._begin_binding_block()
         try:
             yield inner
         finally:
             inner.block = self.bb._end_block()
+            self._depth -= 1
             self._symbols, self._constants = outer_symbols, outer_constants
 
 

@@ -10,6 +10,7 @@ import tvm
 from tvm import sym, tirx
 from tvm.ir import Expr as PrimExpr
 
+from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.extents import Extent, Scalar
 from relaxd.contract.dims import Dim
@@ -92,6 +93,27 @@ class Facts:
         self._found.add(variable)
         self._bind(variable, low, high)
         return variable
+
+    def confine(self, condition: Scalar, message: str) -> None:
+        """Narrow the range of a dim that every run requires to be one number. The analyzers do not
+        learn of it: what is emitted already is written in terms of the dim.
+
+        Raises ImportFailed where the declared range has a maximum and so other values.
+        """
+        condition = self.simplify(condition)
+        sides = (condition.a, condition.b) if isinstance(condition, tirx.EQ) else ()
+        for variable, number in zip(sides, sides[::-1], strict=True):
+            dim = self.ranges.get(variable) if isinstance(variable, tirx.Var) else None
+            value = ex.plain(number)
+            if dim is None or variable in self._found or not isinstance(value, int):
+                continue
+            if dim.highest is not None and not dim.lowest == dim.highest == value:
+                raise ImportFailed(
+                    f"dim {dim.name} can only be {value}: {message}",
+                    reason="fixed_dim",
+                    hint=f"declare it so: {dim.name}={value}",
+                )
+            self.ranges[variable] = self.dims[dim.name] = Dim(dim.name, value, value)
 
     def size(self, name: str) -> PrimExpr:
         """Make a variable for the size of an axis as the caller passes it, which is not a dim of
