@@ -15,7 +15,6 @@ TAKING_NOTHING = [
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
-    "GET /v1/artifacts/{digest}",
 ]
 OPERATIONS = [
     *TAKING_NOTHING,
@@ -27,6 +26,7 @@ OPERATIONS = [
     "GET /v1/jobs/{job_id}/events",
     "GET /v1/jobs/{job_id}/logs",
     "POST /v1/inspect",
+    "GET /v1/artifacts/{digest}",
 ]
 BUDGET = settings(
     max_examples=8,
@@ -44,7 +44,21 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis
         services_over(tmp_path_factory.mktemp("openapi"), FakeCompiler(), doorbell) as services,
         working(services.core, doorbell),
     ):
-        yield schemathesis.openapi.from_asgi("/openapi.json", create_app(services))
+        yield _without_formats(
+            schemathesis.openapi.from_asgi("/openapi.json", create_app(services))
+        )
+
+
+def _without_formats(described: schemathesis.BaseSchema) -> schemathesis.BaseSchema:
+    """Drops `format: binary`, which any text of a form meets: the generator of what does not fit
+    believes that some does not.
+    """
+    (form,) = described.raw_schema["paths"]["/v1/compile"]["post"]["requestBody"][
+        "content"
+    ].values()
+    for field in form["schema"]["properties"].values():
+        field.pop("format", None)
+    return described
 
 
 def test_every_endpoint_is_described(described: schemathesis.BaseSchema) -> None:

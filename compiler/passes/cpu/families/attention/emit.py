@@ -65,14 +65,14 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
     return body.stmt
 
 
-def _panel(unit: VectorUnit) -> int:
+def panel_of(unit: VectorUnit) -> int:
     """Keys of a panel: two vectors."""
     return 2 * unit.lanes(32)
 
 
 def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
     """The results of `count` queries of the head `at`, from query `first` on."""
-    panel = _panel(unit)
+    panel = panel_of(unit)
     padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
     scores = alloc([padded * ROWS], "float32", "scores", "global")
     # Up to two queries read each key too rarely to pay for laying them out.
@@ -140,7 +140,7 @@ def _scores_of_all(
     padded: Expr,
 ) -> None:
     """scores[i, j] = query i @ key j for all keys, and for the filling of the last panel."""
-    rows, panel, lanes = len(places), _panel(unit), unit.lanes(32)
+    rows, panel, lanes = len(places), panel_of(unit), unit.lanes(32)
     depth = attention.head_depth
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         acc = alloc([rows, panel], "float32", "acc")

@@ -73,12 +73,17 @@ def _parts(window: Window, unit: VectorUnit) -> int:
     return max(whole, default=1)
 
 
+def columns_together(window: Window, unit: VectorUnit) -> int:
+    """How many neighbouring columns are computed at once."""
+    wide = fixed(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
+    return COLUMNS * (2 if wide else 1)
+
+
 def _columns(
     window: Window, unit: VectorUnit, first: Expr, last: Expr
 ) -> Iterator[tuple[Expr, int, bool]]:
     """(column, count, whether all taps are inside) for all columns of a row, from left to right."""
-    wide = fixed(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
-    together = COLUMNS * (2 if wide else 1)
+    together = columns_together(window, unit)
     if window.column_inside:
         with serial(first, "column") as i:
             yield i, 1, False

@@ -1,13 +1,13 @@
 """Programs that write along one axis and read along another."""
 
-from compiler.passes.cpu.families.family import Family, no_tile
-from compiler.passes.cpu.families.transpose.emit import emit_permute
+from compiler.passes.cpu.families.family import Family
+from compiler.passes.cpu.families.transpose.emit import READ, WRITTEN, emit_permute
 from compiler.passes.cpu.families.transpose.match import match_permute
 
 TRANSPOSE = Family(
     name="transpose",
     summary="elementwise programs that write along one axis and read along another",
     match=match_permute,
-    tile=no_tile,
+    tile=lambda match, unit: f"{READ}x{WRITTEN}, {READ} along the axis that is read",
     emit=emit_permute,
 )
