@@ -60,7 +60,7 @@ def compile_model(
             samples=Path(samples) if samples else None,
             on_event=on_event,
             limits=limits,
-            dump=dump,
+            dump=Path(dump) if dump else None,
         )
 
 
@@ -73,7 +73,7 @@ def compile_request(
     samples: Path | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
     limits: Limits | None = None,
-    dump: str | Path | None = None,
+    dump: Path | None = None,
 ) -> Manifest:
     """As `compile_model`, from declarations that are read already; raises CompileError.
 
@@ -88,7 +88,7 @@ def compile_request(
         output=str(output.absolute()),
         model_name=model.stem,
         samples=str(samples.absolute()) if samples else None,
-        dump=dump_folder(output, request, dump),
+        dump=_dump_folder(output, request, dump),
     )
     manifest = run_child(job, on_event=on_event, limits=limits)
     assert isinstance(manifest, Manifest)
@@ -96,13 +96,13 @@ def compile_request(
 
 
 def inspect_request(model: Path, request: CompileRequest) -> dict[str, Any]:
-    """What an import of the model would find, in a process of its own; raises CompileError."""
+    """Reports what an import of the model finds, in a process of its own; raises CompileError."""
     return _report(InspectJob(str(model.absolute()), request.to_json()))
 
 
 def families_request(model: Path, request: CompileRequest, target: str) -> dict[str, Any]:
-    """The family of each kernel that the model would get for the target, and why the families
-    before it declined; raises CompileError.
+    """Compiles the model up to the loops of its kernels, in a process of its own, and reports which
+    family took each; raises CompileError.
     """
     return _report(FamiliesJob(str(model.absolute()), request.to_json(), target))
 
@@ -113,13 +113,10 @@ def _report(job: InspectJob | FamiliesJob) -> dict[str, Any]:
     return report
 
 
-def dump_folder(output: Path, request: CompileRequest, dump: str | Path | None) -> str | None:
-    """Where a local build leaves its dump: where the caller wants it, or beside the bundle where
-    the request asks for one.
-    """
+def _dump_folder(output: Path, request: CompileRequest, dump: Path | None) -> str | None:
     if dump is None and request.options.dump:
         dump = output.with_name(f"{output.name}.dump")
-    return None if dump is None else str(Path(dump).absolute())
+    return None if dump is None else str(dump.absolute())
 
 
 @contextmanager
