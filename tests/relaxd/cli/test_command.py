@@ -1,0 +1,57 @@
+"""Typed errors leave every command as a short message and an exit code."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from compiler.errors import LinkError
+from relaxd.cli.command import Command, Json
+from relaxd.errors import DeclarationError, RelaxdError, ServerUnreachable
+
+ERRORS: dict[str, tuple[RelaxdError, int]] = {
+    "usage": (DeclarationError("no such dim", field="dims.n", hint="drop it"), 2),
+    "failed": (LinkError("ld failed", reason="failed"), 1),
+    "away": (ServerUnreachable("no answer"), 3),
+}
+app = typer.Typer()
+
+
+@app.command(cls=Command)
+def typed(which: str, json: Json = False) -> None:
+    raise ERRORS[which][0]
+
+
+@app.command(cls=Command)
+def plain(which: str) -> None:
+    raise ERRORS[which][0] if which in ERRORS else KeyError(which)
+
+
+@pytest.mark.parametrize("which", ERRORS)
+def test_an_error_for_people(which: str) -> None:
+    ended = CliRunner().invoke(app, ["typed", which])
+    error, code = ERRORS[which]
+    assert (ended.exit_code, ended.stdout) == (code, "")
+    assert f"error: {error.message}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("which", ERRORS)
+def test_an_error_for_scripts(which: str) -> None:
+    ended = CliRunner().invoke(app, ["typed", which, "--json"])
+    error, code = ERRORS[which]
+    assert (ended.exit_code, ended.stderr) == (code, "")
+    document = json.loads(ended.stdout)["error"]
+    assert (document["code"], document["message"]) == (error.code, error.message)
+
+
+def test_a_command_without_json_speaks_to_people() -> None:
+    ended = CliRunner().invoke(app, ["plain", "usage"])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "hint: drop it" in ended.stderr
+
+
+def test_other_errors_are_bugs_and_stay_as_they_are() -> None:
+    ended = CliRunner().invoke(app, ["plain", "bug"])
+    assert isinstance(ended.exception, KeyError)

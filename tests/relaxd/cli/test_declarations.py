@@ -1,0 +1,48 @@
+"""Declarations on the command line."""
+
+import pytest
+
+from relaxd.cli.declarations import read_request
+from relaxd.contract.request import CompileRequest
+from relaxd.errors import DeclarationError
+
+
+def test_every_kind_of_declaration() -> None:
+    request = read_request(
+        dims=["batch=1:8", " seq = 8:512%8@128 "],
+        inputs=["ids=int64[batch,seq]"],
+        consts=["sr=16000", "mode=fast", "flag=true"],
+        shapes=["boxes=[n,4]"],
+        options=["verify=false", "rtol=1e-3"],
+        targets=["x86-64-v3"],
+    )
+    assert request == CompileRequest.of(
+        dims={"batch": (1, 8), "seq": "8:512%8@128"},
+        inputs={"ids": "int64[batch,seq]"},
+        consts={"sr": 16000, "mode": "fast", "flag": True},
+        shapes={"boxes": "[n,4]"},
+        options={"verify": False, "rtol": 1e-3},
+        targets=["x86-64-v3"],
+    )
+
+
+def test_nothing_declared_is_the_default() -> None:
+    assert read_request() == CompileRequest.of(targets=["native"])
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({"dims": ["batch"]}, "dims", "cannot read --dim"),
+        ({"dims": ["=4"]}, "dims", "cannot read --dim"),
+        ({"consts": ["sr=1", "sr=2"]}, "consts.sr", "given twice"),
+        ({"dims": ["batch=8:1"]}, "dims.batch", "batch"),
+        ({"inputs": ["x=floatish[n]"]}, "inputs.x", "floatish"),
+        ({"options": ["verify=maybe"]}, "options.verify", "true or false"),
+        ({"options": ["speed=11"]}, "options.speed", "unknown option"),
+    ],
+)
+def test_a_mistake_names_its_field(given: dict[str, list[str]], field: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message) as caught:
+        read_request(**given)
+    assert caught.value.field == field

@@ -1,0 +1,108 @@
+"""What the pulse of a build knows, and when it says that the build must stop."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from compiler.isolation.messages import Log, Progress, StageStarted
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+from service.domain import Claim, EventType
+from service.errors import DatabaseUnavailable, StaleClaim
+from service.usecases import claiming, reporting, sweeping
+from service.workers import heartbeat
+from service.workers.heartbeat import Pulse, Stop
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "_TICK_S", 0.02)
+
+
+@pytest.fixture
+def claim(core, jobs, model) -> Claim:
+    (build,) = jobs.submit(model, CompileRequest()).builds
+    taken = claiming.take(core, build.id, "worker")
+    assert taken
+    return taken
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def told(jobs, claim: Claim) -> list[dict]:
+    kinds = (EventType.BUILD_STAGE, EventType.BUILD_LOG)
+    return [event.data for event in jobs.events(claim.job_id) if event.type in kinds]
+
+
+def test_a_stage_is_told_at_once_and_lines_with_it(core, jobs, claim) -> None:
+    pulse = Pulse(core, claim, threading.Event())
+    pulse.hear(Log("one"))
+    assert told(jobs, claim) == []
+    pulse.hear(StageStarted(Stage.LINK))
+    assert told(jobs, claim) == [{"line": "one"}, {"stage": "link"}]
+
+
+def test_many_lines_do_not_pile_up(core, jobs, claim) -> None:
+    pulse = Pulse(core, claim, threading.Event())
+    for index in range(heartbeat._BATCH):
+        pulse.hear(Log(str(index)))
+    assert len(told(jobs, claim)) == heartbeat._BATCH
+
+
+def test_progress_is_told_within_a_beat(core, jobs, claim) -> None:
+    with Pulse(core, claim, threading.Event()) as pulse:
+        pulse.hear(Progress(Stage.VERIFY, "2 of 5"))
+        until(lambda: told(jobs, claim))
+    assert told(jobs, claim) == [{"stage": "verify", "message": "2 of 5"}]
+
+
+def test_events_are_kept_while_the_database_is_away(core, jobs, claim, monkeypatch) -> None:
+    pulse = Pulse(core, claim, threading.Event())
+
+    def away(*arguments) -> None:
+        raise DatabaseUnavailable("no route")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting, "progress", away)
+        pulse.hear(Log("one"))
+        pulse.flush()
+    pulse.hear(Log("two"))
+    pulse.flush()
+    pulse.flush()
+    assert told(jobs, claim) == [{"line": "one"}, {"line": "two"}]
+
+
+def test_a_cancelled_job_stops_the_build(core, jobs, claim) -> None:
+    with Pulse(core, claim, threading.Event()) as pulse:
+        assert pulse.stop is None
+        jobs.cancel(claim.job_id)
+        until(lambda: pulse.stop)
+    assert pulse.stop is Stop.CANCELLED
+
+
+def test_a_lost_claim_stops_the_build(core, claim, clock, settings) -> None:
+    clock.advance(settings.lease_s + 1)
+    assert sweeping.reclaim(core) == 1
+    with Pulse(core, claim, threading.Event()) as pulse:
+        until(lambda: pulse.stop)
+        assert pulse.stop is Stop.LOST
+        pulse.hear(Log("nobody listens"))
+        with pytest.raises(StaleClaim):
+            pulse.flush()
+
+
+def test_the_first_reason_stays(core, jobs, claim) -> None:
+    shutdown = threading.Event()
+    with Pulse(core, claim, shutdown) as pulse:
+        shutdown.set()
+        assert pulse.stop is Stop.SHUTDOWN
+        jobs.cancel(claim.job_id)
+        time.sleep(0.1)
+        assert pulse.stop is Stop.SHUTDOWN
