@@ -48,6 +48,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_compiled_and_compared_with_torch(saved: Path, tmp_path: Path) -> None:
     declared = {"inputs": {"x": "float32[t,n,4]", "count": "float32[1]"}, "consts": {"k": 3}}
     manifest = compile_model(saved, output=tmp_path / "out", options={"profile": False}, **declared)

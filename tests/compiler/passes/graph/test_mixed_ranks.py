@@ -13,6 +13,8 @@ from onnx import helper
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 
+pytestmark = pytest.mark.slow
+
 node = helper.make_node
 
 

@@ -10,6 +10,8 @@ from compiler.passes.graph.op_patterns import INJECTIVE, MARK, CorrectPatterns
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes import references
 
+pytestmark = pytest.mark.slow
+
 op = relax.op
 Graph = Callable[[Any, Any], Any]
 Array = np.ndarray[Any, Any]
