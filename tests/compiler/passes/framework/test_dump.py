@@ -30,7 +30,7 @@ def module():
 def test_every_phase_and_kernel_has_a_file(module, tmp_path):
     dump = Dump(tmp_path / "dump")
     dump.imported(module)
-    manager.lower(module, HOST, (), (dump,))
+    manager.lower(module, HOST, {}, (dump,))
     assert sorted(path.name for path in (tmp_path / "dump").glob("*.py")) == [
         DUMP_START,
         "10_graph.py",
