@@ -17,7 +17,7 @@ GLIBC = "2.28"
 class TargetStatus(StrEnum):
     """What is known to work: run on such hardware, run under an emulator, or only compiled.
 
-    UNVERIFIED is a build's alone: it could have been run here, but the request wanted no check.
+    UNVERIFIED is the status of a build whose request wanted no check.
     """
 
     EXECUTED = "executed"
