@@ -11,8 +11,8 @@ from compiler.capabilities import verification
 from compiler.errors import CompileError, ImportFailed, LoadError, UnknownTarget
 from compiler.ir.model_file import read_model
 from compiler.isolation.child import run_child
-from compiler.isolation.messages import CompileJob, Event, InspectJob, StageStarted
-from relaxd.contract.manifest import Manifest
+from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob, StageStarted
+from relaxd.contract.manifest import DUMP_START, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
@@ -88,6 +88,33 @@ def test_the_profile_measures(built: tuple[Path, Manifest, list[Event]]) -> None
     assert profile["load_ms"] > 0
     assert profile["peak_rss_bytes"] > 10 << 20
     assert any("add" in row["name"] for row in profile["operators"]["rows"])
+
+
+def test_the_profile_names_the_family_of_every_kernel(
+    built: tuple[Path, Manifest, list[Event]],
+) -> None:
+    profile = report(built[0], "profile.json")
+    kernels = {kernel["name"]: kernel for kernel in profile["kernels"]}
+    assert {kernel["family"] for kernel in kernels.values()} == {"generic"}
+    ran = [row for row in profile["operators"]["rows"] if row["name"] in kernels]
+    assert ran
+    assert all(row["family"] == kernels[row["name"]]["family"] for row in ran)
+    request = CompileRequest.of(dims=DIMS)
+    model = built[0].parent / "model.onnx"
+    onnx.save(add_and_divide(), model)
+    listed = run_child(FamiliesJob(str(model), request.to_json(), "native"))
+    assert listed == {"target": "native", "kernels": profile["kernels"]}
+
+
+def test_a_dump_changes_nothing_in_the_bundle(
+    built: tuple[Path, Manifest, list[Event]], tmp_path: Path
+) -> None:
+    manifest = build(tmp_path / "out", options={"dump": True})
+    assert manifest.action_key == built[1].action_key
+    assert manifest.files["model.so"] == built[1].files["model.so"]
+    assert manifest.files.keys() == built[1].files.keys()
+    names = {path.name for path in (tmp_path / "out.dump").iterdir()}
+    assert {DUMP_START, "60_virtual_machine.py", "kernels", "kernels.json"} <= names
 
 
 def test_the_same_request_gives_the_same_library(
