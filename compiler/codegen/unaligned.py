@@ -85,6 +85,7 @@ def _anywhere(buffer: Any) -> Any:
         strides=list(ty.strides),
         elem_offset=ty.elem_offset,
         scope=ty.storage_scope,
+        # Every other field stays; without this one the type claims 64 bytes.
         data_alignment=max(tvm.DataType(str(buffer.dtype)).bits // 8, 1),
         offset_factor=ty.offset_factor,
         layout=ty.layout,

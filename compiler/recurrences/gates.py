@@ -44,6 +44,7 @@ def _lstm(units: Units) -> None:
     with vectorized(LANES) as v:
         before, let_in = load(task.kept, [units.place(v)]), units.sum(0, v)
         if cell.input_forget:
+            # ONNX calls this coupled: what is let in is what is forgotten.
             forget = 1.0 - let_in
         else:
             forget = cell.act(0, units.sum(2, v) + units.peephole(2, v, before))
@@ -61,6 +62,7 @@ def _linear_gru(units: Units) -> None:
     the state itself.
     """
     task, cell = units.task, units.task.layer.cell
+    # Both gates in place of their sums; the update is used twice.
     for gate in (0, 1):
         with vectorized(LANES) as v:
             store(task.sums, cell.act(0, units.sum(gate, v)), units.sum_place(gate, v))
@@ -77,6 +79,7 @@ def _gru_gates(units: Units) -> None:
     with vectorized(LANES) as v:
         update, reset = (cell.act(0, units.sum(gate, v)) for gate in (0, 1))
         store(task.kept, update, units.place(v))
+        # The sums of the candidate read all units of it, so it needs memory of its own.
         store(task.reset, reset * load(task.state, [units.place(v)]), units.place(v))
 
 

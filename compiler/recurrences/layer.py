@@ -72,6 +72,7 @@ class Recurrence:
         if not self.fixed:
             # Each size of tile is code of its own, and loops without known ends compile slowly.
             return 1
+        # Three gates of four rows, two of six or one of eight: 12 accumulators at most.
         if self.cell.resets_sum:
             return 4
         return 8 if self.cell.gates == 1 else 6
@@ -80,6 +81,8 @@ class Recurrence:
     def share(self) -> Any:
         """Rows of a task: whole tiles, and as few tasks as keep TASKS threads busy."""
         hidden = self.hidden.value if self.fixed else 1
+        # A task reads all weights at every step. If they do not stay in the cache, small tasks take
+        # more of the memory's bandwidth than another thread makes up for.
         cached = 4 * self.cell.gates * hidden * hidden <= CACHED
         tiles = tirx.ceildiv(self.batch, self.rows)
         tasks = tirx.max(tirx.min(TASKS, tiles // (1 if cached else SHARED_TILES)), 1)
@@ -114,6 +117,7 @@ class Buffers:
 def buffers_of(layer: Recurrence) -> Buffers:
     """The parameters of a layer's program."""
     gates, units = layer.cell.gates, layer.width
+    # Weights are padded to whole blocks, states are not: they are inputs and results of the model.
     state, kinds = [layer.batch, layer.hidden], 1 + layer.two_states
     return Buffers(
         x=_buffer("x", [layer.steps, layer.batch, units * gates]),

@@ -57,11 +57,13 @@ class Tensors:
 
 def emit_linear_attention(sizes: LinearAttention, given: Tensors) -> None:
     """Emit the loops with TVM's script builder."""
+    # Each pass over the state has so many operations; there are two to four of them.
     work = sizes.tasks * (sizes.length * (sizes.depth * sizes.width))
     for head in spread(sizes.tasks, work):
         n, g = tirx.floordiv(head, sizes.groups), tirx.floormod(head, sizes.groups)
         _start(sizes, given, n, g)
-        with T.serial(const(0), sizes.length) as t:
+        # A token's change needs the state after the one before, so the tokens are no tasks.
+        with T.serial(sizes.length) as t:
             if given.decay is not None:
                 _fade(sizes, given, n, g, t)
             _change(sizes, given, head, n, g, t)
@@ -71,7 +73,7 @@ def emit_linear_attention(sizes: LinearAttention, given: Tensors) -> None:
 
 def _start(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr) -> None:
     """The state from the one before, or zeros."""
-    with T.serial(const(0), sizes.depth) as d, T.serial(const(0), sizes.width) as e:
+    with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
         zero = tirx.const(0, sizes.dtype)
         given.state[n, g, d, e] = zero if given.before is None else given.before[n, g, d, e]
 
@@ -79,7 +81,7 @@ def _start(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr) -> None:
 def _fade(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr, t: Expr) -> None:
     """The state times the exponential of the token's decay."""
     state = given.state
-    with T.serial(const(0), sizes.depth) as d, T.serial(const(0), sizes.width) as e:
+    with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
         fading = tirx.exp(given.decay[n, g, t, _within(d, sizes.fadings)])
         state[n, g, d, e] = state[n, g, d, e] * fading
 
@@ -89,14 +91,16 @@ def _change(sizes: LinearAttention, given: Tensors, head: Expr, n: Expr, g: Expr
     delta rule, Schlag, Irie and Schmidhuber 2021).
     """
     change = given.change
-    with T.serial(const(0), sizes.width) as e:
+    with T.serial(sizes.width) as e:
         change[head, e] = given.value[n, g, t, e]
     if given.rate is None:
         return
-    with T.serial(const(0), sizes.depth) as d, T.serial(const(0), sizes.width) as e:
+    with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
+        # Depth outside, width inside: a sum for each column, contiguous in the state.
         held = given.state[n, g, d, e] * given.key[n, g, t, d]
         change[head, e] = change[head, e] - held
-    with T.serial(const(0), sizes.width) as e:
+    # The rate scales the whole difference, so it comes after the last element of the depth.
+    with T.serial(sizes.width) as e:
         rate = given.rate[n, _within(g, sizes.rates), t, const(0)]
         change[head, e] = change[head, e] * rate
 
@@ -106,7 +110,7 @@ def _add_change(
 ) -> None:
     """The state plus the outer product of the token's key and its change."""
     state = given.state
-    with T.serial(const(0), sizes.depth) as d, T.serial(const(0), sizes.width) as e:
+    with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
         outer = given.key[n, g, t, d] * given.change[head, e]
         state[n, g, d, e] = state[n, g, d, e] + outer
 
@@ -114,12 +118,13 @@ def _add_change(
 def _read(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr, t: Expr) -> None:
     """The result of every query head that shares the state."""
     result = given.result
-    with T.serial(const(0), sizes.share) as s:
+    # Grouped queries: the state of a head of keys is in the cache for all of them.
+    with T.serial(sizes.share) as s:
         h = g * sizes.share + s
-        with T.serial(const(0), sizes.width) as e:
+        with T.serial(sizes.width) as e:
             result[n, h, t, e] = tirx.const(0, sizes.dtype)
         # The width is innermost: it is contiguous in the state and in the result.
-        with T.serial(const(0), sizes.depth) as d, T.serial(const(0), sizes.width) as e:
+        with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
             read = given.query[n, h, t, d] * given.state[n, g, d, e]
             result[n, h, t, e] = result[n, h, t, e] + read * sizes.factor
 

@@ -50,6 +50,7 @@ def emit_recurrence(layer: Recurrence) -> tirx.PrimFunc:
     given = buffers_of(layer)
     with statements() as body:
         each = let_opaque("each", layer.share)
+        # The number of tasks decides over threads as well as the work: a batch of one is one task.
         tasks = tirx.ceildiv(layer.batch, each)
         worth = layer.fixed and tirx.all(layer.flops >= PARALLEL_FLOPS, tasks > 1)
         for number in share_out(tasks, worth):
@@ -89,6 +90,7 @@ def _emit_start(task: Task) -> None:
     with serial(task.count) as r:
         row, at = task.first + r, r * layer.width
         for j in strips(layer.width, LANES):
+            # Lanes past the last unit are computed like the others, from zeros; no unit reads them.
             for state in scratch:
                 store(state, 0, at + j)
         for j in strips(layer.hidden, LANES):
@@ -106,6 +108,7 @@ def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
         for row, rows, gates in _tiles(task, phase):
             tile = [Units(task, step, block, row + r) for r in range(rows)]
             _emit_tile(task, tile, gates, phase)
+        # Right after the block's sums, while those are in L1.
         with serial(task.count, "row") as r, when(task.active(step, task.first + r)):
             phase.apply(Units(task, step, block, r))
 
@@ -141,6 +144,7 @@ def _emit_tile(task: Task, tile: list[Units], gates: Sequence[int], phase: Phase
     acc = alloc([len(tile) * len(gates) * LANES], "float32", "acc")
     for units, gate, v, at in _accumulators(tile, gates):
         store(acc, units.start(gate, v), at)
+    # Weights of a gate are contiguous over k, so the hardware prefetches them.
     with serial(task.layer.hidden, "k") as k:
         for units, gate, v, at in _accumulators(tile, gates):
             left = load(phase.left, [units.row * task.layer.width + k])
@@ -165,6 +169,7 @@ def _accumulators(
 
 def _emit_advance(task: Task, step: Expr) -> None:
     """Emit the next state of every row to its state, and to the results."""
+    # The next state lies apart until all blocks of the step have read the one before.
     with serial(task.count) as r:
         row, at = task.first + r, r * task.layer.width
         with when(task.active(step, row)):

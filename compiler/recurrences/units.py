@@ -68,6 +68,8 @@ class Units:
     def start(self, gate: int, lane: Expr) -> Expr:
         """What a gate's sum starts from."""
         extra = self.task.given.extra
+        # The reset scales the state's part of the candidate alone, with its bias. The input's part
+        # is added when the gates are applied.
         if extra is not None and gate == 2:
             return load(extra, [self.block * LANES + lane])
         return self.input(gate, lane)

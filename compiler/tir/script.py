@@ -17,7 +17,7 @@ def spread(extent: Expr, work: Expr) -> Iterator[Expr]:
     """
     # Where the work is known TVM's simplifier removes the branch.
     with T.If(tirx.GT(work, const(PARALLEL_WORK))):
-        with T.Then(), T.parallel(const(0), extent) as i:
+        with T.Then(), T.parallel(extent) as i:
             yield i
-        with T.Else(), T.serial(const(0), extent) as i:
+        with T.Else(), T.serial(extent) as i:
             yield i

@@ -125,6 +125,7 @@ def _emit_nest(stmt: Any, threads: int) -> None:
     """Emit a statement as one kernel: a thread for each iteration of its independent loops."""
     loops, body = [], stmt
     dependent = _dependent_variables(stmt)
+    # Only outermost loops: those below a dependent one would be launched once for each iteration.
     while isinstance(body, tirx.For) and _independent(body, dependent):
         loops.append(body)
         body = body.body
@@ -173,6 +174,7 @@ def _dependent_variables(stmt: Any) -> set[int]:
 @contextmanager
 def _one_thread() -> Generator[None, None, None]:
     """The body as a kernel of a single thread."""
+    # A kernel of one thread is slow, but the values never leave the device.
     one = tirx.IntImm("int32", 1)
     with _bound("blockIdx.x", one), _bound("threadIdx.x", one):
         yield

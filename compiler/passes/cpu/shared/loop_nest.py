@@ -166,6 +166,7 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
                 write(stage, substitute(stage.value, inner), inner)
         return
     column = spatial_vector_axis(stage.map_value(combine.term))
+    # Neighbouring results first, since they need no combining of lanes at the end.
     if column is not None and column.var not in known:
         for at in nest([axis for axis in spatial if axis is not column], known):
             for first, width in blocks(column.extent, lanes_for(stage, unit)):
@@ -223,6 +224,8 @@ def _reduce_row(
     store(total, init, 0)
     with vectorized(lanes) as lane:
         store(partial, combine.identity(init, dtype), lane)
+    # Partial results outlive the outer axes of the reduction: they are combined once, not once for
+    # each row of it.
     outer = [axis for axis in reduced if axis is not along]
     full = along.extent // lanes
     for inner in nest(outer, at):

@@ -78,6 +78,7 @@ def read_anchored(program: Program) -> Anchored | None:
     combine = None if anchor is None else combine_of(anchor)
     if anchor is None or combine is None:
         return None
+    # Stands for the accumulator: `Epilogue.store` puts a register in its place.
     total = tirx.decl_buffer([const(1)], dtype_of(anchor.value), name="total", scope="local")
     later: list[Stage] = []
     for stage in program.stages[1:]:
@@ -88,9 +89,11 @@ def read_anchored(program: Program) -> Anchored | None:
     if any(anchor.buffer.same_as(out) for out in program.outputs):
         # The plain result is wanted as well as what the later stages make of it.
         later.insert(0, replace(anchor, axes=anchor.spatial, value=load(total, [0]), init=None))
+    # The value of a later stage is in memory, not in a register: only the accumulator is.
     if any(_reads(stage, other.buffer) for stage in later for other in later):
         return None
     flat = Flattener.of(program)
+    # A result that is also an output has a view already; a local one is never in memory.
     flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
     parts = [flatten_stage(stage, flat) for stage in later]
     outputs = tuple(Output(load(part.buffer, part.indices), part.value) for part in parts)
@@ -122,10 +125,12 @@ def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
         return None
     if any(own.var not in table and as_int(own.extent) != 1 for own in stage.axes):
         return None
+    # Two axes of the stage at one of the anchor are a diagonal.
     if len({var.__hash__() for var in table.values()}) != len(table):
         return None
     if not _same_extents(stage, anchor, table):
         return None
+    # What is left has extent 1.
     table = {**{own.var: const(0) for own in stage.axes}, **table}
     return Stage(
         stage.name,
@@ -151,6 +156,7 @@ def _anchor_axes(stage: Stage, anchor: Stage) -> Table | None:
             )
             if own and table.setdefault(index, axis.var).same_as(axis.var):
                 continue
+            # A constant index is its own place along an axis of extent 1 alone.
             if own or as_int(index) is None or as_int(axis.extent) != 1:
                 return None
     return table

@@ -53,6 +53,7 @@ def share_places(
     """
     extents = [*extents_of(axes), parts]
     for task in share_out(product(extents), worth):
+        # Parts count fastest, so that neighbouring tasks of a thread share a place.
         *place, part = unfuse(task, extents)
         yield let_all(dict(zip([axis.var for axis in axes], place, strict=True))), part
 
@@ -61,6 +62,7 @@ def operations(expr: Expr) -> int:
     """A rough count of the machine operations of one evaluation."""
     if isinstance(expr, tvm.ir.TensorLoad):
         return 1
+    # Any other call, such as a comparison or a root, counts as a few instructions.
     call = isinstance(expr, tvm.ir.Call) and hasattr(expr.op, "name")
     own = _OPERATIONS.get(expr.op.name, 4) if call else 1
     return own + sum(map(operations, children(expr)))

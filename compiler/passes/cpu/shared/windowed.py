@@ -66,6 +66,7 @@ def read_panel_conv(program: Program) -> PanelConv | None:
         return None
     *rows, column = anchored.anchor.spatial
     *window, along = anchored.anchor.reduced
+    # Panels are computed in vectors, and so is what follows.
     if not anchored.epilogue.in_vectors(column.var):
         return None
     data, weights = anchored.combine.term.a, loads(anchored.combine.term.b)[0].source
@@ -95,6 +96,7 @@ def begin(conv: PanelConv) -> tuple[PanelConv, Expr]:
     """
     for stmt in conv.prelude:
         emit(stmt)
+    # Extents of results are divisions by strides, and steps are multiplications of dims.
     rows = computed_once(conv.rows)
     steps = tuple(let_opaque("step", step) for step in conv.steps)
     return replace(conv, rows=rows, steps=steps), let_opaque("m", product(extents_of(rows)))

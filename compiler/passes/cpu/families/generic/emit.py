@@ -37,6 +37,8 @@ def emit_program(program: Program, unit: VectorUnit) -> Stmt:
     flat = Flattener.of(program)
     rows = shared_rows(program)
     with statements() as body:
+        # Rows are walked together for the sake of local buffers. Without any, each stage merges its
+        # own axes and shares them out alone.
         if rows and program.locals:
             _emit_declarations(flat)
             _emit_rows(program, rows, flat, unit)
@@ -63,6 +65,7 @@ def _emit_rows(program: Program, rows: int, flat: Flattener, unit: VectorUnit) -
         inner = Flattener(dict(flat.views))
         for buffer in local.values():
             size = as_int(product(list(buffer.shape)))
+            # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
             inner.scratch(buffer, "global" if size is None or size > STACK else "local")
         _emit_declarations(inner)
         for stage in program.stages:
@@ -83,6 +86,7 @@ def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any]) -> Stage:
 
     def moved(node: Expr) -> Expr | None:
         if isinstance(node, tvm.ir.TensorLoad) and node.source in local:
+            # The stages are at the same row here, which `shared_rows` has proved.
             inside = list(node.indices)[rows:]
             indices = [rewrite(substitute(index, table), moved) for index in inside]
             return load(local[node.source], indices or [0])
@@ -111,6 +115,7 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     column = spatial_vector_axis(stage)
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
+        # The place of a task takes divisions, which a few elements are not worth.
         if len(outer) >= 2 and _small(stage, outer[-1]):
             outer.pop()
         for task in share_out(product(extents_of(outer)), worth):
@@ -153,6 +158,7 @@ def _emit_strips(stage: Stage, axis: Axis, size: int, worth: Expr, unit: VectorU
         if whole is not None and whole % size == 0:
             emit_stage(_part(stage, axis, start, const(size)), unit)
         else:
+            # In a variable, since the loops over it would compute it again at every end.
             count = let("count", tirx.min(size, axis.extent - start))
             emit_stage(_part(stage, axis, start, count), unit)
 

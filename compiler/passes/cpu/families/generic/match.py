@@ -54,6 +54,7 @@ def pieces_of(stage: Stage) -> tuple[list[Stage], Axis | None]:
     if split is None:
         return [stage], None
     axis, start = split
+    # Dims may put the start past either end: then one of the parts is empty.
     low = tvm.sym.Analyzer().simplify(tirx.max(tirx.min(start, axis.extent), const(0)))
     _condition, upper, lower = stage.value.args
     parts = [
@@ -88,6 +89,7 @@ def _piece(stage: Stage, axis: Axis, start: Expr, extent: Expr, value: Expr) -> 
     part = Axis(tirx.Var(axis.var.name, "int64"), tvm.sym.Analyzer().simplify(extent))
     table = {axis.var: part.var + start}
     axes = tuple(part if own is axis else own for own in stage.axes)
+    # Offsets lose the start where a part begins at it: what is left is contiguous in most parts.
     analyzer = analyzer_for(axes)
     return replace(
         stage,

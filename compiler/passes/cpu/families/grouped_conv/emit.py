@@ -63,6 +63,7 @@ def _emit_task(
         store(bases, substitute(conv.place, at), r)
     count = tirx.min(tiling.places, m - first)
     panels = some_of(tiling.total, tiling.share, panel)
+    # Panels outside and tiles inside: a panel is read from L2 once, then from L1 for each tile.
     with serial(panels, "panel") as p:
         with serial(tirx.ceildiv(count, tiling.height), "tile") as t:
             _emit_tile(conv, tiling, unit, m, (bases, sums), t * tiling.height, (panel, p))

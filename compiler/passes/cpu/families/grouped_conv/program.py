@@ -26,6 +26,8 @@ def blocks_of(weight: np.ndarray, groups: int, unit: VectorUnit) -> np.ndarray:
     in panels, zeros where there is none.
     """
     columns, window, channels = weight.shape[0] // groups, weight.shape[1:-1], weight.shape[-1]
+    # Four groups of four columns fill 16 lanes; three quarters of what they multiply is zeros,
+    # but a group alone would leave as many lanes empty.
     merged = merged_groups(unit, groups, columns)
     parts = weight.reshape(groups // merged, merged, columns, -1, channels)
     spread = np.zeros(
@@ -33,6 +35,7 @@ def blocks_of(weight: np.ndarray, groups: int, unit: VectorUnit) -> np.ndarray:
     )
     for group in range(merged):
         spread[:, :, group, :, group, :] = parts[:, group].transpose(0, 2, 3, 1)
+    # In the order in which the kernel walks the window: one run of memory for each panel.
     flat = spread.reshape(groups // merged, -1, merged * columns)
     width = panel_of(unit, merged * columns)
     padded = np.zeros((*flat.shape[:2], -(-flat.shape[2] // width) * width), weight.dtype)
@@ -75,6 +78,7 @@ def direct_conv(
         position: Any = tirx.const(0, "int64")
         for k, extent in zip(taps, window, strict=True):
             position = position * extent + k
+        # Columns that fill up the last panel of a block are never asked for.
         within = o % block
         weight = weights[o // block, within // width, position * channels + c, within % width]
         return te.sum(data[(n, *inside, o // block * channels + c)] * weight, axis=[*taps, c])

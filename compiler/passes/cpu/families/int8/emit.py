@@ -51,8 +51,10 @@ def _emit_task(
 ) -> None:
     """Emit some rows by some panels, each given as (first, count)."""
     groups = alloc([ROWS * layout.length], "int32", "left", "global")
+    # Results wait for the gathered rows' last panel: the epilogue then writes whole rows.
     sums = alloc([ROWS * PANELS * layout.width], "float32", "sums", "global")
     left = Rows(groups, alloc([ROWS], "int32", "shifts") if layout.shifted else None)
+    # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
     with serial(panels[1], "panel") as p:
         with serial(tirx.ceildiv(rows[1], SIZES[-1]), "tile") as t:
@@ -77,6 +79,7 @@ def _emit_tile(
                 acc, prim.Broadcast(tirx.const(0, "int32"), lanes), _place(layout, i, start)
             )
     for k in steps(layout.length, together):
+        # One load of each vector of weights for all rows; a row is one broadcast from memory.
         weights = [_weights(layout, panel, k, start) for start in starts]
         for i in range(rows[1]):
             given = load(left.groups, [(rows[0] + i) * layout.length + k])
@@ -101,6 +104,7 @@ def _weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
     """Row `k` of a panel, a vector of its columns from `start` on."""
     size = layout.group * layout.lanes
     place = ((panel * layout.stored + k) * layout.width + start) * layout.group
+    # Panels lie in the order of the instruction's lanes: this is one load.
     vector = load(layout.conv.weights, [prim.Ramp(place, const(1), size)])
     return vector.astype(f"{layout.product.right}x{size}")
 
@@ -108,6 +112,7 @@ def _weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
 def _multiplied(layout: Layout, total: Expr, given: Expr, weights: Expr) -> Expr:
     """The total plus, for each column, the groups multiplied integer by integer."""
     product, lanes = layout.product, layout.lanes
+    # The instruction takes all groups of a vector: the same one of the row, one a column.
     left = tirx.reinterpret(
         f"{product.right}x{product.group * lanes}", prim.Broadcast(given, lanes)
     )
@@ -130,6 +135,7 @@ def _keep(
     for i in range(rows[1]):
         for start in range(0, layout.width, lanes):
             total = load(acc, [_place(layout, i, start)])
+            # (x - shift) @ w + shift * sum(w) = x @ w, all in integers of 32 bits, so it is exact.
             if left.shifts is not None:
                 columns = _weights(layout, panel, const(layout.length), start)
                 shift = prim.Broadcast(load(left.shifts, [rows[0] + i]), lanes)

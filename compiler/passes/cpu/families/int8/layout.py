@@ -44,6 +44,7 @@ class Layout:
     @property
     def part(self) -> int:
         """Groups at one place of the window."""
+        # Depths that no group divides are filled up with zeros of the weights.
         return -(-self.depth // self.group)
 
     @property
@@ -69,6 +70,7 @@ class Layout:
     @property
     def length(self) -> int:
         """Groups of a row."""
+        # Integers of 9 bits fit into 16 without a shift.
         return self.stored - (1 if self.shifted else 0)
 
     @property

@@ -39,6 +39,8 @@ def gather_rows(layout: Layout, rows: Rows, first: Expr, count: Expr) -> None:
         else:
             store(rows.shifts, _shift(layout, place), r)
             shift = load(rows.shifts, [r])
+        # Neighbouring places share most of their windows, which are gathered anew all the same: one
+        # run of groups for each row keeps the innermost loop free of addresses.
         for position, moved in conv.over_window():
             _pack(layout, rows.groups, place + moved, to + position * layout.part, shift)
 
@@ -58,7 +60,7 @@ def _shift(layout: Layout, place: Expr) -> Expr:
             with vectorized(width) as lane:
                 given = load(conv.source, [place + moved + start + lane])
                 store(lows, tirx.min(load(lows, [lane]), given), lane)
-    # LLVM makes log2(lanes) shuffles of this chain.
+    # Lane by lane, which a row needs once for all its panels.
     low = reduce(tirx.min, [load(lows, [lane]) for lane in range(layout.lanes)])
     return low.astype("int32") - layout.least
 

@@ -51,6 +51,7 @@ def emit_window(window: Window, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in window.anchored.flat.prelude:
             emit(stmt)
+        # Both ends are divisions of dims, needed in every row.
         first = fresh("first", window.first)
         last = fresh("last", tirx.max(window.last, window.first))
         for at, part in share_places(window.rows, const(parts), worth):
@@ -69,6 +70,7 @@ def _parts(window: Window, unit: VectorUnit) -> int:
     channels, lanes = fixed(window.channels.extent), unit.lanes(32)
     if len(window.rows) > 1:
         return 1
+    # In whole vectors, so that no task has channels left over.
     whole = [parts for parts in range(1, MOST_PARTS + 1) if channels % (parts * lanes) == 0]
     return max(whole, default=1)
 
@@ -90,6 +92,7 @@ def _columns(
     many = (last - first) // together
     with serial(many, "columns") as i:
         yield first + i * together, together, True
+    # Fewer columns than are computed together: one by one, still without conditions.
     rest = first + many * together
     with serial(last - rest, "column") as i:
         yield rest + i, 1, True
@@ -109,6 +112,8 @@ def _emit_block(
     for i, lane, here in _results(window, at, count, channels):
         store(sums, substitute(window.init, here), i, lane)
     for line in nest(window.outer, at):
+        # Rows beside the image are left out for all taps at once, in the interior too: that costs a
+        # comparison a row of taps, where tasks of their own would be code twice.
         with when(_all(window.row_inside, line)):
             for tap in nest([window.taps], line):
                 with when(inside or _all(window.column_inside, tap)):

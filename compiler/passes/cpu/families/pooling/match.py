@@ -61,6 +61,7 @@ def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
     anchor, combine = anchored.anchor, anchored.combine
     if len(anchor.spatial) < 3 or len(anchor.reduced) < 2:
         return Declined("its result is no image, or it is reduced over no window")
+    # Axes of extent 1 are gone from here on, such as the groups of a depthwise convolution.
     stage = flatten_stage(anchor.map_value(combine.term), anchored.flat)
     if len(stage.spatial) < 2 or not stage.reduced:
         return Declined("its image or its window has a single element")
@@ -73,6 +74,7 @@ def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
     if not _in_vectors(anchored, term, channels):
         return Declined("its channels are not last, or cannot be computed in vectors")
     row_inside, column_inside = _by_axis(inside, column, taps)
+    # Conditions on the column have one pair of ends for all rows: the loops are split there.
     others = (*stage.spatial[:-2], channels, *stage.reduced[:-1])
     if any(uses(condition, axis.var) for condition in column_inside for axis in others):
         return Declined("which taps are inside depends on rows and columns at once")
@@ -134,6 +136,7 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
     """Whether a tap and everything after it works on neighbouring channels at once."""
+    # Three colours do not fill a vector: such images are left to the generic kernel.
     last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)
     return last and vectorizable(term, channels.var) and anchored.epilogue.in_vectors(channels.var)
 
@@ -145,6 +148,7 @@ def _by_axis(
     rows: list[Expr] = []
     columns: list[Expr] = []
     for condition in conditions:
+        # Without padding along the row there is none of the latter, and no border.
         along = uses(condition, column.var) or uses(condition, taps.var)
         (columns if along else rows).append(condition)
     return tuple(rows), tuple(columns)
@@ -163,6 +167,7 @@ def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Exp
             first = tirx.max(first, value)
         else:
             last = tirx.min(last, value + 1)
+    # A window wider than its image has no column that is wholly inside.
     return tirx.min(first, column.extent), tirx.max(last, 0)
 
 

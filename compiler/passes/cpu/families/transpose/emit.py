@@ -39,8 +39,10 @@ READ, WRITTEN = 16, 64
 def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
     read, written, stage = permute.read, permute.written, permute.stage
+    # The wider of what is read and what is written, so that one vector of each is enough.
     lanes = unit.lanes(max(map(bits_of, (dtype_of(stage.value), dtype_of(permute.far)))))
     outer = [axis for axis in stage.axes if axis is not read and axis is not written]
+    # Along the written axis, so that threads hardly ever write to the same cache line.
     strips_of_row = tirx.ceildiv(written.extent, WRITTEN)
     with statements() as body:
         for stmt in permute.prelude:
@@ -63,6 +65,8 @@ def _emit_block(
     i, j = first
     height = permute.read.extent - i
     with when(height >= READ):
+        # At run time, since either extent may be unknown: the rest of a strip is fewer than one
+        # vector, and the rest of the rows fewer than READ.
         squares = count // lanes
         with serial(squares, "square") as square:
             _emit_square(permute, lanes, at, (i, j + square * lanes))

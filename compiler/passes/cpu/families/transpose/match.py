@@ -32,10 +32,12 @@ def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
     if program.stages[0].init is not None:
         return Declined("it is a reduction")
     flat = Flattener.of(program)
+    # Merged axes are longer: [N, H, W, C] to [N, C, H, W] is one transpose of HW by C.
     stage = merge_axes(flatten_stage(program.stages[0], flat))
     written = [axis for axis in stage.axes if _step(stage.indices[0], axis) == 1]
     if len(written) != 1:
         return Declined("its result is not stored without gaps along one axis")
+    # Then the generic kernel is as fast: it reads and writes whole vectors.
     if vectorizable(stage.value, written[0].var):
         return Declined("it reads and writes along the same axis")
     if not _gathers(stage.value, written[0]):
@@ -47,6 +49,7 @@ def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
     read = [axis for axis in others if _step(far[0].indices[0], axis) == 1]
     if len(read) != 1:
         return Declined("it reads a tensor without gaps along no axis")
+    # A square of such an axis would be mostly empty.
     if is_short(read[0]) or is_short(written[0]):
         return Declined("one of its two axes fills no vector")
     return Permute(stage, far[0], read[0], written[0], tuple(flat.prelude))
