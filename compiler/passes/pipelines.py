@@ -12,6 +12,7 @@ from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.framework.base import FromTVM, Pass, Phase
 from compiler.passes.framework.kernel_notes import DropKernelNotes
 from compiler.passes.gpu.bound import CheckBound
+from compiler.passes.gpu.empty import SkipEmptyGrids
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import Narrow
 from compiler.passes.gpu.rows import FlattenRows
@@ -135,6 +136,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         *((Narrow(),) if target.kind == "webgpu" else ()),
         SplitLowBatch(device),
         ScheduleOnGrid(device),
+        SkipEmptyGrids(),
         CheckBound(),
         CheckLowered(),
         AddRelease(),
