@@ -77,6 +77,7 @@ def _parts(window: Window, unit: VectorUnit) -> int:
 
 def columns_together(window: Window, unit: VectorUnit) -> int:
     """How many neighbouring columns are computed at once."""
+    # Eight accumulators with a weight and a tap beside them take 10 of 16 registers.
     wide = fixed(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
     return COLUMNS * (2 if wide else 1)
 
