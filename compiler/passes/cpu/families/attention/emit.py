@@ -74,6 +74,7 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel = panel_of(unit)
     padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
+    # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
     scores = alloc([padded * ROWS], "float32", "scores", "global")
     # Up to two queries read each key too rarely to pay for laying them out.
     with when(count > 2):
@@ -96,6 +97,8 @@ def _pack_keys(attention: Attention, panel: int, at: Table, keys: Any) -> None:
     with serial(tirx.ceildiv(n, panel), "panel") as p:
         with serial(panel, "lane") as lane:
             column = let("column", tirx.min(p * panel + lane, n - 1))
+            # Each key is read in order and written a panel apart, once; every block of queries then
+            # reads the panels in order.
             with serial(depth, "k") as k:
                 place = {**at, attention.column.var: column, attention.depth.var: k}
                 key = substitute(attention.key, place)

@@ -1,10 +1,11 @@
-"""Read a fused attention, as `compiler.passes.graph.fuse_attention` writes it."""
+"""Read a fused attention, as `program` writes it."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
@@ -12,12 +13,6 @@ from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_l
 from compiler.tir.flat import Flattener, analyzer_for
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program, Stage
-
-STAGES = tuple(
-    f"attention_{name}"
-    for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output")
-)
-"""Names of the program's stages, by which the kernel is found."""
 
 _SCORES, _CHANGED, _GREATEST, _POWERS, _TOTAL, _SUMMED, _OUTPUT = STAGES
 
@@ -119,6 +114,7 @@ def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Ex
 
 def _target(output: Stage, summed: Stage, axes: tuple[Axis, ...]) -> Expr:
     """Where the result goes, over these axes: the last stage may have its own order of axes."""
+    # The only load of the results shows in which order the output has their axes.
     (weighed,) = (one for one in loads(output.value) if one.source.same_as(summed.buffer))
     at = dict(zip(weighed.indices, [axis.var for axis in axes], strict=True))
     return load(output.buffer, [substitute(index, at) for index in output.indices])

@@ -8,7 +8,11 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.passes.cpu.families.attention.match import STAGES
+STAGES = tuple(
+    f"attention_{name}"
+    for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output")
+)
+"""Names of the program's stages, by which the kernel is found."""
 
 CHANGES: dict[str, Callable[..., Any]] = {
     "relax.add": lambda a, b: a + b,

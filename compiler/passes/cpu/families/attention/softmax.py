@@ -65,6 +65,7 @@ def _columns(n: Expr, lanes: int) -> Iterator[tuple[Expr, Expr]]:
     with serial(full, "strip") as strip:
         with vectorized(lanes) as lane:
             yield strip * lanes + lane, lane
+    # Singly, because scores that only fill the last panel of keys must not count.
     with serial(n - full * lanes, "column") as rest:
         yield full * lanes + rest, const(lanes)
 

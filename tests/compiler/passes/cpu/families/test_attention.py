@@ -3,7 +3,7 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from compiler.passes.cpu.families.attention.match import STAGES
+from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.tir.stages import read_program
