@@ -56,7 +56,7 @@ def peak_of(vector_floats: int) -> Callable[[], float]:
 
 def build(case: Case, target: Target) -> Callable[[], Any]:
     """The case's graph as the compiler builds it, bound to its inputs."""
-    module = lower(build_module(case.graph, dict(case.inputs)), target, ())
+    module = lower(build_module(case.graph, dict(case.inputs)), target, {})
     machine = relax.VirtualMachine(generate(module, target), tvm.cpu())
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in case.arrays()]
     main = machine["main"]
