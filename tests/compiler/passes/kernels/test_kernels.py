@@ -15,7 +15,11 @@ from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.pack.conv import PackConv
-from compiler.targets.vector_unit import VectorUnit
+from compiler.passes.pack.integer import CENTRED, PackInteger
+from compiler.recurrences.cells import Cell
+from compiler.recurrences.layer import Recurrence
+from compiler.recurrences.recurrent import emit_recurrence
+from compiler.targets.vector_unit import IntegerProduct, VectorUnit
 from tests.compiler.conftest import build_module
 from tests.compiler.passes.kernels.loops import loops, nest
 
@@ -26,6 +30,15 @@ TWO_LANES = VectorUnit(vector_bits=64, registers=8, fma=True, together=2)
 """
 FOUR_LANES = VectorUnit(vector_bits=128, registers=8, fma=True)
 MORE_REGISTERS = VectorUnit(vector_bits=64, registers=16, fma=True)
+
+
+WORDS = VectorUnit(
+    vector_bits=64,
+    registers=8,
+    fma=True,
+    integer_products=(IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False),),
+)
+"""It multiplies two integers of 16 bits at once."""
 
 
 def const(value: int) -> tirx.IntImm:
@@ -162,3 +175,25 @@ def test_attention() -> None:
         nest(ScheduleKernels(TWO_LANES).apply(fused)["attention"])
         == (AFTER / "attention.txt").read_text()
     )
+
+
+def test_integers() -> None:
+    """Three rows of six bytes less a zero point, by four columns: three groups of two."""
+    weight = relax.const(np.arange(24, dtype="float32").reshape(6, 4) - 12)
+
+    def centred(x: Any) -> Any:
+        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(128.0))
+
+    def graph(builder: Any, x: Any) -> Any:
+        return op.matmul(builder.emit_te(centred, x, primfunc_name_hint=CENTRED), weight)
+
+    packed = PackInteger(WORDS).apply(build_module(graph, {"x": ((3, 6), "uint8")}))
+    kernel = ScheduleKernels(WORDS).apply(packed)["integer_matmul"]
+    assert loops(kernel) == (AFTER / "integers.txt").read_text()
+
+
+def test_recurrence() -> None:
+    """The loops and branches alone: an LSTM of eight units, three steps, two tiles of rows."""
+    cell = Cell("LSTM", (tirx.sigmoid, tirx.tanh, tirx.tanh))
+    layer = Recurrence(cell, const(8), const(1), False, False, False, const(3), const(12))
+    assert nest(emit_recurrence(layer)) == (AFTER / "recurrence.txt").read_text()
