@@ -18,7 +18,7 @@ NAMED = re.compile(r"[\w.-]+(/[\w.*-]+)*/?")
 SOURCE = re.compile(r"[\w./*-]+\.(py|c|cc|h|md|toml|yml)")
 MODULE = re.compile(r"python -m ([a-z]\w*(?:\.\w+)*)")
 
-GENERATED = re.compile(r"\d\d_\w+\.py|kernels/NAME\.py|model\.h")
+GENERATED = re.compile(r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h")
 """Files that the compiler writes, in a dump or a bundle, and no repository holds."""
 
 
