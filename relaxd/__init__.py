@@ -1,6 +1,4 @@
-"""relaxd: load, run and request compiled dynamic-shape models; light by contract (numpy and
-apache-tvm-ffi to run).
-"""
+"""Load, run and request compiled dynamic-shape models; running needs numpy and apache-tvm-ffi."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

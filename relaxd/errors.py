@@ -1,4 +1,4 @@
-"""Errors of the light package; each carries a stable `code` and says what to change."""
+"""Errors of the light package, each with a stable `code` and a hint that names what to change."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class BundleError(RelaxdError):
 
 
 class LoadContractError(RelaxdError):
-    """The machine does not meet the bundle's load contract; `need` and `have` say how."""
+    """The machine does not meet the load contract: it has `have` in place of `need`."""
 
     code = "bundle.load_contract"
 

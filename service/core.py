@@ -1,6 +1,4 @@
-"""What every use case works with: the database, the store, the compiler, the doorbell, the clock
-and the settings.
-"""
+"""The dependencies of every use case: database, store, compiler, doorbell, clock, settings."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from service.settings import Settings
 
 
 class Doorbell(Protocol):
-    """Tells some worker that a build waits; a ring may be lost or heard twice."""
+    """Notifies some worker that a build waits; a ring may be lost or arrive twice."""
 
     def ring(self, build_id: str, capability: str) -> None:
         """Ring for a build that asks for that capability; never raises for a broker that
@@ -40,7 +38,7 @@ class Compiler(Protocol):
         """What this machine can compile, emulate and execute."""
 
     def capability(self, target: str) -> str:
-        """What a worker must offer to compile for a name or a raw target; raises
+        """The capability that a worker needs to compile for a name or a raw target; raises
         compiler.errors.UnknownTarget.
         """
 

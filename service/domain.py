@@ -1,4 +1,4 @@
-"""Jobs, builds and events: what the service knows about work, free of storage and transport."""
+"""Jobs, builds and events: the service's model of work, free of storage and transport."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from relaxd.contract.states import Stage, State
 
 
 class Kind(StrEnum):
-    """What a job asks for."""
+    """The kind of work that a job asks for."""
 
     COMPILE = "compile"
     INSPECT = "inspect"
 
 
 class EventType(StrEnum):
-    """What an event of a job reports.
+    """The kinds of events of a job.
 
     BUILD_QUEUED: a build went back to the queue or began to wait for an equal one; `data.reason`
-    says why.
-    BUILD_STAGE: `data.stage`, and `data.message` where the stage says what it is doing.
+    is the cause.
+    BUILD_STAGE: `data.stage`, and `data.message` where the stage reports its step.
     BUILD_LOG: `data.line`. BUILD_FINISHED: `data.state`, `cached`, `artifact`, `error`.
     JOB_FINISHED: `data.state`.
     """
@@ -54,8 +54,8 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a build ended: SUCCEEDED with an artifact (compile) or a report (inspect), or another
-    terminal state with an error.
+    """The outcome of a build: SUCCEEDED with an artifact (compile) or a report (inspect), or
+    another terminal state with an error.
     """
 
     state: State
@@ -71,7 +71,7 @@ class Outcome:
 class Build:
     """One target's part of a job.
 
-    capability: what a worker must offer to take it.
+    capability: the name that a worker must offer to take it.
     action_key: digest of the key, once a worker has resolved the target. note: why a queued build
     does not run, else None.
     waiting_on: id of the equal build whose result this one waits for. attempts: workers that have

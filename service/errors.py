@@ -90,8 +90,8 @@ class DatabaseUnavailable(ServiceError):
 
 
 class StaleClaim(ServiceError):
-    """The worker no longer holds the build: its lease expired, or the build ended; nothing it says
-    is taken.
+    """The worker no longer holds the build: its lease expired, or the build ended; nothing it
+    reports is stored.
     """
 
     code = "claim.stale"

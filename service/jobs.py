@@ -1,6 +1,4 @@
-"""The facade over the use cases that callers of the service may use: submit, watch and cancel jobs,
-inspect models, list targets.
-"""
+"""The facade over the use cases: submit, watch and cancel jobs, inspect models, list targets."""
 
 import builtins
 from typing import Any

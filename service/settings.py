@@ -1,6 +1,4 @@
-"""Settings of the service: environment variables with the prefix RELAXD_, and what follows from
-them.
-"""
+"""Settings of the service: RELAXD_* environment variables, and values derived from them."""
 
 import os
 from pathlib import Path

@@ -16,6 +16,7 @@ LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 NAMED = re.compile(r"[\w.-]+(/[\w.*-]+)*/?")
 SOURCE = re.compile(r"[\w./*-]+\.(py|c|cc|h|md|toml|yml)")
+DOTTED = re.compile(r"(relaxd|service|compiler|artifacts)\.([a-z]\w*)\b")
 MODULE = re.compile(r"python -m ([a-z]\w*(?:\.\w+)*)")
 
 GENERATED = re.compile(r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h")
@@ -78,6 +79,19 @@ def missing_modules(text: str) -> Iterator[str]:
             yield name
 
 
+def missing_names(text: str) -> Iterator[str]:
+    """Dotted names of ours in backticks whose second part is no module and no name of the first."""
+    for span in SPAN.findall(FENCE.sub("", text)):
+        dotted = DOTTED.match(span)
+        if dotted is None or SOURCE.fullmatch(span):
+            continue
+        package, name = dotted.groups()
+        front = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
+        module = {f"{package}/{name}", f"{package}/{name}.py"} & files()
+        if not module and not re.search(rf"\b{name}\b", front):
+            yield span
+
+
 def wrong_quotations(text: str) -> Iterator[str]:
     """Lines quoted from a golden file, named behind the fence's language, that it does not have in
     that order. `...` stands for lines that are left out.
@@ -98,7 +112,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=of_page)
 def test_paths_and_modules_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert [*missing_paths(text), *missing_modules(text)] == []
+    assert [*missing_paths(text), *missing_modules(text), *missing_names(text)] == []
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "kernels").glob("*.md")), ids=of_page)
@@ -123,6 +137,9 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     assert list(missing_paths(named)) == ["compiler/none.py", "docs/*.rst", "other/none.py"]
     assert list(missing_modules("python -m tools.none, python -m compiler, python -m pip")) == [
         "tools.none"
+    ]
+    assert list(missing_names("`compiler.key`, `relaxd.load(out)`, `compiler.none.build`")) == [
+        "compiler.none.build"
     ]
     quoted = "```python transpose.txt\nfor i, v_ax1 in grid(4, 3):\n...\nfor i in range(9):\n```\n"
     assert list(wrong_quotations(quoted)) == ["transpose.txt: for i in range(9):"]

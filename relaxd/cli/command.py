@@ -1,6 +1,4 @@
-"""The kind of command that all commands are: typed errors become a short message and an
-exit code.
-"""
+"""The class of all commands: turns typed errors into a short message and an exit code."""
 
 from typing import Annotated, Any
 

@@ -52,7 +52,7 @@ Detach = Annotated[
 
 @dataclass(frozen=True)
 class Result:
-    """How one target ended: a bundle of `size` bytes in `output`, or an error."""
+    """The outcome of one target: a bundle of `size` bytes in `output`, or an error."""
 
     target: str
     output: Path | None = None
@@ -221,7 +221,7 @@ def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: 
 
 
 def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -> None:
-    """Print how it went, to `document` if that is wanted; exits with FAILED if any target
+    """Print the outcomes, to `document` if that is wanted; exits with FAILED if any target
     failed.
     """
     if as_json:

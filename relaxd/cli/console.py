@@ -1,6 +1,4 @@
-"""What the commands print: results and the one JSON document on stdout, everything else
-on stderr.
-"""
+"""Prints results and the one JSON document on stdout, everything else on stderr."""
 
 import json
 import sys
@@ -27,17 +25,17 @@ class Exit(IntEnum):
 
 
 def stdout() -> Console:
-    """Where results go; plain when it is not a terminal."""
+    """The console for results; plain if it is not a terminal."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
-    """Where progress, hints and errors go."""
+    """The console for progress, hints and errors."""
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_json(document: Any) -> None:
-    """The one document on stdout."""
+    """Prints the one document on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
@@ -55,7 +53,7 @@ def exit_code(error: RelaxdError) -> Exit:
 
 
 def error_document(error: RelaxdError) -> dict[str, Any]:
-    """The error as JSON: `code` and `message`, and whatever else is known."""
+    """The error as JSON: `code`, `message` and the details that it has."""
     document = {"message": error.message, "hint": error.hint, **error.details}
     match error:
         case ServerError(problem=problem):
@@ -77,7 +75,7 @@ def error_document(error: RelaxdError) -> dict[str, Any]:
 
 
 def render_error(error: RelaxdError, about: str | None = None) -> Group:
-    """The error for people: about which target, what, where, and what to change."""
+    """Formats the error for people: the target, the problem, its place and the change to make."""
     document = error_document(error)
     lines = [
         Text.assemble(("error: ", "bold red"), f"{about}: " if about else "", document["message"])

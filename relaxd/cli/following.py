@@ -1,4 +1,4 @@
-"""A job of a service, watched until it ends."""
+"""Follows a job of a service until it ends."""
 
 from relaxd.cli.progress import BuildProgress
 from relaxd.client import JobEvent, JobHandle

@@ -1,4 +1,4 @@
-"""`relaxd inspect`: what a model has, and which of its operators can be compiled."""
+"""`relaxd inspect`: a model's inputs and dims, and which of its operators can be compiled."""
 
 from relaxd.cli import declarations as declare
 from relaxd.cli import extras

@@ -62,7 +62,7 @@ def show_command(
 def logs_command(
     job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None
 ) -> None:
-    """What the compiler printed."""
+    """The lines that the compiler printed."""
     with _client(server, token) as client:
         typer.echo(client.job(job).logs(target), nl=False)
 

@@ -1,6 +1,4 @@
-"""How builds get on, for people: a live line a target on a terminal, plain lines elsewhere; always
-on stderr.
-"""
+"""Shows the progress of builds on stderr: a live line a target on a terminal, else plain lines."""
 
 from types import TracebackType
 
@@ -53,18 +51,18 @@ class BuildProgress:
         self._live.stop()
 
     def say(self, target: str, text: str) -> None:
-        """What the build for `target` is doing."""
+        """Shows the current step of the build for `target`."""
         if self._live.disable:
             self._console.print(f"{target}: {text}")
         elif target in self._tasks:
             self._live.update(self._tasks[target], description=text)
 
     def end(self, target: str, state: str, note: str = "") -> None:
-        """How the build for `target` ended."""
+        """Shows the outcome of the build for `target`."""
         self.say(target, mark(state) + (f" {note}" if note else ""))
         if target in self._tasks:
             self._live.update(self._tasks[target], completed=1)
 
     def log(self, line: str) -> None:
-        """A line that the compiler printed."""
+        """Shows a line that the compiler printed."""
         self._console.print(line, style="dim", markup=False)

@@ -38,7 +38,7 @@ def _rows(value: Any) -> list[Row]:
 
 
 def _table(rows: list[Row]) -> RenderableType:
-    # A column that says nothing for any row is left out.
+    # A column that is empty in every row is left out.
     columns = [
         key
         for key in dict.fromkeys(key for row in rows for key in row)

@@ -1,4 +1,4 @@
-"""`relaxd targets`: what can be compiled for."""
+"""`relaxd targets`: the targets that can be compiled for."""
 
 from relaxd.cli import declarations as declare
 from relaxd.cli import extras

@@ -114,7 +114,7 @@ def targets_table(targets: list[dict[str, Any]]) -> Table:
 
 
 def missing_lines(targets: list[dict[str, Any]]) -> list[str]:
-    """What keeps targets from being compiled for, one line a target."""
+    """Lists the missing tools of targets that cannot be compiled for, one line a target."""
     return [
         f"{target['name']}: {reason}"
         for target in targets

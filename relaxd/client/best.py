@@ -1,4 +1,4 @@
-"""Which of several bundles is the best that this machine can run."""
+"""Chooses the best of several bundles that this machine can run."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def best_of(manifests: Mapping[str, Manifest], host: Host, probe: Probe = probe)
     better tested.
 
     A device that is the processor under another name comes last.
-    Raises PullError that says of each bundle what this machine lacks.
+    Raises PullError, which lists for each bundle the requirements that this machine lacks.
     """
     refused: dict[str, str] = {}
     for target, manifest in manifests.items():

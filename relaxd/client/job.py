@@ -106,7 +106,7 @@ class JobHandle:
         return self
 
     def cancel(self) -> "JobHandle":
-        """Stop what is queued or running; a job that is over stays as it is."""
+        """Stop queued and running builds; a job that is over stays as it is."""
         self.document = self._transport.json("POST", f"{self.path}:cancel")
         return self
 
@@ -135,7 +135,7 @@ class JobHandle:
                 time.sleep(FIRST_PAUSE * 2**failures)
 
     def logs(self, target: str | None = None) -> str:
-        """What the compiler printed, one line each, of one target or of all."""
+        """The lines that the compiler printed, of one target or of all."""
         return self._transport.request(
             "GET", f"{self.path}/logs", params={"target": target} if target else None
         ).text
@@ -196,7 +196,7 @@ class JobHandle:
 
 
 def failure_of(build: dict[str, Any]) -> JobFailed:
-    """The error that says why a build has no artifact."""
+    """The error of a build that has no artifact."""
     failure = build.get("error") or {}
     state = State(build["state"]).value.replace("_", " ")
     message = failure.get("message") or f"the build for {build['target']} is {state}"

@@ -1,6 +1,4 @@
-"""Artifacts down from an OCI registry into a folder: every byte checked against its digest, the
-folder whole or absent.
-"""
+"""Pulls artifacts from an OCI registry into a folder, which is whole and verified, or absent."""
 
 import hashlib
 import json
@@ -71,7 +69,7 @@ def pull(
     """Fetch an artifact into `directory`, which must be absent, empty or an older bundle; returns
     it.
 
-    `target` picks one of an index; `report` hears the bytes had and the bytes in all. Raises
+    `target` picks one of an index; `report` gets the bytes received and the bytes in all. Raises
     PullError, ServerError, ServerUnreachable.
     """
     manifest = _manifest(transport, name, version, target)

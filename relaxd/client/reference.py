@@ -1,6 +1,4 @@
-"""What `pull` may be given: a job id, a digest, or an OCI reference such as
-`registry.example/models/bert@sha256:...`.
-"""
+"""Parses the argument of `pull`: a job id, a digest, or an OCI reference like `host/name:tag`."""
 
 import re
 from dataclasses import dataclass

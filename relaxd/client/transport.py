@@ -1,6 +1,4 @@
-"""Requests to one service: authentication, retries of what may be repeated, problem documents as
-exceptions.
-"""
+"""Requests to one service: authentication, retries, problem documents raised as exceptions."""
 
 import time
 from collections.abc import Iterator

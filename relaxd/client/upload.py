@@ -1,6 +1,4 @@
-"""Blobs up to the service: what it already has is not sent, the rest goes in chunks that survive a
-lost connection.
-"""
+"""Uploads blobs that the service lacks, in chunks that survive a lost connection."""
 
 import hashlib
 import io
@@ -23,7 +21,7 @@ REPOSITORY = "relaxd/models"
 
 @runtime_checkable
 class Serializable(Protocol):
-    """What `onnx.ModelProto` offers."""
+    """The one method of `onnx.ModelProto` that an upload needs."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802
         """The bytes of the model."""

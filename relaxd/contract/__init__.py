@@ -1,3 +1,1 @@
-"""The contract every layer shares: dims, tensor shapes, requests, manifests, failures and
-states.
-"""
+"""The contract of all layers: dims, tensor shapes, requests, manifests, failures, states."""

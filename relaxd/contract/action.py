@@ -1,4 +1,4 @@
-"""The action key: one digest over everything that decides what a build produces."""
+"""The action key: one digest over everything that determines a build's output."""
 
 from dataclasses import dataclass
 from typing import Any

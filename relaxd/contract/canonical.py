@@ -1,4 +1,4 @@
-"""Canonical JSON bytes and sha256 digests: the one spelling from which identities are made."""
+"""Canonical JSON bytes and their sha256 digests, from which identities are made."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What went wrong in a build, in one structured form from the compiler to the wire."""
+"""The failure of a build, in one structured form from the compiler to the wire."""
 
 import dataclasses
 from dataclasses import asdict, dataclass

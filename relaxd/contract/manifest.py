@@ -1,4 +1,4 @@
-"""The bundle's manifest: what a loader must know before it opens the library."""
+"""The bundle's manifest: everything that a loader checks before it opens the library."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any

@@ -8,7 +8,7 @@ from relaxd.errors import DeclarationError
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What a request may set beyond shapes and targets; every field but `dump` is part of the
+    """The settings of a request beyond shapes and targets; every field but `dump` is part of the
     action key.
 
     verify: compare with the reference runtime before publishing.
@@ -39,7 +39,7 @@ class CompileOptions:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, defaults too: an identity must not depend on what was left out."""
+        """Every field, defaults too: an identity must not depend on which were left out."""
         return asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The compile request: what a caller declares about a model, in canonical form."""
+"""The compile request: a caller's declarations about a model, in canonical form."""
 
 import math
 from collections.abc import Iterable, Mapping

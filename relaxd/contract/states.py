@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a job or a build is."""
+    """The state of a job or a build."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -1,6 +1,4 @@
-"""numpy arrays to tvm_ffi tensors and back: without a copy where memory allows, with one where
-safety or a device asks.
-"""
+"""Converts numpy arrays to tvm_ffi tensors and back, without a copy where that is safe."""
 
 import ctypes
 from typing import Any

@@ -1,6 +1,4 @@
-"""The load contract: whether a bundle can run on this machine, decided before any library is
-opened.
-"""
+"""The load contract: determines before any library is opened whether a bundle can run here."""
 
 import re
 from collections.abc import Callable

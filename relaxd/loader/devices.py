@@ -1,4 +1,4 @@
-"""Which device drivers this machine has, of what version, and what devices they see."""
+"""Finds the device drivers of this machine, their versions and their devices."""
 
 import ctypes
 import importlib.util
@@ -15,8 +15,8 @@ _COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
 
 @dataclass(frozen=True)
 class Driver:
-    """`version` as in `12.4`, empty where it does not tell; `devices`: for CUDA, each one's compute
-    capability.
+    """`version` as in `12.4`, empty where the driver does not report it; `devices`: for CUDA, each
+    one's compute capability.
 
     software: the device that would be taken is this machine's processor, under another name.
     """
@@ -90,8 +90,8 @@ def _metal() -> Driver | None:
 
 
 def cuda_runtime(version: str) -> str | None:
-    """The CUDA runtime library of that version's major number: in its wheel, else what the system
-    finds; None without one.
+    """The CUDA runtime library of that version's major number: in its wheel, else the
+    system's; None without one.
     """
     name = f"libcudart.so.{version.partition('.')[0]}"
     spec = importlib.util.find_spec("nvidia")

@@ -1,6 +1,4 @@
-"""What a failed check of the compiled code says to a user: what was expected, what was found, at
-which dims.
-"""
+"""Explains a failed check of the compiled code: expected value, found value, dims of the call."""
 
 import re
 from collections.abc import Mapping
@@ -20,9 +18,9 @@ def explain(error: str, dims: Mapping[str, int]) -> str:
     """
     check, tensor = _CHECK.search(error), _TENSOR.search(error)
     if check:
-        told = check["message"]
+        message = check["message"]
     elif tensor:
-        told = (
+        message = (
             f"a tensor that must be {tensor['dtype']}[{tensor['shape']}] has {tensor['found']} on "
             f"axis {tensor['axis']}, "
             f"where {tensor['wanted']} is expected"
@@ -30,4 +28,4 @@ def explain(error: str, dims: Mapping[str, int]) -> str:
     else:
         return error
     values = ", ".join(f"{name} = {value}" for name, value in dims.items())
-    return f"{told}; in this call {values}" if values else told
+    return f"{message}; in this call {values}" if values else message

@@ -1,12 +1,12 @@
-"""The library that runs parallel loops: its functions, and how compiled code is told of them."""
+"""The library that runs parallel loops: its functions, and how compiled code finds them."""
 
 import ctypes
 from contextlib import suppress
 from pathlib import Path
 
 _LAUNCH = "__TVMBackendParallelLaunch"
-"""Where compiled code keeps the address of what runs its parallel loops; TVM's runtime writes its
-own there as it opens a library.
+"""The variable with the function that runs a library's parallel loops; TVM's runtime sets it to its
+own function as it opens the library.
 """
 
 

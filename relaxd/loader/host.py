@@ -1,4 +1,4 @@
-"""What this machine is: architecture, instruction set and C library."""
+"""Describes this machine: architecture, instruction set and C library."""
 
 import ctypes
 import os

@@ -1,6 +1,4 @@
-"""A loaded model: numpy arrays in, numpy arrays out, every call checked against the
-declared dims.
-"""
+"""A loaded model: numpy arrays in and out, every call checked against the declared dims."""
 
 from collections.abc import Mapping
 from os import PathLike

@@ -1,4 +1,4 @@
-"""Where a bundle's kernels run: tensors moved to that device and back, by TVM's runtime."""
+"""Places a bundle's kernels: moves tensors to their device and back, by TVM's runtime."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Placement:
 
     @property
     def devices(self) -> list[Any]:
-        """What a virtual machine needs: the device, and the host for what surrounds the kernels."""
+        """The devices of a virtual machine: this one, and the host for code outside of kernels."""
         return [_CPU] if self.on_host else [self.device, _CPU]
 
     def to_device(self, tensor: Any) -> Any:

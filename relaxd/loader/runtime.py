@@ -25,9 +25,7 @@ _POOLED_ALLOCATOR = 2
 
 
 class Runtime:
-    """What dlopen has done to this process: `version` is the package version of the runtime that is
-    open.
-    """
+    """The runtime libraries that are open in this process; `version` is their package's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +57,7 @@ class Runtime:
 
     @property
     def helpers(self) -> Helpers:
-        """What runs the parallel loops of every model; raises BundleError before the
+        """The library that runs the parallel loops of every model; raises BundleError before the
         first bundle.
         """
         if self._helpers is None:

@@ -65,5 +65,5 @@ def _dtype(name: str) -> Any:
 
 
 def _least(dim: Dim) -> int:
-    """An empty axis says little about a model, so 0 only where nothing else is allowed."""
+    """The least size; 0 only where no other is allowed, since an empty axis tests little."""
     return dim.lowest or (dim.multiple if dim.admits(dim.multiple) else 0)

@@ -1,4 +1,4 @@
-"""How many cores this process may use, and which: affinity, SMT siblings and cgroup CPU quotas."""
+"""The cores that this process may use: affinity, SMT siblings and cgroup CPU quotas."""
 
 import os
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def usable_cores(root: Path = Path("/")) -> Cores:
 
 
 def group_by_core(cpus: Iterable[int], root: Path = Path("/")) -> Cores:
-    """SMT siblings grouped together, from /sys; a CPU of which /sys says nothing is a core of its
+    """SMT siblings grouped together, from /sys; a CPU that /sys does not list is a core of its
     own.
     """
     allowed = frozenset(cpus)

@@ -1,6 +1,4 @@
-"""A bundle's weights: mapped from their file, so that they load at once and processes
-share them.
-"""
+"""Maps a bundle's weights from their file: they load at once, and processes share them."""
 
 import math
 from typing import Any

@@ -1,1 +1,1 @@
-"""The outside world as the use cases see it: the doorbell, the message folder, the compiler."""
+"""Adapters of the use cases to the outside: the doorbell, the message folder, the compiler."""

@@ -1,6 +1,4 @@
-"""The doorbell: Celery over Redis, or over a folder where there is no server; it carries a build's
-id and nothing else.
-"""
+"""The doorbell: a build's id, sent by Celery over Redis, or over a folder without a server."""
 
 from collections.abc import Sequence
 

@@ -34,7 +34,7 @@ class ChildCompiler:
         return capabilities()
 
     def capability(self, target: str) -> str:
-        """What a worker must offer to compile for a name or a raw target; raises UnknownTarget."""
+        """The capability that a worker needs for a name or a raw target; raises UnknownTarget."""
         return target if target in names() else resolve(target).capability
 
     def check(self, target: str) -> None:

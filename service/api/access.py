@@ -1,4 +1,4 @@
-"""What every request leaves behind: an id on the answer, one line in the log, two metrics."""
+"""Gives every request an id, a line in the log and two metrics."""
 
 import re
 import time

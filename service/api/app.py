@@ -1,4 +1,4 @@
-"""The app: routers, middleware, one way for errors to leave."""
+"""The app: routers, middleware, one handler for errors."""
 
 from http import HTTPStatus
 

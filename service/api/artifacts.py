@@ -1,4 +1,4 @@
-"""Artifacts by digest: what a bundle or an index holds, and a bundle as a tar."""
+"""Artifacts by digest: the files of a bundle or an index, and a bundle as a tar."""
 
 from typing import Annotated, Any
 
@@ -65,7 +65,7 @@ def router(artifacts: Artifacts) -> APIRouter:
 
     @routes.get("/v1/artifacts/{digest}", response_model=ArtifactOut, responses=answers)
     def artifact(digest: str, request: Request, dump: Dump = False) -> Response:
-        """What the artifact holds; with `Accept: application/x-tar`, its files."""
+        """The files or bundles of the artifact; with `Accept: application/x-tar`, its files."""
         if dump:
             digest = _dump(artifacts, digest)
         document = read_document(artifacts.blobs, digest)

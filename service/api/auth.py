@@ -1,4 +1,4 @@
-"""The bearer token: asked of every request but the health checks, when the service has one."""
+"""The bearer token: required of every request but health checks, if the service has one."""
 
 import base64
 import binascii

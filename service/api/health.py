@@ -1,4 +1,4 @@
-"""Endpoints for whoever runs the service: alive, ready, metrics."""
+"""Endpoints for operators of the service: alive, ready, metrics."""
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest

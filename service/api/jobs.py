@@ -130,7 +130,7 @@ def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
             "an EventOut document.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
-        204: {"description": "The job has ended and every event has been told."},
+        204: {"description": "The job has ended and every event has been sent."},
     },
 )
 async def events(

@@ -132,7 +132,7 @@ def _push(
 
 
 def _check_blobs(artifacts: Artifacts, document: Document) -> None:
-    """Everything that a manifest lists is here, at the size it says, before the manifest is."""
+    """Checks that every blob of a manifest is stored, at its size, before the manifest is."""
     for part in (*document.blobs, *document.children):
         if not artifacts.blobs.has(part.digest):
             raise RegistryError(

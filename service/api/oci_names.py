@@ -1,4 +1,4 @@
-"""Names in the registry: repositories, tags, and the paths of what is in them."""
+"""Names in the registry: repositories, tags, and the paths below them."""
 
 import re
 from typing import Annotated
@@ -42,15 +42,15 @@ def check_reference(reference: str) -> str:
 
 
 def blob_path(name: str, digest: str) -> str:
-    """Where a blob is."""
+    """The path of a blob."""
     return f"/v2/{name}/blobs/{digest}"
 
 
 def upload_path(name: str, upload: str) -> str:
-    """Where an upload goes on."""
+    """The path at which an upload continues."""
     return f"/v2/{name}/blobs/uploads/{upload}"
 
 
 def manifest_path(name: str, digest: str) -> str:
-    """Where a manifest is."""
+    """The path of a manifest."""
     return f"/v2/{name}/manifests/{digest}"

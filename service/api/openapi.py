@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with the problems and the token that it does not know of."""
+"""The OpenAPI document: FastAPI's, with problem documents and the token added."""
 
 from typing import Any
 

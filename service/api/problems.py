@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: one table says which error has which status and title."""
+"""Errors as RFC 9457 problem documents, by one table from errors to statuses and titles."""
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -44,7 +44,7 @@ TYPE_PREFIX = "urn:relaxd:problem:"
 
 @dataclass(frozen=True)
 class Kind:
-    """How one class of errors looks over HTTP; `retryable` when the same request may
+    """The HTTP form of one class of errors; `retryable` when the same request may
     succeed later.
     """
 

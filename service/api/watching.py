@@ -27,8 +27,8 @@ async def ended(jobs: Jobs, job: Job, seconds: float) -> Job:
 
 
 async def follow(jobs: Jobs, job_id: str, after: int) -> AsyncIterator[Event]:
-    """Events with `seq` above `after`, past and future, until the job has ended and all
-    are told.
+    """Events with `seq` above `after`, past and future, until the job has ended and
+    all are sent.
     """
     pause = SHORTEST
     while True:
@@ -55,7 +55,7 @@ async def as_sse(events: AsyncIterator[Event]) -> AsyncIterator[dict[str, str]]:
 
 
 def log_text(events: list[Event], target: str | None) -> str:
-    """Events as lines for people: time, target, and what the event says."""
+    """Events as lines for people: time, target and text."""
     chosen = [event for event in events if target is None or event.target in (None, target)]
     return "".join(
         f"{event.time:%H:%M:%S} {event.target or 'job':<12} {_sentence(event)}\n"

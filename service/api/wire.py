@@ -60,7 +60,7 @@ class OptionsIn(Document):
 
 
 class RequestIn(Document):
-    """What is declared about a model."""
+    """The declarations about a model."""
 
     inputs: dict[str, str] = Field(default_factory=dict, examples=[{"ids": "int64[batch,seq]"}])
     dims: dict[str, DimValue] = Field(
@@ -96,7 +96,7 @@ class BundleOut(Document):
 
 
 class BuildOut(Document):
-    """One target's part of a job; `note` says why a queued build does not run yet.
+    """One target's part of a job; `note` is the reason why a queued build does not run yet.
 
     `status`, once built: `executed`, `emulated`, `compiled_only` or `unverified`, by the
     verification it had. `dump`, where `options.dump` asks for it: the module after every phase of

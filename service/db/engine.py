@@ -1,4 +1,4 @@
-"""Connections to the job database: SQLite in WAL mode or PostgreSQL, with the same promises."""
+"""Connections to the job database: SQLite in WAL mode or PostgreSQL, with equal guarantees."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

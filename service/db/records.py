@@ -1,4 +1,4 @@
-"""Rows to domain objects and back."""
+"""Converts rows to domain objects and back."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,6 +1,4 @@
-"""What a use case may do to jobs inside one transaction; every change of state goes through the
-transition table and leaves its event.
-"""
+"""Changes of jobs inside one transaction; each checks the transition table and adds its event."""
 
 from collections.abc import Sequence
 from typing import Any

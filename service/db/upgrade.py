@@ -1,4 +1,4 @@
-"""Bringing a database's tables up to date, safely when several processes start at once."""
+"""Migrates a database's tables, safely when several processes start at once."""
 
 from pathlib import Path
 

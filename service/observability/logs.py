@@ -1,6 +1,4 @@
-"""Structured logs: one JSON object a line on standard error, with the job's id wherever a job is at
-work.
-"""
+"""Structured logs: one JSON object a line on stderr, with the job's id during work on a job."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Metrics: what the job database says, asked at each scrape, and what a worker measures itself."""
+"""Metrics: figures of the job database at each scrape, and each worker's own measurements."""
 
 from collections.abc import Iterator
 
@@ -55,7 +55,7 @@ class JobCollector(Collector):
 
 
 class WorkerMetrics:
-    """What one worker process measures."""
+    """The metrics of one worker process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(

@@ -1,1 +1,1 @@
-"""The processes that a command line starts, and what keeps them alive."""
+"""The processes that a command line starts, and their supervisor."""

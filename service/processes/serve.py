@@ -1,6 +1,4 @@
-"""The processes that a command line starts: the API with or without workers beside it, or one
-worker.
-"""
+"""Starts the processes of a command line: the API, with or without workers, or one worker."""
 
 import asyncio
 import logging
@@ -32,7 +30,7 @@ class CannotListen(ServiceError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the API listens, and who is told; port 0 takes a free one."""
+    """The API's address, and the callback that receives its URL; port 0 takes a free one."""
 
     host: str
     port: int

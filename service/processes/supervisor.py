@@ -1,6 +1,4 @@
-"""Keeps worker processes alive: one that dies is started again, after a pause that grows while it
-keeps dying.
-"""
+"""Restarts worker processes that die, after a pause that doubles with repeated deaths."""
 
 import asyncio
 import os
@@ -57,10 +55,10 @@ class Supervisor:
 
 
 async def _outlived(process: Process, stopping: asyncio.Event) -> bool:
-    """Whether the process ended before it was told to."""
-    ended, told = asyncio.create_task(process.wait()), asyncio.create_task(stopping.wait())
-    await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    """Whether the process ended before it was asked to."""
+    ended, asked = asyncio.create_task(process.wait()), asyncio.create_task(stopping.wait())
+    await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
     if stopping.is_set():
         ended.cancel()
         return False

@@ -1,3 +1,1 @@
-"""What the service can do with jobs, one use case a module; each is a function over
-`service.core.Core`.
-"""
+"""The use cases of the service, one a module: functions over `service.core.Core`."""

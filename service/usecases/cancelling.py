@@ -1,6 +1,4 @@
-"""Cancelling: queued builds end at once, running ones are marked for their worker; equal builds of
-other jobs go on.
-"""
+"""Cancelling: ends queued builds, and marks running ones for their workers."""
 
 from sqlalchemy import update
 

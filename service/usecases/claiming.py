@@ -1,6 +1,4 @@
-"""Claiming: a worker takes a queued build under a lease, or lets it wait for an equal build that
-runs.
-"""
+"""Claiming: a worker leases a queued build, or leaves it to wait for an equal running one."""
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError

@@ -1,4 +1,4 @@
-"""Dumps of the compiler beside bundles: which a request asks for, and which are there."""
+"""Dumps of the compiler: which builds of a request ask for one, and which are stored."""
 
 from dataclasses import replace
 

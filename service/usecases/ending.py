@@ -1,6 +1,4 @@
-"""How builds end or return to the queue, and what that means for the equal builds that wait for
-them.
-"""
+"""Ends builds or returns them to the queue, and settles the equal builds that wait for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The fleet: which workers live, what they compile for, and so which targets the service has."""
+"""The fleet: which workers live, and so which targets the service can compile for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ def announce(
     slots: int,
     verifies: Mapping[str, str] | None = None,
 ) -> None:
-    """Say that the worker lives; to be repeated well within a lease. Forgets workers long
+    """Record that the worker lives, to be repeated well within a lease; removes workers long
     silent.
     """
     offers = {"compiles": list(capabilities), "verifies": dict(verifies or {})}
@@ -37,13 +37,13 @@ def announce(
 
 
 def depart(core: Core, name: str) -> None:
-    """Say that the worker ends."""
+    """Record that the worker ends."""
     with core.writing() as tx:
         tx.connection.execute(delete(workers).where(workers.c.name == name))
 
 
 def live_workers(core: Core) -> list[Worker]:
-    """Workers heard of within a lease."""
+    """Workers that announced themselves within the last lease."""
     with core.reading() as tx:
         query = (
             select(workers)

@@ -1,6 +1,4 @@
-"""The index of a job: one OCI document over the bundles that it has, made again whenever another
-build ends.
-"""
+"""The index of a job: an OCI document over its bundles, rewritten when another build ends."""
 
 import json
 from typing import Any

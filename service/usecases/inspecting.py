@@ -1,6 +1,4 @@
-"""Inspecting: a report on a model, made by a worker as a job of its own and kept for whoever asks
-again.
-"""
+"""Inspecting: a worker reports on a model, as a job; the report is kept for the next caller."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Reporting: what a worker says of a build it holds; every word is checked against the claim's
-fence.
-"""
+"""Reporting: stores a worker's events about its build if the claim's fence still holds."""
 
 from collections.abc import Sequence
 
@@ -35,8 +33,8 @@ def beat(core: Core, claim: Claim) -> bool:
 
 
 def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
-    """Append events to the build's job and note the newest stage among them; speech beyond the
-    limit is dropped. Raises StaleClaim.
+    """Append events to the build's job and note the newest stage among them; lines beyond the
+    limit are dropped. Raises StaleClaim.
     """
     with core.writing() as tx:
         build = tx.held(claim)
@@ -51,20 +49,20 @@ def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
         )
 
 
-def _bounded(notes: Sequence[Note], told: int, limit: int) -> tuple[list[Note], int]:
-    """The notes without what the build says past the limit, the first of which gives way to a
-    remark; and how much it has said so far.
+def _bounded(notes: Sequence[Note], sent: int, limit: int) -> tuple[list[Note], int]:
+    """Drops log lines and messages beyond the limit, the first of which becomes a remark; returns
+    the other notes, and how many lines and messages the build has sent so far.
     """
     kept: list[Note] = []
     for kind, data in notes:
-        told += (speech := "line" in data or "message" in data)
-        if not speech or told <= limit:
+        sent += (text := "line" in data or "message" in data)
+        if not text or sent <= limit:
             kept.append((kind, data))
-        elif told == limit + 1:
+        elif sent == limit + 1:
             kept.append(
                 (
                     EventType.BUILD_LOG,
                     {"line": f"[the log ends here: it has more than {limit} lines]"},
                 )
             )
-    return kept, told
+    return kept, sent

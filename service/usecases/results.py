@@ -1,6 +1,4 @@
-"""Results that exist already: bundles by action key in the store, inspection reports by action key
-in the database.
-"""
+"""Finds existing results by action key: bundles in the store, reports in the database."""
 
 import json
 from typing import Any
@@ -17,7 +15,7 @@ from service.usecases.dumping import lacks_dump
 
 
 def known(core: Core, claim: Claim) -> Outcome | None:
-    """The result of equal work done before, marked as cached, or None."""
+    """The result of earlier equal work, marked as cached, or None."""
     if claim.kind is Kind.INSPECT:
         return _report(core, claim.action_key)
     digest = core.store.actions.get(claim.action_key)

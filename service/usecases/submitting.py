@@ -15,7 +15,7 @@ from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 
 _ANYWHERE = "native"
-"""What an inspection's build says for a target; it goes to whoever offers `Kind.INSPECT`, which is
+"""The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
 every worker.
 """
 

@@ -1,6 +1,4 @@
-"""Sweeping: builds whose worker fell silent return to the queue, and queued builds whose doorbell
-was lost are rung for again.
-"""
+"""Sweeping: re-queues builds of silent workers, and rings again for queued builds."""
 
 from collections.abc import Collection
 

@@ -71,7 +71,7 @@ def wait(core: Core, job_id: str, seconds: float) -> Job:
 
 
 def _annotated(core: Core, found: list[Job]) -> list[Job]:
-    """The jobs, with a note at every queued build that says what it waits for."""
+    """The jobs, with the reason for the wait noted at every queued build."""
     if not any(build.state is State.QUEUED for job in found for build in job.builds):
         return found
     served = {target for worker in live_workers(core) for target in worker.capabilities}

@@ -1,3 +1,1 @@
-"""Worker processes: Celery hears doorbells, a runner does builds in child processes, a sweeper
-finds lost work.
-"""
+"""Worker processes: Celery receives doorbells, a runner runs builds, a sweeper finds lost work."""

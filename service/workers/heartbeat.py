@@ -1,6 +1,4 @@
-"""The pulse of a running build: keeps its lease, passes its events on, and knows when it
-must stop.
-"""
+"""The heartbeat of a running build: renews its lease, passes events on, and detects its end."""
 
 import threading
 import time
@@ -33,8 +31,8 @@ class Stop(Enum):
 
 
 class Pulse:
-    """A thread about one claim while the block lasts; `stop` says why the build must end, None
-    while it may go on.
+    """A thread about one claim while the block lasts; `stop` is the reason why the build must end,
+    None while it may go on.
     """
 
     def __init__(self, core: Core, claim: Claim, shutdown: threading.Event) -> None:
@@ -58,8 +56,8 @@ class Pulse:
         return self._stop
 
     def hear(self, event: Event) -> None:
-        """Take an event of the compile process; a stage is told at once, lines within about a
-        second. Raises StaleClaim.
+        """Take an event of the compile process; a stage is written at once, lines within about
+        a second. Raises StaleClaim.
         """
         match event:
             case StageStarted(stage):
@@ -75,7 +73,7 @@ class Pulse:
             self.flush()
 
     def flush(self) -> None:
-        """Write the events heard so far; keeps them while the database is away. Raises
+        """Write the events received so far; keeps them while the database is away. Raises
         StaleClaim.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""Runs one claimed build from the model's blob to the published bundle, and says how it ended."""
+"""Runs one claimed build from the model's blob to the published bundle, and records its end."""
 
 import threading
 import time
@@ -31,8 +31,8 @@ logger = structlog.get_logger("relaxd.worker")
 
 
 class Runner:
-    """Does builds, each in a child process; `observe` hears the claim, how it ended and after how
-    many seconds.
+    """Runs builds, each in a child process; `observe` gets the claim, its outcome and its
+    seconds.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Runner:
             self._observe(claim, ended, seconds)
 
     def _attempt(self, claim: Claim, pulse: Pulse) -> str:
-        """How the attempt ended, in a word, once that is written down; raises StaleClaim."""
+        """The outcome of the attempt, in a word, once it is stored; raises StaleClaim."""
         try:
             outcome = results.known(self._core, claim) or self._work(claim, pulse)
         except StaleClaim:

@@ -1,6 +1,4 @@
-"""Scratch folders of running builds: one per worker process, removed with the build, or by the next
-worker if the process was killed.
-"""
+"""Scratch folders of running builds, removed with the build or after their process died."""
 
 import fcntl
 import os
@@ -13,8 +11,8 @@ from typing import IO
 
 
 class Workshop:
-    """A worker's own folder under `root`; a lock that dies with the process tells others that it is
-    in use.
+    """A worker's own folder under `root`; a lock that dies with the process marks it as in
+    use.
     """
 
     def __init__(self, root: Path, name: str) -> None:

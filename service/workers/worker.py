@@ -22,7 +22,7 @@ logger = structlog.get_logger("relaxd.worker")
 
 class Worker:
     """`slots` builds at a time; `answer` may be called from as many threads. Use as a context:
-    leaving it says goodbye.
+    leaving it removes the worker's record.
     """
 
     def __init__(self, core: Core, *, slots: int, registry: CollectorRegistry) -> None:
@@ -81,7 +81,7 @@ class Worker:
                 return
 
     def close(self) -> None:
-        """Say goodbye; every build must have ended."""
+        """Remove the worker's record; every build must have ended."""
         self._workshop.close()
         fleet.depart(self._core, self.name)
 

@@ -1,6 +1,4 @@
-"""What a worker must offer to take a build: the target's name, or its kind where the target is
-described.
-"""
+"""The capability that a worker needs for a build: a target's name, or a described one's kind."""
 
 import sqlalchemy as sa
 from alembic import op
