@@ -40,7 +40,7 @@ class Bundle:
                 )
             if path.stat().st_size != entry.size:
                 raise BundleError(
-                    f"{name} has {path.stat().st_size} bytes, the manifest says {entry.size}",
+                    f"{name} has {path.stat().st_size} bytes; the manifest lists {entry.size}",
                     hint=_FETCH_AGAIN,
                     file=name,
                 )

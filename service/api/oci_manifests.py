@@ -118,7 +118,7 @@ def _push(
     if content_type and content_type != document.media_type:
         raise RegistryError(
             Code.MANIFEST_INVALID,
-            f"Content-Type is {content_type}, the manifest says {document.media_type}",
+            f"Content-Type is {content_type}; the manifest is {document.media_type}",
         )
     _check_blobs(artifacts, document)
     digest = artifacts.blobs.put(data, expected=reference if is_digest(reference) else None).digest

@@ -17,7 +17,7 @@ from relaxd.loader.bundle import opened, read_manifest
         (lambda d: (d / "model.so").unlink(), "model.so is missing"),
         (
             lambda d: (d / "model.so").write_bytes((d / "model.so").read_bytes()[:-1]),
-            "bytes, the manifest says",
+            "bytes; the manifest lists",
         ),
         (
             lambda d: (d / "libtvm_runtime.so").write_bytes(
