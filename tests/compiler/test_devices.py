@@ -12,9 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
@@ -26,77 +24,9 @@ from compiler import compile_model, targets  # noqa: E402
 from relaxd.errors import ExecutionError, InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
 from tests import models, wgsl  # noqa: E402
+from tests.small_models import WIDTH, masked, perceptron, reference  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-WIDTH = 32
-
-
-def perceptron() -> onnx.ModelProto:
-    """x[batch, seq, 32] through two products, residual and softmax."""
-    draw = np.random.default_rng(0)
-    weights = {
-        name: draw.standard_normal((WIDTH, WIDTH)).astype("float32") / 8
-        for name in ("first", "second")
-    }
-    nodes = [
-        helper.make_node("MatMul", ["x", "first"], ["inner"]),
-        helper.make_node("Relu", ["inner"], ["active"]),
-        helper.make_node("MatMul", ["active", "second"], ["outer"]),
-        helper.make_node("Add", ["outer", "x"], ["sum"]),
-        helper.make_node("Softmax", ["sum"], ["y"], axis=-1),
-    ]
-    shape = ["batch", "seq", WIDTH]
-    value = helper.make_tensor_value_info
-    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [value("x", TensorProto.FLOAT, shape)],
-        [value("y", TensorProto.FLOAT, shape)],
-        initializers,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-
-
-def masked() -> onnx.ModelProto:
-    """x[batch, seq, 32] where mask[batch, seq] is not 0, and its product with weights; booleans are
-    kept between kernels.
-    """
-    weights = np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype("float32")
-    nodes = [
-        helper.make_node("Equal", ["mask", "zero"], ["hidden"]),
-        helper.make_node("Unsqueeze", ["hidden", "last"], ["wide"]),
-        helper.make_node("Gather", ["wide", "first"], ["leading"], axis=1),
-        helper.make_node("Where", ["wide", "low", "x"], ["kept"]),
-        helper.make_node("MatMul", ["kept", "weights"], ["product"]),
-        helper.make_node("Where", ["leading", "product", "kept"], ["y"]),
-    ]
-    value = helper.make_tensor_value_info
-    shape = ["batch", "seq", WIDTH]
-    initializers = [
-        numpy_helper.from_array(np.array(array), name)
-        for name, array in (
-            ("zero", np.int64(0)),
-            ("last", [-1]),
-            ("first", [0]),
-            ("low", np.float32(-9)),
-            ("weights", weights),
-        )
-    ]
-    inputs = [value("x", TensorProto.FLOAT, shape), value("mask", TensorProto.INT64, shape[:2])]
-    graph = helper.make_graph(
-        nodes, "g", inputs, [value("y", TensorProto.FLOAT, shape)], initializers
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-
-
-def reference(model: onnx.ModelProto, feed: models.Feed) -> list[np.ndarray]:
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    ).run(None, feed)
 
 
 def run(bundle: Path, manifest, arrays, device) -> list[np.ndarray]:

@@ -1,0 +1,111 @@
+"""Processes whose CUDA device is the emulator."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler import targets
+from compiler.toolchain import build
+
+DRIVER, RUNTIME = "libcuda.so.1", "libcudart.so.13"
+ORDER = "CUDA_EMULATOR_ORDER"
+RISING, FALLING = 0, 1
+"""Orders in which the threads of a block run until they wait; any other number is a seed."""
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parent.parent
+_FLAGS = ("-shared", "-fPIC", "-O2", "-Wall", "-Werror")
+_BESIDE = ("engine.h", "threads.h", "threads.c")
+_NVCC = """#!{python}
+import sys
+sys.path.insert(0, {root!r})
+from tests.cuda_emulator.nvcc import main
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """outputs: one a feed; launches, replays: of kernels, and of captured graphs; complaints: what
+    the emulator wrote; error: the exception that ended the process, empty where none did.
+    """
+
+    outputs: tuple[Arrays, ...]
+    launches: int
+    replays: int
+    complaints: str
+    error: str
+
+
+def environment(folder: Path, order: int = RISING) -> dict[str, str]:
+    """The variables of a process that builds for this device and runs on it.
+
+    folder: is to hold what it finds there, and may do so already.
+    """
+    (folder / "hidden" / "nvidia").mkdir(parents=True, exist_ok=True)
+    # A package of that name without a compiler in it comes before NVIDIA's wheels.
+    (folder / "hidden" / "nvidia" / "__init__.py").touch()
+    for library in _libraries():
+        (folder / library.name).unlink(missing_ok=True)
+        (folder / library.name).symlink_to(library)
+    (folder / "nvcc").write_text(_NVCC.format(python=sys.executable, root=str(_ROOT)))
+    (folder / "nvcc").chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join((str(folder), os.environ.get("PATH", ""))),
+        "LD_LIBRARY_PATH": str(folder),
+        "PYTHONPATH": os.pathsep.join((str(folder / "hidden"), str(_ROOT))),
+        ORDER: str(order),
+    }
+
+
+def run(
+    model: Path,
+    feeds: Sequence[Arrays],
+    folder: Path,
+    request: Mapping[str, Any],
+    order: int = RISING,
+) -> Outcome:
+    """Build the model in `folder`, unless that was done, and run it on the feeds in turn.
+
+    request: arguments of `compile_model` beside the model and the output.
+    """
+    variables = environment(folder, order)
+    for index, feed in enumerate(feeds):
+        np.savez(folder / f"feed-{index}.npz", **feed)
+    asked = {"model": str(model), "feeds": len(feeds), "request": dict(request)}
+    (folder / "asked.json").write_text(json.dumps(asked))
+    command = [sys.executable, "-m", "tests.cuda_emulator.inside", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    complaints = "\n".join(x for x in done.stderr.splitlines() if x.startswith("CUDA emulator"))
+    if done.returncode:
+        return Outcome((), 0, 0, complaints, done.stderr[-4000:] or f"status {done.returncode}")
+    told = json.loads((folder / "told.json").read_text())
+    outputs = tuple(dict(np.load(folder / f"outputs-{index}.npz")) for index in range(len(feeds)))
+    return Outcome(outputs, told["launches"], told["replays"], complaints, "")
+
+
+def _libraries() -> tuple[Path, Path]:
+    """The driver and the runtime, built once for each state of their sources."""
+    triple = targets.resolve("x86-64-v2").platform.linker
+    beside = hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in _BESIDE)).hexdigest()
+    flags = (*_FLAGS, f"-Wl,-soname,{DRIVER}", f"-DSOURCES={beside[:8]}")
+    threads = (str(_HERE / "threads.c"),)
+    driver = build.library(_HERE / "driver.c", DRIVER, flags, threads, triple)
+    flags = (*_FLAGS, f"-Wl,-soname,{RUNTIME}")
+    places = (
+        f"-Wl,--version-script={_HERE / 'runtime.map'}",
+        f"-L{driver.parent}",
+        f"-l:{DRIVER}",
+    )
+    return driver, build.library(_HERE / "runtime.c", RUNTIME, flags, places, triple)
