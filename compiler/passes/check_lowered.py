@@ -70,6 +70,7 @@ def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[
             and node.op.name.startswith("relax.")
         ):
             name = str(node.op.name)
+            # The virtual machine's own operators appear in modules whose memory is planned already.
             if name not in LOWERED and not name.startswith(
                 ("relax.vm.", "relax.builtin.", "relax.memory.")
             ):
@@ -86,6 +87,7 @@ def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[
     relax.analysis.post_order_visit(function, visit)
 
 
+# The call of an operator states its type; a call of a Relax function or an If may not.
 def _should_know(binding: Any) -> bool:
     value = getattr(binding, "value", None)
     return (

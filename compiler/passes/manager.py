@@ -83,6 +83,7 @@ def run(
                 changed = step.apply(module)
         except CompileError:
             for observer in observers:
+                # A dump needs the module that the failing pass was given.
                 observer.failed(step, module)
             raise
         module = changed

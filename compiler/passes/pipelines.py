@@ -64,11 +64,13 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         _graph(transform.FoldConstant()),
+        # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
         RowsAsImages(),
         ChannelsLast(),
         LiftViews(transposes=True),
         SliceHeads(),
+        # Attention reads projections through slices of heads, so these are brought into form first.
         CombineProjections(),
         FuseAttention(),
         # Each takes what its predecessors leave: integers first, since they look like float32.
@@ -83,12 +85,14 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
             )
         ),
         _programs(transform.AnnotateTIROpPattern()),
+        # FuseOps trusts the marks, so they are corrected before it.
         CorrectPatterns(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         _programs(transform.DeadCodeElimination()),
         Views(),
         DefineFirst(),
+        # What families emit branches on extents, of which the ranges decide most.
         ScheduleKernels(unit),
         DecideBranches(ranges),
         CheckLowered(),
@@ -100,6 +104,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         HideOpenBounds(),
         _plan(transform.StaticPlanBlockMemory()),
         ShareBuffers(),
+        # Notes are kept up to here, for the dump.
         DropKernelNotes(),
         _machine(transform.LowerAllocTensor()),
         _machine(transform.KillAfterLastUse()),

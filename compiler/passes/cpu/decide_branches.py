@@ -66,6 +66,7 @@ def _known(module: tvm.IRModule, dims: dict[Any, Bounds]) -> dict[Any, dict[Any,
         analyzer = _analyzer({var: dims[var] for var in declared if var in dims})
         for call in _all(caller, tvm.ir.Call):
             if op_name(call) in _CALLS:
+                # A program that several calls share has to be right for all of them.
                 called = _given(call, module[call.args[0]], analyzer)
                 before = found.get(call.args[0], called)
                 found[call.args[0]] = {
@@ -74,6 +75,7 @@ def _known(module: tvm.IRModule, dims: dict[Any, Bounds]) -> dict[Any, dict[Any,
                     if var in before
                 }
             else:
+                # Passed as a value, a program may be called with anything.
                 found.update({arg: {} for arg in call.args if isinstance(arg, tvm.ir.GlobalVar)})
     return found
 
@@ -122,6 +124,7 @@ class _Cells:
             _all(func.body, kind) for kind in (tirx.BufferStore, tirx.Bind, tvm.ir.Call)
         )
         written = Counter(node.buffer for node in writes)
+        # A buffer whose address is taken may be written by the call that takes it.
         pointed = {
             load.source
             for call in calls
@@ -157,6 +160,7 @@ class _Cells:
 def _holds(condition: Expr, analyzer: sym.Analyzer) -> bool | None:
     """Whether the condition always holds, or never; None if it varies or cannot be bounded."""
     if isinstance(condition, prim.And):
+        # One side that never holds decides a conjunction, even if the other is not known.
         either = [_holds(part, analyzer) for part in (condition.a, condition.b)]
         return False if False in either else None if None in either else True
     if not isinstance(condition, _COMPARISONS) or any(

@@ -68,6 +68,7 @@ class ScheduleKernels:
             return KernelNote(GIVEN).onto(func)
         if _is_view(func):
             return KernelNote(VIEW).onto(func)
+        # The importers and TVM write some programs as loops with state, which no family reads.
         program = read_program(func)
         if program is None:
             return KernelNote(GIVEN).onto(func)

@@ -83,6 +83,7 @@ def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
                 yield from _effects(part, tags)
         case tirx.While():
             yield from _effects(stmt.body, tags)
+        # A store inside a statement of another kind counts as outside: refusing is safe.
         case _ if stmt is not None and _stores(stmt):
             yield frozenset()
 

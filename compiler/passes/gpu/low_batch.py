@@ -49,6 +49,7 @@ class SplitLowBatch:
             applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func)
             for _, bucket in self.buckets
         ]
+        # One kernel that TVM's rule refuses leaves the matmul to the other rules.
         if any(kernel is None for kernel in few):
             return func
         products = (

@@ -65,6 +65,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return None
         rows = left if left.ty.ndim == 2 else self._rows_of(left)
+        # Two axes are rows and depth already.
         if call.ty.ndim == 2:
             return self.builder_.call_te(
                 _product,
@@ -132,6 +133,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._rows_of(value) if tvm_ffi.structural_equal(shape, wanted) else None
 
     def _transpose(self, weight: Any) -> Any:
+        # Layers that share a weight share its transpose.
         key = weight.__chandle__()
         if key not in self.transposed:
             self.transposed[key] = (

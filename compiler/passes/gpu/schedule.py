@@ -62,6 +62,7 @@ class ScheduleOnGrid:
                 continue
             reason = refusal(scheduled, self.target)
             if reason is None:
+                # A rule may have failed for one device and worked for the plain one.
                 declined.pop(rule_name, None)
                 note = KernelNote(rule_name, declined=declined)
                 return note.onto(scheduled.with_attr("tirx.is_scheduled", True))

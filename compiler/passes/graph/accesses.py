@@ -53,6 +53,7 @@ def through_reshape(access: Access, source: Any) -> Access | None:
     left = list(zip(access.places, access.tensor.ty.shape.values, strict=True))
     places = []
     for extent in source.ty.shape.values:
+        # Extents of 1 on either side are skipped or added until the others line up.
         while left and _is_added(*left[0]) and not tvm_ffi.structural_equal(extent, left[0][1]):
             left.pop(0)
         if left and tvm_ffi.structural_equal(extent, left[0][1]):

@@ -47,10 +47,12 @@ def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
         for axis in range(len(before))
         if not tvm_ffi.structural_equal(before[axis], after[axis])
     ]
+    # A slice of two axes is no part of one; an offset elsewhere would move the other axes.
     if len(changed) != 1 or any(first != 0 for axis, first in firsts.items() if axis != changed[0]):
         return None
     axis = changed[0]
     first, extent, count = firsts.get(axis), as_int(before[axis]), as_int(after[axis])
+    # Bounds that are only known at run time may be clamped, as ONNX's Slice does.
     if first is None or extent is None or count is None or not 0 <= first <= extent - count:
         return None
     return source, Part(axis, first, count)

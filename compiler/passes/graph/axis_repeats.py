@@ -51,6 +51,7 @@ def read_repeat(
         before[axis - 1] * tirx.IntImm("int64", times),
         *before[axis + 1 :],
     ]
+    # The reshape must join the repeats to the axis before them, and nothing else.
     same = len(wanted) == len(joined) and all(
         map(tvm.sym.Analyzer().can_prove_equal, wanted, joined)
     )

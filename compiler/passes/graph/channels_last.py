@@ -95,6 +95,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._composed(call)
         if name == "relax.expand_dims":
             return self._expanded(call)
+        # Without a transposed operand nothing is gained: the operator stays in the old layout.
         if not any(self._below(arg) is not None for arg in _operands(call)):
             return call
         if name in ELEMENTWISE:
@@ -119,6 +120,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if below is None or not isinstance(ty, relax.TensorType):
             super().visit_match_cast_(binding)
             return
+        # The cast moves below the transpose, so that the transpose can still cancel.
         rank = below.ty.ndim
         shape = (
             [ty.shape.values[axis] for axis in to_last(rank)]
@@ -265,6 +267,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _concat(self, call: Any) -> Any:
         parts = _operands(call)
         known = sum(self._below(part) is not None for part in parts)
+        # With most parts in the old layout, moving them to the new one costs more than it saves.
         if 2 * known < len(parts) or call.attrs.axis is None:
             return call
         rank = parts[0].ty.ndim
@@ -318,6 +321,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         changed = tuple(place for place, arg in enumerate(given) if self._below(arg) is not None)
         if any(given[place].ty.ndim != ty.ndim for place in changed):
             return call
+        # Layers repeat: their calls share one relabelled program.
         key = (call.args[0].name_hint, changed)
         if key not in self.relabelled:
             function = relabel(self.module[call.args[0]], changed, ty.ndim)

@@ -84,6 +84,7 @@ def find_groups(block: relax.DataflowBlock) -> list[Group]:
     for binding in block.bindings:
         if not _is_projection(binding.value):
             continue
+        # A matmul of another tensor starts a new group, even if the first tensor comes again later.
         if left is None or not binding.value.args[0].same_as(left):
             left = binding.value.args[0]
             groups.append(defaultdict(list))
@@ -132,6 +133,7 @@ class _Reader:
             return None
         reader = self._only_user(var)
         transposed = reader is not None and op_name(self.calls[reader]) == "relax.permute_dims"
+        # Heads that are not transposed belong to no attention: slicing them would cost a copy.
         return Branch(left, weight, changes, var) if transposed else None
 
     def _only_user(self, var: Any) -> Any:
@@ -193,6 +195,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return
         leader = group[0].heads
         if leader not in self.joined:
+            # All branches read one tensor: the combined projection can stand where the first did.
             self.joined[leader] = self._heads(group)
         place = next(
             index for index, branch in enumerate(group) if branch.heads.same_as(binding.var)

@@ -62,6 +62,7 @@ def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
 
     Bindings that need each other stay where they are: `check_lowered` reports them.
     """
+    # Only bindings of this block can be out of order: what earlier blocks define is there.
     own = (
         {binding.var for binding in bindings}
         | {dim for binding in bindings for dim in _defined(binding)}

@@ -29,6 +29,7 @@ def _reshape(call: Any, value: np.ndarray) -> np.ndarray | None:
         if call.ty.shape is not None
         else [None]
     )
+    # A dim in the new shape cannot be folded.
     known = [int(axis) for axis in shape if axis is not None]
     return value.reshape(known) if len(known) == len(shape) else None
 

@@ -66,6 +66,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_var_binding_(self, binding: Any) -> None:
         name = op_name(binding.value)
+        # The fused program writes in the order of this transpose already.
         if name == "relax.permute_dims" and binding.value.args[0] in self.written:
             rebind(self, binding.var, self.written[binding.value.args[0]])
             return
@@ -102,6 +103,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _match(self, binding: Any) -> Attention | None:
         call = binding.value
+        # Softmax results that something else reads have to be written to memory anyway.
         if self.used[call.args[0]] != 1:
             return None
         scores, v = (self.visit_expr(arg) for arg in call.args)
@@ -121,6 +123,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._access(matmul.args[1], -2),
             self._access(v, -1, scaled=False),
         )
+        # q and k are read from in front of their scales, which are applied to the scores instead.
         factor = q.factor * k.factor
         if factor != 1:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
@@ -142,6 +145,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if name == "relax.matmul":
                 return bound
             inner = [arg for arg in bound.args if self._leads_to_matmul(arg, ty, known)]
+            # An operand of higher rank would broadcast the scores, which then have another shape.
             if len(inner) != 1 or any(arg.ty.ndim > ty.ndim for arg in bound.args):
                 return None
             changes.append(
@@ -172,6 +176,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         further: Access | None = now
         while further is not None and (scaled or further.factor == 1):
             now = further
+            # The kernel reads rows in vectors, so a view counts only if its rows are contiguous.
             if now.places[-1].at == last % now.rank:
                 best = now
             further = self._further(now)

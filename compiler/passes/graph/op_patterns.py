@@ -40,6 +40,7 @@ def _corrected(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
     ):
         return func
     program = read_program(func)
+    # A program that cannot be read keeps TVM's mark.
     if program is None or all(map(_reads_its_extents, program.stages)):
         return func
     return func.with_attr(MARK, INJECTIVE)

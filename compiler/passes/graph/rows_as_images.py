@@ -62,6 +62,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if name == "relax.concat" and isinstance(call.args[0], relax.Tuple)
             else list(call.args)
         )
+        # Operators on rows that come from no image are left alone.
         if not any(self._image(operand) is not None for operand in operands):
             return call
         if name == "relax.expand_dims" and [int(axis) for axis in call.attrs.axis] == [HEIGHT]:
@@ -104,6 +105,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
         if rank < 2:
             return expr
+        # A constant is reshaped here: an expand_dims on it would not be folded any more.
         constant = constant_of(self, expr)
         if constant is not None:
             shape = list(constant.value.shape)

@@ -74,6 +74,7 @@ class _Sharing(relax.PyExprMutator):  # type: ignore[misc]
         index = _SHAPED[call.op.name]
         if not isinstance(call.args[index], relax.ShapeExpr):
             return call
+        # Equal shapes first: the key of a tensor holds the variable of its shape.
         shape = self._once([call.args[index]], call.args[index])
         arguments = [*call.args[:index], shape, *call.args[index + 1 :]]
         shaped = relax.Call(call.op, arguments, call.attrs, call.ty_args)

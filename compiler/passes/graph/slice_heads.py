@@ -46,6 +46,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self.used.update(arg for arg in given if isinstance(arg, relax.Var))
 
     def visit_call_(self, call: Any) -> Any:
+        # A slice with other readers stays in memory: reading the whole tensor again gains nothing.
         once = op_name(call) == "relax.reshape" and self.used[call.args[0]] == 1
         call = self.visit_expr_post_order(call)
         heads = self._heads(call) if once else None

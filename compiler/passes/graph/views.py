@@ -69,6 +69,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         stays = call in self.inner
         call = self.visit_expr_post_order(call)
+        # Fusion drops the mark of a program that it joins to another, so marked ones stand alone.
         if stays and op_name(call) == "relax.call_tir" and call.args[0] in self.marked:
             return relax.op.reshape(call.args[1].fields[0], call.ty_args[0].shape)
         return call

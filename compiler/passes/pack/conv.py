@@ -115,6 +115,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if layouts is None or constant is None or not takes_conv(call, *layouts):
             return call
         data, weight = call.args[0], constant.value.numpy()
+        # Volumes have no kernel of their own: the grouped kernel takes a dense one as one group.
         if weight.ndim > 4:
             return self._grouped(call, data, weight)
         if call.attrs.groups == 1:
@@ -127,6 +128,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         columns, height, width, channels = weight.shape
         window = Window.of(call.attrs, (height, width))
         lanes = self.unit.lanes(32)
+        # With few channels the conditions for padding cost more than a padded copy of the image.
         if channels < lanes and width > 1 and any(window.pads):
             top, left, bottom, right = window.pads
             data = with_simple_shape(
@@ -167,6 +169,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         images, height, width = map(
             self._favoured, (data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3]))
         )
+        # Without a favoured size, only small weights: large ones mostly come with few tiles.
         if height is None or width is None:
             return columns * channels <= 1 << 16
         return (images or 1) * -(-height // 4) * -(-width // 4) >= 8

@@ -85,6 +85,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             or not np.array_equal(weight, np.rint(weight))
         ):
             return call
+        # 8-bit instructions take a left side of one zero point, by which it is shifted to fit.
         usable = [
             product for product in self.products if product.left == "int16" or _one_zero(made)
         ]

@@ -59,6 +59,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         columns = weight.shape[1]
         key = right.__hash__()
         width = panel_width(self.unit, columns)
+        # Layers that share a weight share its panels.
         if key not in self.packed:
             self.packed[key] = (right, relax.const(pack_panels(weight, width)))
         rows = with_simple_shape(self, left)
