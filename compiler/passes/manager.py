@@ -12,6 +12,7 @@ from compiler.errors import CompileError, PassError, ToolchainMissing, summary
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
+from compiler.passes.framework.te_order import dims_in_order
 from compiler.passes.pipelines import pipeline
 from compiler.targets import Target
 
@@ -103,7 +104,10 @@ def _errors_named(step: Pass, config: dict[str, Any]) -> Iterator[None]:
     """Runs `step` in a PassContext; turns any error that is not ours into a PassError naming it."""
     inner = _InnerPasses()
     try:
-        with tvm.transform.PassContext(opt_level=3, instruments=[inner], config=config):
+        with (
+            dims_in_order(),
+            tvm.transform.PassContext(opt_level=3, instruments=[inner], config=config),
+        ):
             yield
     except (CompileError, MemoryError):
         raise

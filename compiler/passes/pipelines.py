@@ -28,6 +28,8 @@ from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
 from compiler.passes.graph.op_patterns import CorrectPatterns
 from compiler.passes.graph.open_extents import HideOpenBounds
+from compiler.passes.graph.order_dims import OrderDims
+from compiler.passes.graph.order_slots import OrderSlots
 from compiler.passes.graph.rows_as_images import RowsAsImages
 from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.graph.slice_heads import SliceHeads
@@ -89,6 +91,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         CorrectPatterns(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
+        OrderDims(),
         _programs(transform.DeadCodeElimination()),
         Views(),
         DefineFirst(),
@@ -111,6 +114,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _machine(transform.LowerRuntimeBuiltin()),
         _machine(transform.ComputePrimValue()),
         _machine(transform.VMShapeLower()),
+        OrderSlots(),
         _machine(transform.AttachGlobalSymbol()),
         NameChecks(),
     )
@@ -134,6 +138,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _programs(transform.AnnotateTIROpPattern()),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
+        OrderDims(),
         # A reshape that moves nothing needs no kernel.
         _programs(transform.RewriteDataflowReshape()),
         _programs(transform.DeadCodeElimination()),
@@ -159,6 +164,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _machine(transform.LowerRuntimeBuiltin()),
         _machine(transform.ComputePrimValue()),
         _machine(transform.VMShapeLower()),
+        OrderSlots(),
         _machine(transform.AttachGlobalSymbol()),
         NameChecks(),
     )
