@@ -31,6 +31,7 @@ from compiler.verify.emulation import emulator, program
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.numerics import FILENAME as NUMERICS
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import LoadContractError
@@ -146,7 +147,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature)
         numerics = _verify(this, original, signature, trials)
-        files.write_report(this.partial, report.FILENAME, numerics)
+        files.write_report(this.partial, NUMERICS, numerics)
     files.seal(this.partial, manifest)
     with entered(Stage.PROFILE, this.on_event):
         profile = kernels.described(_profile(this, trials), compiled.kernels)

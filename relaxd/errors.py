@@ -59,6 +59,14 @@ class InputError(RelaxdError):
     code = "run.input"
 
 
+class UnverifiedError(RelaxdError):
+    """A build was not verified where the caller requires it; `status` and `verdict` say what it
+    has.
+    """
+
+    code = "verify.required"
+
+
 class ExecutionError(RelaxdError):
     """The compiled library failed while it ran."""
 

@@ -19,8 +19,6 @@ from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.tensors import TensorSpec
 
-FILENAME = "numerics.json"
-
 
 class Verdict(StrEnum):
     """What a verification came to."""

@@ -1,10 +1,13 @@
 """`relaxd compile`: in this process's own compiler, or on a service."""
 
-from dataclasses import dataclass, replace
+import json as json_format
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.text import Text
 
 from relaxd.cli import declarations as declare
 from relaxd.cli import extras
@@ -12,13 +15,15 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import Exit, error_document, print_json, render_error, stderr, stdout
 from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
-from relaxd.cli.views import size
+from relaxd.cli.views import size, status_mark, warning_lines
 from relaxd.client import Client, JobHandle
 from relaxd.client.folder import emptied, replacing
 from relaxd.client.job import failure_of
+from relaxd.contract import numerics
+from relaxd.contract.numerics import Numerics
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from relaxd.errors import DeclarationError, RelaxdError
+from relaxd.errors import DeclarationError, RelaxdError, UnverifiedError
 
 Output = Annotated[
     Path,
@@ -49,21 +54,39 @@ Detach = Annotated[
     bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")
 ]
 
+RequireVerified = Annotated[
+    bool,
+    typer.Option(
+        "--require-verified",
+        help="Fail unless every bundle was run and agreed with the reference.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one target: a bundle of `size` bytes in `output`, or an error."""
+    """The outcome of one target: a bundle of `size` bytes in `output`, verified as in `report`, or an
+    error.
+    """
 
     target: str
     output: Path | None = None
     size: int = 0
+    report: Numerics = field(default_factory=Numerics)
     error: RelaxdError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         if self.error:
             return {"target": self.target, "error": error_document(self.error)}
-        return {"target": self.target, "output": str(self.output), "size": self.size}
+        return {
+            "target": self.target,
+            "output": str(self.output),
+            "size": self.size,
+            "status": self.report.status,
+            "verdict": self.report.verdict,
+            "warnings": list(self.report.warnings),
+        }
 
 
 def compile_command(
@@ -77,6 +100,7 @@ def compile_command(
     samples: Samples = None,
     output: Output = Path("out"),
     dump: Dump = None,
+    require_verified: RequireVerified = False,
     server: declare.Server = None,
     token: declare.Token = None,
     detach: Detach = False,
@@ -91,14 +115,21 @@ def compile_command(
     request = declare.read_request(
         dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target
     )
-    for path, field in ((model, "model"), (samples, "samples")):
+    if detach and require_verified:
+        raise DeclarationError(
+            "--require-verified cannot be kept with --detach",
+            field="require_verified",
+            hint="leave out --detach, so that the command sees how the builds end",
+        )
+    for path, about in ((model, "model"), (samples, "samples")):
         if path is not None and not path.is_file():
             raise DeclarationError(
-                f"there is no file {path}", field=field, hint="give the path of a file"
+                f"there is no file {path}", field=about, hint="give the path of a file"
             )
     if dump:
         request = replace(request, options=replace(request.options, dump=True))
-    places = _Places(output, dump if dump or not request.options.dump else _beside(output))
+    kept = dump if dump or not request.options.dump else _beside(output)
+    delivery = _Delivery(output, kept, require_verified)
     if server is None:
         if detach:
             raise DeclarationError(
@@ -106,12 +137,12 @@ def compile_command(
                 field="server",
                 hint="give --server URL or set RELAXD_SERVER",
             )
-        _compile_here(model, request, samples, places, verbose=verbose, as_json=json)
+        _compile_here(model, request, samples, delivery, verbose=verbose, as_json=json)
         return
     with Client(server, token=token) as client:
         job = client.submit(model, request, samples=samples)
         if not detach:
-            _finish(_watched(job, verbose), places, as_json=json)
+            _finish(_watched(job, verbose), delivery, as_json=json)
         elif json:
             print_json(job.document)
         else:
@@ -129,32 +160,53 @@ def _watched(job: JobHandle, verbose: bool) -> JobHandle:
         raise
 
 
-def _finish(job: JobHandle, places: "_Places", *, as_json: bool) -> None:
-    results: list[Result] = []
-    for build in job.builds:
-        place, dump = places.of(build["target"], len(job.builds))
-        if build["artifact"]:
-            job.pull(build["target"], place)
-            if dump:
-                job.pull_dump(build["target"], dump)
-            results.append(Result(build["target"], place, build["artifact"]["size"]))
-        else:
-            results.append(Result(build["target"], error=failure_of(build)))
+def _finish(job: JobHandle, delivery: "_Delivery", *, as_json: bool) -> None:
+    results = [_pulled(job, build, delivery) for build in job.builds]
     _report(results, job.document, as_json=as_json)
 
 
+def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Result:
+    target = build["target"]
+    if not build["artifact"]:
+        return Result(target, error=failure_of(build))
+    report = Numerics.from_json(build.get("numerics"))
+    try:
+        delivery.admit(report)
+    except UnverifiedError as error:
+        return Result(target, error=error)
+    place, dump = delivery.of(target, len(job.builds))
+    job.pull(target, place)
+    if dump:
+        job.pull_dump(target, dump)
+    return Result(target, place, build["artifact"]["size"], report)
+
+
 @dataclass(frozen=True)
-class _Places:
-    """The folders that receive bundles and, if they are kept, dumps."""
+class _Delivery:
+    """The folders that receive bundles and, if they are kept, dumps, and whether a bundle must be
+    verified to get there.
+    """
 
     output: Path
     dump: Path | None
+    require_verified: bool
 
     def of(self, target: str, count: int) -> tuple[Path, Path | None]:
         """The folders of one of `count` targets."""
         if count == 1:
             return self.output, self.dump
         return self.output / target, self.dump / target if self.dump else None
+
+    def admit(self, report: Numerics) -> None:
+        """Raises UnverifiedError for a bundle that lacks a verification that is required."""
+        lacking = report.lacking
+        if self.require_verified and lacking:
+            raise UnverifiedError(
+                f"the build is not verified: {lacking}",
+                hint="compile where the library can be run, with the option verify=true",
+                status=report.status,
+                verdict=report.verdict,
+            )
 
 
 def _beside(output: Path) -> Path:
@@ -165,7 +217,7 @@ def _compile_here(
     model: Path,
     request: CompileRequest,
     samples: Path | None,
-    places: _Places,
+    delivery: _Delivery,
     *,
     verbose: bool,
     as_json: bool,
@@ -176,8 +228,7 @@ def _compile_here(
     results: list[Result] = []
     with BuildProgress(list(request.targets)) as progress:
         for target in request.targets:
-            place, dump = places.of(target, len(request.targets))
-            results.append(_build(model, request, target, samples, place, dump, progress, verbose))
+            results.append(_build(model, request, target, samples, delivery, progress, verbose))
     _report(results, {}, as_json=as_json)
 
 
@@ -186,12 +237,12 @@ def _build(
     request: CompileRequest,
     target: str,
     samples: Path | None,
-    place: Path,
-    dump: Path | None,
+    delivery: _Delivery,
     progress: BuildProgress,
     verbose: bool,
 ) -> Result:
     api = extras.load("compiler.api", extra="compiler")
+    place, dump = delivery.of(target, len(request.targets))
     try:
         with replacing(place) as fresh:
             manifest = api.compile_request(
@@ -203,11 +254,17 @@ def _build(
                 dump=emptied(dump) if dump else None,
                 on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
+            report = _report_in(fresh)
+            delivery.admit(report)
     except RelaxdError as error:
         progress.end(target, State.FAILED)
         return Result(target, error=error)
     progress.end(target, State.SUCCEEDED)
-    return Result(target, place, sum(entry.size for entry in manifest.files.values()))
+    return Result(target, place, sum(entry.size for entry in manifest.files.values()), report)
+
+
+def _report_in(bundle: Path) -> Numerics:
+    return Numerics.from_json(json_format.loads((bundle / numerics.FILENAME).read_bytes()))
 
 
 def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: bool) -> None:
@@ -230,6 +287,16 @@ def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -
         if result.error:
             stderr().print(render_error(result.error, result.target))
         else:
-            stdout().print(f"[green]{result.target}[/]: {result.output} ({size(result.size)})")
+            _print_bundle(result)
     if any(result.error for result in results):
         raise typer.Exit(Exit.FAILED)
+
+
+def _print_bundle(result: Result) -> None:
+    """The target's line with its status, and the warnings of its verification under it."""
+    status, reason = status_mark(result.report.status), result.report.reason
+    how = f", {status}" + (f": {escape(reason)}" if reason else "") if status else ""
+    where = escape(str(result.output))
+    stdout().print(f"[green]{result.target}[/]: {where} ({size(result.size)}){how}")
+    for line in warning_lines(result.report):
+        stdout().print(Text.assemble("  ", line))

@@ -3,14 +3,16 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.command import Command, Json
 from relaxd.cli.console import print_json, render_error, stdout
-from relaxd.cli.views import builds_table, jobs_table
+from relaxd.cli.views import builds_table, jobs_table, warning_lines
 from relaxd.client import Client, JobHandle
 from relaxd.client.client import DEFAULT_URL
 from relaxd.client.job import failure_of
+from relaxd.contract.numerics import Numerics
 from relaxd.contract.states import State
 
 app = typer.Typer(no_args_is_help=True, help="List, show, follow and cancel the jobs of a service.")
@@ -87,3 +89,7 @@ def _show(job: JobHandle, as_json: bool) -> None:
             console.print("", render_error(failure_of(build), build["target"]))
         elif build.get("note"):
             console.print("", f"[bold]{build['target']}[/]: {build['note']}")
+        lines = warning_lines(Numerics.from_json(build.get("numerics")))
+        about = [Text.assemble((build["target"], "bold"), ": ", line) for line in lines]
+        if about:
+            console.print("", *about, sep="\n")

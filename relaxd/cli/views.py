@@ -3,9 +3,12 @@
 from datetime import datetime
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from relaxd.cli.progress import mark
+from relaxd.contract.numerics import RUN_STATUSES, Numerics
 
 SHORT = frozenset(
     {
@@ -50,6 +53,19 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
+def status_mark(status: str | None) -> str:
+    """A build's status, in a colour that warns unless its library was run; empty where there is
+    none.
+    """
+    colour = "green" if status in RUN_STATUSES else "bold yellow"
+    return f"[{colour}]{escape(status)}[/]" if status else ""
+
+
+def warning_lines(report: Numerics) -> list[Text]:
+    """One line for each warning of a verification."""
+    return [Text.assemble(("warning: ", "bold yellow"), warning) for warning in report.warnings]
+
+
 def jobs_table(jobs: list[dict[str, Any]]) -> Table:
     """One job a row."""
     table = plain_table("ID", "STATE", "MODEL", "TARGETS", "CREATED", "TOOK")
@@ -70,7 +86,7 @@ def jobs_table(jobs: list[dict[str, Any]]) -> Table:
 
 def builds_table(builds: list[dict[str, Any]]) -> Table:
     """One build a row."""
-    table = plain_table("TARGET", "STATE", "STAGE", "TOOK", "SIZE", "ARTIFACT")
+    table = plain_table("TARGET", "STATE", "STATUS", "STAGE", "TOOK", "SIZE", "ARTIFACT")
     for build in builds:
         artifact = build.get("artifact") or {}
         took = (
@@ -82,6 +98,7 @@ def builds_table(builds: list[dict[str, Any]]) -> Table:
         table.add_row(
             build["target"],
             mark(build["state"]),
+            status_mark(build.get("status")),
             build.get("stage") or "",
             took,
             weight,

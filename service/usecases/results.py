@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY, bundle_files
+from relaxd.contract import numerics
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
@@ -41,7 +42,7 @@ def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
         cached,
         artifact,
         profile=_brief(document("profile.json")),
-        numerics=document("numerics.json"),
+        numerics=document(numerics.FILENAME),
     )
 
 

@@ -119,3 +119,39 @@ def test_a_dump_is_not_written_over_a_folder_of_something_else(
     assert "in the way" in ended.err
     assert Path("mine/thesis.tex").exists()
     assert child == []
+
+
+def test_a_bundle_says_how_it_was_verified(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
+    lines = relaxd("compile", model, "--dim", "w=8:", "--dim", "n=1:4").out.splitlines()
+    assert lines[0].startswith("native: out (")
+    assert lines[0].endswith("), executed")
+    assert lines[1] == "  warning: w has no maximum: verified up to 640; declare w=8:N"
+    assert len(lines) == 2
+    (line,) = relaxd("compile", model, "--option", "verify=false").out.splitlines()
+    assert line.endswith("), unverified: options.verify is off")
+    (result,) = relaxd("compile", model, "--dim", "w=8:", "--json").json["results"]
+    assert (result["status"], result["verdict"]) == ("executed", "passed")
+    assert result["warnings"] == ["w has no maximum: verified up to 640; declare w=8:N"]
+
+
+def test_a_bundle_that_must_be_verified(relaxd: Any, model: str, child: list[CompileJob]) -> None:
+    assert relaxd("compile", model, "--require-verified").code == 0
+    Path("out/mine").touch()
+    ended = relaxd("compile", model, "--require-verified", "--option", "verify=false")
+    assert (ended.code, ended.out) == (1, "")
+    why = "it is unverified: options.verify is off"
+    assert f"error: native: the build is not verified: {why}" in ended.err
+    assert "native: failed" in ended.err
+    assert Path("out/mine").exists(), "the older bundle stays"
+    wanted = ("--require-verified", "--option", "verify=false", "--json")
+    (result,) = relaxd("compile", model, *wanted).json["results"]
+    assert result["error"]["code"] == "verify.required"
+    assert (result["error"]["status"], result["error"]["verdict"]) == ("unverified", "not_run")
+
+
+def test_a_detached_compile_cannot_require_verification(relaxd: Any, model: str) -> None:
+    ended = relaxd("compile", model, "--require-verified", "--detach", "--server", "http://0:1")
+    assert ended.code == 2
+    assert "--require-verified cannot be kept with --detach" in ended.err

@@ -134,3 +134,27 @@ def test_a_dump_is_pulled_beside_the_bundles(served: Any, model: str) -> None:
         assert Path(f"out/{target}/model.so").exists()
     assert served(*command, "--option", "dump=true").code == 0
     assert Path(f"out.dump/x86-64-v3/{DUMP_START}").exists()
+
+
+def test_a_job_says_how_its_builds_were_verified(served: Any, model: str) -> None:
+    warning = "warning: w has no maximum: verified up to 640; declare w=1:N"
+    ended = served("compile", model, "--dim", "w=1:", "--json")
+    document = ended.json
+    assert document["builds"][0]["numerics"]["warnings"] == [warning.removeprefix("warning: ")]
+    assert document["results"][0]["status"] == "executed"
+    again = served("compile", model, "--dim", "w=1:").out.splitlines()
+    assert again[0].endswith("), executed")
+    assert again[1] == f"  {warning}"
+    shown = served("jobs", "show", document["id"]).out.splitlines()
+    assert shown[-1] == f"native: {warning}"
+    assert "executed" in shown[-3].split()
+
+
+def test_a_build_of_a_service_that_must_be_verified(served: Any, model: str) -> None:
+    command = ["compile", model, "--dim", "n=5", "--require-verified", "-o", "out"]
+    ended = served(*command, "--option", "verify=false")
+    assert (ended.code, ended.out) == (1, "")
+    assert "error: native: the build is not verified: it is unverified" in ended.err
+    assert not Path("out").exists()
+    assert served(*command).code == 0
+    assert Path("out/model.so").exists()

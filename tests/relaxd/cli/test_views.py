@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from relaxd.cli.views import builds_table, duration, jobs_table, missing_lines, size, targets_table
+from relaxd.cli.views import (
+    builds_table,
+    duration,
+    jobs_table,
+    missing_lines,
+    size,
+    status_mark,
+    targets_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +60,20 @@ def test_a_build_from_the_cache_took_no_time() -> None:
     artifact = {"digest": "sha256:aa", "size": 2048}
     (_, row) = lines(builds_table([build(cached=True, artifact=artifact)]))
     assert row[-4:] == ["cached", "2.0", "KiB", "sha256:aa"]
+
+
+@pytest.mark.parametrize(
+    ("status", "mark"),
+    [
+        ("executed", "[green]executed[/]"),
+        ("emulated", "[green]emulated[/]"),
+        ("compiled_only", "[bold yellow]compiled_only[/]"),
+        ("unverified", "[bold yellow]unverified[/]"),
+        (None, ""),
+    ],
+)
+def test_a_status_that_proves_nothing_warns(status: str | None, mark: str) -> None:
+    assert status_mark(status) == mark
 
 
 def test_a_job_without_a_name_goes_by_its_model() -> None:
