@@ -65,8 +65,8 @@ RequireVerified = Annotated[
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one target: a bundle of `size` bytes in `output`, verified as in `report`, or an
-    error.
+    """The outcome of one target: an error, or a bundle of `size` bytes in `output` with the
+    `report` of its verification.
     """
 
     target: str
