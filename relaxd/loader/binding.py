@@ -1,6 +1,8 @@
 """Checks of one call: names, dtypes, ranks, and one consistent, allowed value for every dim."""
 
+import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,17 +16,35 @@ _REMEMBERED_SHAPES = 4096
 _PROBE = 1009
 
 Shapes = tuple[tuple[int, ...], ...]
+NOT_VERIFIED: Mapping[str, int] = MappingProxyType({})
 
 
 class Binding:
-    """Checks calls against the model's inputs; shapes that passed once are not checked again."""
+    """Checks calls against the model's inputs; shapes that passed once are not checked again.
 
-    def __init__(self, inputs: tuple[TensorSpec, ...], dims: tuple[Dim, ...]) -> None:
+    verified_up_to: the greatest value of each dim at which outputs were compared with the
+    reference's. unverified_runs: how many calls had a dim above it.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[TensorSpec, ...],
+        dims: tuple[Dim, ...],
+        verified_up_to: Mapping[str, int] = NOT_VERIFIED,
+    ) -> None:
         self._specs = inputs
         self._wanted = [(spec, _numpy_dtype(spec.dtype)) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
         self._dims = {dim.name: dim for dim in dims}
-        self._passed: set[Shapes] = set()
+        self._bounds = {
+            dim.name: verified_up_to[dim.name]
+            for dim in dims
+            if dim.name in verified_up_to and _may_exceed(dim, verified_up_to[dim.name])
+        }
+        self._passed: dict[Shapes, bool] = {}
+        """Shapes to whether a dim of theirs is above what was verified."""
+        self._counting = threading.Lock()
+        self.unverified_runs = 0
 
     def arrays(self, given: Mapping[str, Any]) -> list[np.ndarray]:
         """The inputs as arrays in the model's order; raises InputError naming input, axis, dim,
@@ -34,11 +54,18 @@ class Binding:
             self._wrong_names(given)
         arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]
         shapes = tuple([array.shape for array in arrays])
-        if shapes not in self._passed:
-            self.solve(shapes)
+        beyond = self._passed.get(shapes)
+        if beyond is None:
+            beyond = self._beyond(self.solve(shapes))
             if len(self._passed) < _REMEMBERED_SHAPES:
-                self._passed.add(shapes)
+                self._passed[shapes] = beyond
+        if beyond:
+            with self._counting:
+                self.unverified_runs += 1
         return arrays
+
+    def _beyond(self, values: Mapping[str, int]) -> bool:
+        return any(values.get(name, top) > top for name, top in self._bounds.items())
 
     def solve(self, shapes: Shapes) -> dict[str, int]:
         """The dims that input shapes imply; raises InputError where they contradict the specs, the
@@ -144,6 +171,10 @@ class _AxisValue:
         return InputError(
             f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details
         )
+
+
+def _may_exceed(dim: Dim, top: int) -> bool:
+    return dim.highest is None or dim.highest > top
 
 
 def _numpy_dtype(name: str) -> np.dtype | None:

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from relaxd.contract import numerics
 from relaxd.contract.manifest import FILENAME, Manifest
+from relaxd.contract.numerics import Numerics
 from relaxd.errors import BundleError
 
 _FETCH_AGAIN = "fetch the bundle again"
@@ -48,6 +51,16 @@ class Bundle:
                 raise BundleError(
                     f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
                 )
+
+    def numerics(self) -> Numerics:
+        """How the build was verified; without a report, nothing of it is known. Raises BundleError
+        for a malformed report.
+        """
+        if numerics.FILENAME not in self.manifest.files:
+            return Numerics()
+        return Numerics.from_json(
+            _json(self.path(numerics.FILENAME).read_bytes(), numerics.FILENAME)
+        )
 
 
 def sha256_of(path: Path) -> str:
@@ -91,12 +104,14 @@ def opened(path: Path) -> Iterator[Bundle]:
 
 
 def _parse(data: bytes) -> Manifest:
+    return Manifest.from_json(_json(data, FILENAME))
+
+
+def _json(data: bytes, name: str) -> Any:
     try:
-        return Manifest.from_json(json.loads(data))
+        return json.loads(data)
     except ValueError as error:
-        raise BundleError(
-            f"{FILENAME} is not JSON: {error}", hint=_FETCH_AGAIN, file=FILENAME
-        ) from error
+        raise BundleError(f"{name} is not JSON: {error}", hint=_FETCH_AGAIN, file=name) from error
 
 
 def _safe(name: str) -> str:

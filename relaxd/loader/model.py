@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import ExecutionError
-from relaxd.loader.binding import Binding
+from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.bundle import opened
 from relaxd.loader.check import check_contract
 from relaxd.loader.failures import explain
@@ -42,7 +43,11 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
 
         PROCESS.require(bundle)
         return Model(
-            bundle.manifest, open_model(bundle), Transport(bundle.manifest), team_for(threads)
+            bundle.manifest,
+            open_model(bundle),
+            Transport(bundle.manifest),
+            team_for(threads),
+            bundle.numerics().verified_up_to,
         )
 
 
@@ -50,13 +55,19 @@ class Model:
     """A compiled model; `run` may be called from any thread."""
 
     def __init__(
-        self, manifest: Manifest, function: Any, transport: "Transport", team: "Team"
+        self,
+        manifest: Manifest,
+        function: Any,
+        transport: "Transport",
+        team: "Team",
+        verified_up_to: Mapping[str, int] = NOT_VERIFIED,
     ) -> None:
         self.manifest = manifest
         self._function = function
         self._transport = transport
         self._team = team
-        self._binding = Binding(manifest.inputs, manifest.dims)
+        self._verified_up_to = MappingProxyType(dict(verified_up_to))
+        self._binding = Binding(manifest.inputs, manifest.dims, self._verified_up_to)
         self._dtypes = [spec.dtype for spec in manifest.inputs]
         self._output_names = [spec.name for spec in manifest.outputs]
 
@@ -74,6 +85,18 @@ class Model:
     def dims(self) -> tuple[Dim, ...]:
         """The symbolic dims with their ranges."""
         return self.manifest.dims
+
+    @property
+    def verified_up_to(self) -> Mapping[str, int]:
+        """The greatest value of each dim at which the build's outputs were compared with the
+        reference's; empty where the bundle does not say.
+        """
+        return self._verified_up_to
+
+    @property
+    def unverified_runs(self) -> int:
+        """How many calls so far had a dim above `verified_up_to`."""
+        return self._binding.unverified_runs
 
     @property
     def threads(self) -> int:

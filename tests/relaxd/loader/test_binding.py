@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -160,3 +162,46 @@ def test_shapes_that_passed_still_have_their_names_and_dtypes_checked():
             one.arrays({"a": np.zeros(5, "float32")})
         with pytest.raises(InputError, match="float64"):
             one.arrays({"a": np.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("verified", "counted"),
+    [
+        ({}, 0),
+        ({"n": 8, "m": 640}, 2),
+        ({"n": 3, "m": 640}, 3),
+        ({"m": 2000}, 0),
+        ({"n": 8, "m": 999}, 2),
+        ({"n": 8, "m": 1000}, 0),
+        ({"other": 1}, 0),
+    ],
+)
+def test_calls_beyond_what_was_verified_are_counted(verified, counted):
+    specs = tuple(declared.spec(text) for text in ("a=float32[n]", "b=float32[2*m]"))
+    checked = Binding(specs, (declared.dim("n=1:8"), declared.dim("m=1:")), verified)
+    for n, m in ((1, 640), (4, 1000), (8, 640), (4, 1000)):
+        checked.arrays({"a": np.zeros(n, "float32"), "b": np.zeros(2 * m, "float32")})
+    assert checked.unverified_runs == counted
+
+
+def test_a_refused_call_is_not_counted():
+    checked = Binding((declared.spec("a=float32[n]"),), (declared.dim("n=1:8"),), {"n": 4})
+    with pytest.raises(InputError):
+        checked.arrays({"a": np.zeros(9, "float32")})
+    assert checked.unverified_runs == 0
+
+
+def test_shapes_that_are_too_many_to_remember_are_counted(monkeypatch):
+    monkeypatch.setattr("relaxd.loader.binding._REMEMBERED_SHAPES", 1)
+    checked = Binding((declared.spec("a=float32[n]"),), (declared.dim("n=1:"),), {"n": 4})
+    for size in (4, 5, 6, 5, 6, 4):
+        checked.arrays({"a": np.zeros(size, "float32")})
+    assert checked.unverified_runs == 4
+
+
+def test_threads_count_together():
+    checked = Binding((declared.spec("a=float32[n]"),), (declared.dim("n=1:"),), {"n": 4})
+    array = np.zeros(5, "float32")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: checked.arrays({"a": array}), range(2000)))
+    assert checked.unverified_runs == 2000

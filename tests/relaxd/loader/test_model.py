@@ -1,12 +1,15 @@
 import gc
+import hashlib
+import json
 import threading
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import relaxd
-from relaxd.errors import ExecutionError, InputError
+from relaxd.errors import BundleError, ExecutionError, InputError
 
 
 def aligned(shape: tuple[int, ...], dtype: str = "float32", offset: int = 0) -> np.ndarray:
@@ -255,3 +258,43 @@ def test_a_library_that_fails_says_so(bundles, doctored):
         model(x=np.ones((1, 2), "float32"), wide=np.ones((1, 5), "float32"), scale=np.float32(1))
     assert caught.value.details["shapes"] == {"x": [1, 2], "wide": [1, 5], "scale": []}
     model(x=np.ones((1, 2), "float32"), wide=np.ones((1, 4), "float32"), scale=np.float32(1))
+
+
+def _reported(doctored, report) -> Path:
+    """The bundle `dims`, whose n is 1:8 and whose m is 2:64%2, with a report of its numerics."""
+    data = (report if isinstance(report, str) else json.dumps(report)).encode()
+    entry = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    bundle = doctored(lambda manifest: manifest["files"].update({"numerics.json": entry}))
+    (bundle / "numerics.json").write_bytes(data)
+    return bundle
+
+
+def _run(model, n, m):
+    x, wide = np.ones((n, m), "float32"), np.ones((n, 2 * m), "float32")
+    return model.run({"x": x, "wide": wide, "scale": np.float32(1)})
+
+
+def test_runs_beyond_what_was_verified_are_counted(doctored):
+    model = relaxd.load(_reported(doctored, {"verified_up_to": {"n": 8, "m": 32}}))
+    assert dict(model.verified_up_to) == {"n": 8, "m": 32}
+    assert model.unverified_runs == 0
+    for m in (2, 32, 34, 64, 34, 32):
+        assert _run(model, 8, m)["y"].shape == (8, m)
+    assert model.unverified_runs == 3
+    with pytest.raises(TypeError):
+        model.verified_up_to["m"] = 64
+
+
+@pytest.mark.parametrize("report", [None, {"verdict": "not_run", "status": "unverified"}])
+def test_where_nothing_is_known_nothing_is_counted(bundles, doctored, report):
+    model = relaxd.load(bundles / "dims" if report is None else _reported(doctored, report))
+    _run(model, 8, 64)
+    assert (dict(model.verified_up_to), model.unverified_runs) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("report", "says"), [("{", "numerics.json is not JSON"), ("[]", "numerics.json is malformed")]
+)
+def test_a_report_that_cannot_be_read_is_an_error(doctored, report, says):
+    with pytest.raises(BundleError, match=says):
+        relaxd.load(_reported(doctored, report))
