@@ -109,8 +109,9 @@ def compile_command(
 ) -> None:
     """Compile MODEL into a bundle per target.
 
-    Without a server URL the compiler runs here. Example: [bold]relaxd compile m.onnx --dim
-    batch=1:64 --dim seq=1:512 -o out[/]
+    Without a server URL the compiler runs here.
+
+    Example: [bold]relaxd compile m.onnx --dim batch=1:64 --dim seq=1:512 -o out[/]
     """
     request = declare.read_request(
         dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target

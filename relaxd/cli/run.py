@@ -69,8 +69,9 @@ def run(
     """Run BUNDLE once and describe its outputs.
 
     Inputs that are not given are drawn: normal floats, and integers 0 or 1, since an integer input
-    often indexes something of unknown length. Example: [bold]relaxd run out --dim batch=4 --input
-    ids=ids.npy[/]
+    often indexes something of unknown length.
+
+    Example: [bold]relaxd run out --dim batch=4 --input ids=ids.npy[/]
     """
     from relaxd.loader.model import load
 
