@@ -42,8 +42,18 @@ def table(results: "Sequence[Measured]") -> Iterator[str]:
     yield "| model | compiled in | worst difference at each size |"
     yield "|---|---|---|"
     for result in results:
-        points = "; ".join(f"{_told(point.sizes)}: {point.worst:.1e}" for point in result.points)
-        yield f"| {result.name} | {result.compile_seconds:.0f} s | {result.error or points} |"
+        told = result.error or _points(result)
+        yield f"| {result.name} | {result.compile_seconds:.0f} s | {told} |"
+
+
+def _points(result: "Measured") -> str:
+    points = "; ".join(f"{_told(point.sizes)}: {point.worst:.1e}" for point in result.points)
+    if not all(point.held for point in result.points):
+        return f"**wrong** {points}"
+    if result.proves_nothing:
+        return f"**proves nothing** {points}"
+    hidden = ", ".join(result.unproven)
+    return f"{points} (nothing is proven of outputs {hidden})" if hidden else points
 
 
 def _told(sizes: "dict[str, int]") -> str:

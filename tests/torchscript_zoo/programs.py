@@ -48,20 +48,25 @@ class Image(Transformer):
 
 
 class EarlyStop(nn.Module):
-    """Two LSTM layers stepped until the upper one is sure enough, which only its state can tell."""
+    """Two LSTM layers stepped until the upper one is sure enough, which only its state can tell.
+
+    With these weights 61 of 64 steps are taken, and all of fewer.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.lower = nn.LSTMCell(8, 24)
         self.upper = nn.LSTMCell(24, 16)
         self.head = nn.Linear(16, 1)
+        for weights in self.parameters():
+            nn.init.normal_(weights, std=0.5)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
         low = (torch.zeros(x.size(1), 24), torch.zeros(x.size(1), 24))
         high = (torch.zeros(x.size(1), 16), torch.zeros(x.size(1), 16))
         found: list[Tensor] = []
         sure = torch.zeros(x.size(1), 1)
-        while len(found) < x.size(0) and bool(sure.max() < 0.6):
+        while len(found) < x.size(0) and bool(sure.max() < 0.95):
             low = self.lower(x[len(found)], low)
             high = self.upper(low[0], high)
             sure = torch.sigmoid(self.head(high[0]) * 2)
@@ -73,6 +78,13 @@ def traced(module: nn.Module, *inputs: Tensor) -> Any:
     """The module traced in evaluation mode."""
     with torch.no_grad():
         return torch.jit.trace(module.eval(), inputs, check_trace=False)
+
+
+def _kept(width: int) -> float:
+    """The deviation of random weights with which a layer of `width` inputs keeps its signals' size;
+    transformers' own makes them so small that a layer's fault would not be seen.
+    """
+    return float(width**-0.5)
 
 
 def minilm() -> Any:
@@ -105,7 +117,12 @@ def resnet50() -> Any:
 
 def vit() -> Any:
     """ViT-S/16 at 224 pixels."""
-    config = transformers.ViTConfig(hidden_size=384, num_attention_heads=6, intermediate_size=1536)
+    config = transformers.ViTConfig(
+        hidden_size=384,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        initializer_range=_kept(384),
+    )
     return traced(Image(transformers.ViTModel(config), "pixel_values"), torch.randn(2, 3, 224, 224))
 
 
@@ -118,6 +135,7 @@ def llama() -> Any:
         num_hidden_layers=4,
         num_attention_heads=8,
         num_key_value_heads=2,
+        initializer_range=_kept(256),
     )
     ids = torch.ones(2, 9, dtype=torch.int64)
     mask = torch.ones_like(ids)

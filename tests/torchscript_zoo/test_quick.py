@@ -15,4 +15,5 @@ def test_beside_torch(name: str) -> None:
     result = measure(name)
     assert result.error == ""
     assert [point.sizes for point in result.points] == list(MODELS[name].shapes)
-    assert max(point.worst for point in result.points) < 1e-3
+    assert result.held
+    assert result.unproven == []

@@ -85,6 +85,8 @@ def _cells(result: Measured) -> tuple[str, str, str, str]:
         f"{_told(point)}: {worst:.1e}"
         for point, worst in zip(result.points, result.worst, strict=True)
     )
+    if result.unproven and result.outcome is Outcome.OK:
+        points += f" (nothing is proven of {', '.join(result.unproven)})"
     told = (
         points
         if result.outcome is Outcome.OK

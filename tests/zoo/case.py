@@ -13,6 +13,11 @@ import onnx
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+SPREAD = 0.2
+"""The deviation of random weights in layers of some 32 inputs, so that signals keep their size.
+transformers' own 0.02 makes each layer's part so small that a fault of it would not be seen.
+"""
+
 Feed = dict[str, NDArray[Any]]
 Sizes = Mapping[str, int]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.zoo.case import Feed, Sizes, sizes
+from tests.zoo.case import SPREAD, Feed, Sizes, sizes
 from tests.zoo.exporting import Program, both
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WORDS = 97
 LAYERS = 2
 _TEXT = ("input_ids", "attention_mask")
-_SMALL = {"vocab_size": WORDS, "attn_implementation": "eager", "initializer_range": 0.2}
+_SMALL = {"vocab_size": WORDS, "attn_implementation": "eager", "initializer_range": SPREAD}
 _GROUPED = {
     "hidden_size": 64,
     "num_hidden_layers": LAYERS,

@@ -14,25 +14,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tests.zoo.case import Case, Feed, Sizes, feed_of
 from tests.zoo.exporting import ExportError
-
-TOLERANCE = 1e-3
-FAINT = 1e-3
-"""No output counts as smaller than this: ONNX Runtime's sigmoid keeps some 1e-7 of 1, not of what
-is left near 0.
-"""
+from tests.zoo.judging import Judged, judge, unproven, worst_of
 
 
 class Outcome(Enum):
     """How a case ended; `EXPORT` and `REFERENCE` are failures of torch's exporter and of ONNX
-    Runtime on its file.
+    Runtime on its file, `PROVES_NOTHING` is a case of whose outputs none would show a fault.
     """
 
     OK = "ok"
+    PROVES_NOTHING = "proves nothing"
     WRONG = "wrong"
     REFUSED = "refused"
     ERROR = "error"
@@ -46,9 +39,8 @@ class Outcome(Enum):
 class Measured:
     """One case.
 
-    worst: at each of its points, the greatest |ours - reference| / max(scale, |reference|) of all
-    outputs, where scale is 1 or, if it is less, the output's greatest magnitude, though never below
-    FAINT; infinite where a shape or dtype differs, or only one of both is a number.
+    worst: at each of its points, as `tests.zoo.judging` says. unproven: the outputs that would not
+    show a fault.
     """
 
     name: str
@@ -57,6 +49,7 @@ class Measured:
     compile_seconds: float = 0.0
     points: Sequence[Sizes] = field(default=())
     worst: Sequence[float] = field(default=())
+    unproven: Sequence[str] = field(default=())
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -99,16 +92,30 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
                 {name: array for name, array in feed.items() if name not in case.consts}
                 for feed in feeds
             ]
-            worst = [
-                distance(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)
+            judged = [
+                judge(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)
             ]
     except relaxd.errors.RelaxdError as error:
         outcome = Outcome.ERROR if seconds else Outcome.REFUSED
         return Measured(
             case.name, case.exporter.value, outcome, seconds, error=f"{error.code}: {_line(error)}"
         )
-    outcome = Outcome.OK if max(worst) <= TOLERANCE else Outcome.WRONG
-    return Measured(case.name, case.exporter.value, outcome, seconds, case.points, worst)
+    return Measured(
+        case.name,
+        case.exporter.value,
+        _outcome(judged),
+        seconds,
+        case.points,
+        [worst_of(point) for point in judged],
+        unproven(judged),
+    )
+
+
+def _outcome(judged: Sequence[dict[str, Judged]]) -> Outcome:
+    if any(item.wrong for point in judged for item in point.values()):
+        return Outcome.WRONG
+    nothing = len(unproven(judged)) == len(judged[0])
+    return Outcome.PROVES_NOTHING if nothing else Outcome.OK
 
 
 def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
@@ -131,23 +138,6 @@ def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
         )
         for feed in feeds
     ]
-
-
-def distance(found: Feed, wanted: Feed) -> float:
-    """The worst of all outputs, as `Measured.worst` says."""
-    if list(found) != list(wanted):
-        return float("inf")
-    return max(_difference(found[name], wanted[name]) for name in wanted)
-
-
-def _difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return float("inf")
-    unlike = (found != wanted) & ~(np.isnan(found.astype("f8")) & np.isnan(wanted.astype("f8")))
-    ours, theirs = found[unlike].astype("f8"), wanted[unlike].astype("f8")
-    scale = min(1.0, max(FAINT, float(np.abs(wanted).max(initial=0))))
-    worst = float(np.max(np.abs(ours - theirs) / np.maximum(scale, np.abs(theirs)), initial=0))
-    return worst if np.isfinite(worst) else float("inf")
 
 
 def _line(error: BaseException) -> str:

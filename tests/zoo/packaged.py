@@ -13,6 +13,7 @@ from numpy.random import Generator
 from tests.models import packaged
 from tests.zoo.case import Case, Feed, Sizes, sizes
 from tests.zoo.exporting import Program, both
+from tests.zoo.pages import printed
 
 
 def minilm() -> Program:
@@ -80,6 +81,7 @@ CASES = (
         {"n": "1:4", "h": "32:960%32", "w": "32:960%32"},
         sizes("n h w", (1, 32, 32), (2, 352, 608), (4, 32, 960), (3, 416, 96), (1, 960, 960)),
         inputs={"x": "float32[n,3,h,w]"},
+        feeds=printed,
     ),
     Case(
         "ppocr_rec",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.zoo.case import Feed, Sizes, sizes
+from tests.zoo.case import SPREAD, Feed, Sizes, sizes
 from tests.zoo.exporting import Program, both
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _whisper() -> "nn.Module":
         d_model=WIDTH,
         max_source_positions=FRAMES,
         attn_implementation="eager",
+        init_std=SPREAD,
         **sides,
         **_SPECIAL,
     )
@@ -124,6 +125,7 @@ def _wav2vec2(inputs: Sequence[str], norm: str) -> Program:
         num_conv_pos_embeddings=16,
         num_conv_pos_embedding_groups=4,
         feat_extract_norm=norm,
+        initializer_range=SPREAD,
         attn_implementation="eager",
     )
     args = (torch.randn(2, 4000), torch.ones(2, 4000, dtype=torch.int64))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tests.zoo.case import sizes
+from tests.zoo.case import SPREAD, sizes
 from tests.zoo.exporting import Program, both
 from tests.zoo.packaged import masked_rows
 
@@ -22,6 +22,7 @@ def bert() -> Program:
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "intermediate_size": 128,
+        "initializer_range": SPREAD,
     }
     config = BertConfig(vocab_size=WORDS, attn_implementation="eager", **size)
     return _encoder(
@@ -37,7 +38,13 @@ def distilbert() -> Program:
     from transformers import DistilBertConfig, DistilBertModel
 
     config = DistilBertConfig(
-        vocab_size=WORDS, attn_implementation="eager", dim=64, n_layers=2, n_heads=4, hidden_dim=128
+        vocab_size=WORDS,
+        attn_implementation="eager",
+        dim=64,
+        n_layers=2,
+        n_heads=4,
+        hidden_dim=128,
+        initializer_range=SPREAD,
     )
     return _encoder(
         DistilBertModel, config, ("input_ids", "attention_mask"), ("last_hidden_state",)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.zoo.case import Feed, Sizes, sizes
+from tests.zoo.case import SPREAD, Feed, Sizes, sizes
 from tests.zoo.exporting import Axes, Program, both
 
 if TYPE_CHECKING:
@@ -47,7 +47,13 @@ def convnext() -> Program:
     """ConvNeXt with its classifier."""
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    config = ConvNextConfig(hidden_sizes=[16, 24, 32, 48], depths=[1, 1, 2, 1], num_labels=10)
+    config = ConvNextConfig(
+        hidden_sizes=[16, 24, 32, 48],
+        depths=[1, 1, 2, 1],
+        num_labels=10,
+        initializer_range=SPREAD,
+        layer_scale_init_value=1.0,
+    )
     return _images(ConvNextForImageClassification(config), ("logits",), _OPEN)
 
 
@@ -56,7 +62,11 @@ def segformer() -> Program:
     from transformers import SegformerConfig, SegformerForSemanticSegmentation
 
     config = SegformerConfig(
-        depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64], decoder_hidden_size=32, num_labels=10
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[16, 32, 48, 64],
+        decoder_hidden_size=32,
+        num_labels=10,
+        initializer_range=SPREAD,
     )
     return _images(SegformerForSemanticSegmentation(config), ("logits",), _OPEN)
 
@@ -85,6 +95,7 @@ def detr() -> Program:
         num_queries=10,
         num_labels=5,
         attn_implementation="eager",
+        init_std=SPREAD,
     )
     mask: Axes = {"pixel_mask": {0: "batch", 1: "height", 2: "width"}}
     axes = {**_OPEN, **mask}
@@ -150,6 +161,7 @@ def _layers() -> dict[str, Any]:
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "intermediate_size": 64,
+        "initializer_range": SPREAD,
     }
 
 
