@@ -57,7 +57,7 @@ def test_integers_of_few_bits_take_whole_bytes():
 
 def test_the_variables_of_an_import_last_until_the_plan():
     """No pass on the way puts other variables in the place of those that ranges are known by."""
-    imported = import_model(add_and_divide(rows=64), CompileRequest.of(dims={"batch": "1:64%8@16"}))
+    imported = import_model(add_and_divide(), CompileRequest.of(dims={"batch": "1:64%8@16"}))
     memory = memory_report.MemoryReport(imported.ranges)
     kernels = manager.to_kernels(imported.module, HOST, imported.ranges)
     manager.to_machine(weights.separate(kernels).module, HOST, imported.ranges, (memory,))
