@@ -1,0 +1,123 @@
+"""Random graphs beside ONNX Runtime and float64: `python -m tests.fuzz --seconds 600 --seed 7
+--geometry 512/32`; `--repeat FILE` judges a kept one.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz import case as cases
+from tests.fuzz.case import Case
+from tests.fuzz.generate import generate
+from tests.fuzz.judge import Judge, Judgement, Verdict
+from tests.fuzz.shrink import shrink
+from tests.geometries import NAMES, NATIVE
+
+KEPT = Path(".fuzz")
+
+
+@dataclass
+class Tally:
+    """What became of the graphs."""
+
+    graphs: int = 0
+    runs: int = 0
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, judgement: Judgement) -> None:
+        self.graphs += 1
+        self.runs += judgement.runs
+        self.verdicts[judgement.verdict] += 1
+        if judgement.verdict is Verdict.REFUSED:
+            self.refused[judgement.code] += 1
+
+    def line(self, seed: int, geometry: str) -> str:
+        """All of it in one line."""
+        codes = ", ".join(f"{code} {count}" for code, count in sorted(self.refused.items()))
+        of = self.verdicts
+        return (
+            f"{self.graphs} graphs, {self.runs} runs, {of[Verdict.OURS] + of[Verdict.BOTH]} wrong, "
+            f"{of[Verdict.CRASH]} crashes, {of[Verdict.REFUSED]} refused ({codes or 'none'}), "
+            f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, {of[Verdict.INVALID]} invalid, "
+            f"seed {seed}, geometry {geometry}"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1 where an answer was wrong or a build or run crashed."""
+    options = _parser().parse_args(arguments)
+    seed = time.time_ns() % 10**9 if options.seed is None else options.seed
+    judge, tally = Judge(options.geometry), Tally()
+    end = time.monotonic() + options.seconds
+    print(f"seed {seed}, geometry {options.geometry}", flush=True)
+    try:
+        if options.repeat:
+            return _repeat(judge, options.repeat)
+        for number in range(options.graphs):
+            if time.monotonic() > end:
+                break
+            case = generate(seed + number)
+            judgement = judge.judge(case)
+            tally.add(judgement)
+            if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
+                _tell(seed + number, judgement)
+            if judgement.verdict.failure:
+                _keep(judge, case, judgement, options)
+    finally:
+        judge.stop()
+    print(tally.line(seed, options.geometry))
+    return int(any(verdict.failure for verdict in tally.verdicts))
+
+
+def _tell(seed: int, judgement: Judgement) -> None:
+    code = f" {judgement.code}" if judgement.code else ""
+    why = " ".join(judgement.why.split())[:400]
+    print(f"{seed}: {judgement.verdict.value}{code}: {why}", flush=True)
+
+
+def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Namespace) -> None:
+    """Writes the smallest graph that fails alike."""
+
+    def alike(smaller: Case) -> bool:
+        found = judge.judge(smaller)
+        return found.verdict is judgement.verdict and found.code == judgement.code
+
+    small = shrink(case, alike, judge.values.ask, options.shrink_seconds)
+    last = judge.judge(small)
+    kind = judgement.verdict.value.replace(" ", "_")
+    stem = options.keep / f"{kind}_{options.geometry.replace('/', '_')}_{case.seed}"
+    path = stem.with_suffix(".onnx")
+    command = f"python -m tests.fuzz --geometry {options.geometry} --repeat {path}"
+    about = {"verdict": last.verdict.value, "code": last.code, "why": last.why}
+    small.write(stem, {**about, "graph_seed": case.seed, "command": command})
+    operators = " ".join(node.op_type for node in small.model.graph.node)
+    print(f"  kept {path}: {operators}; {command}", flush=True)
+
+
+def _repeat(judge: Judge, path: Path) -> int:
+    case = cases.read(path)
+    judgement = judge.judge(case)
+    _tell(case.seed, judgement)
+    return int(judgement.verdict.failure)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120, help="begin no graph after that")
+    parser.add_argument("--graphs", type=int, default=10**9, help="at most so many")
+    parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
+    parser.add_argument("--geometry", choices=NAMES, default=NATIVE)
+    parser.add_argument("--keep", type=Path, default=KEPT, help="a folder for graphs that fail")
+    parser.add_argument("--shrink-seconds", type=float, default=120, help="for each that fails")
+    parser.add_argument("--repeat", type=Path, help="a kept graph, to be judged again")
+    parser.add_argument("--verbose", action="store_true", help="a line for every graph")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

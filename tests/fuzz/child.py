@@ -1,0 +1,92 @@
+"""A process that answers questions with a function, and is replaced when it dies or hangs."""
+
+import importlib
+import multiprocessing
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_ANSWERS = 150
+"""After so many, a process is replaced: libraries that it has loaded stay in memory."""
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process ended, or was ended, before it had answered."""
+
+    why: str
+
+
+class Child:
+    """function: as `module:function`, imported there; seconds: an answer's limit."""
+
+    def __init__(self, function: str, seconds: float) -> None:
+        self._function, self._seconds = function, seconds
+        self._process: Any = None
+
+    def ask(self, question: Any) -> Any:
+        """What the function answers; Died where there is no answer."""
+        if self._process is None:
+            self._start()
+        self._connection.send(question)
+        self._answers += 1
+        if not self._connection.poll(self._seconds):
+            self.stop()
+            return Died(f"no answer after {self._seconds:.0f} s")
+        try:
+            answer = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            died = Died(f"exit status {self._process.exitcode}: {self._last_words()}")
+            self.stop()
+            return died
+        if self._answers >= _ANSWERS:
+            self.stop()
+        return answer
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._connection.close()
+            self._errors.unlink(missing_ok=True)
+            self._process = None
+
+    def _start(self) -> None:
+        self._answers = 0
+        self._connection, theirs = _CONTEXT.Pipe()
+        descriptor, name = tempfile.mkstemp(prefix="relaxd-fuzz-", suffix=".log")
+        os.close(descriptor)
+        self._errors = Path(name)
+        self._process = _CONTEXT.Process(
+            target=_serve, args=(theirs, self._function, name), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def _last_words(self) -> str:
+        """The end of what it wrote."""
+        return " ".join(self._errors.read_text(errors="replace").split())[-300:]
+
+
+def _serve(connection: Connection, name: str, errors: str) -> None:
+    """Answers until the other end is gone."""
+    # Without torch, which nothing here needs, importing TVM takes a quarter of the time.
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    os.environ["TVM_NUM_THREADS"] = "1"
+    log = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    module, _, function = name.partition(":")
+    answer = getattr(importlib.import_module(module), function)
+    while True:
+        try:
+            question = connection.recv()
+        except EOFError:
+            return
+        connection.send(answer(question))

@@ -1,0 +1,121 @@
+"""Whether relaxd is right on a case, and if not, who is at fault."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from compiler.verify.tolerance import compare, tolerance_of
+from tests.fuzz.case import Array, Case
+from tests.fuzz.child import Child, Died
+from tests.fuzz.engines import Failed, Outputs
+
+
+class Verdict(Enum):
+    """invalid: ONNX Runtime and the reference run it no more than relaxd does."""
+
+    RIGHT = "right"
+    OURS = "ours"
+    RUNTIME = "onnxruntime"
+    BOTH = "both differ"
+    CRASH = "crash"
+    REFUSED = "refused"
+    INVALID = "invalid"
+
+    @property
+    def failure(self) -> bool:
+        return self in (Verdict.OURS, Verdict.BOTH, Verdict.CRASH)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """code: of the refusal or the crash; runs: points that were compared."""
+
+    verdict: Verdict
+    why: str = ""
+    code: str = ""
+    runs: int = 0
+
+
+class Judge:
+    """Compiles and runs in one process, references in another: neither's death is this one's."""
+
+    def __init__(self, geometry: str, seconds: float = 180.0, engine: str = "") -> None:
+        self.geometry = geometry
+        self._ours = Child(engine or "tests.fuzz.engines:relaxd", seconds)
+        self._theirs = Child("tests.fuzz.engines:runtime", seconds)
+        self._exact = Child("tests.fuzz.engines:exact", seconds)
+        self._definition = Child("tests.fuzz.engines:definition", seconds)
+        self.values = Child("tests.fuzz.engines:values", seconds)
+
+    def stop(self) -> None:
+        references = (self._theirs, self._exact, self._definition)
+        for child in (self._ours, *references, self.values):
+            child.stop()
+
+    def judge(self, case: Case) -> Judgement:
+        """float64 is computed only where relaxd and ONNX Runtime disagree, or the latter fails."""
+        theirs = self._theirs.ask(case)
+        if isinstance(theirs, (Died, Failed)):
+            want = self._exact.ask(case)
+            if isinstance(want, (Died, Failed)):
+                return Judgement(Verdict.INVALID, theirs.why)
+            theirs = _narrow(want)
+        ours = self._ours.ask((case, self.geometry))
+        if isinstance(ours, Died):
+            return Judgement(Verdict.CRASH, ours.why, "crash")
+        if isinstance(ours, Failed):
+            verdict = Verdict.CRASH if ours.compiled or _broken(ours.code) else Verdict.REFUSED
+            return Judgement(verdict, ours.why, ours.code)
+        runs = len(case.points)
+        apart = differences(ours, theirs, case)
+        if not apart:
+            return Judgement(Verdict.RIGHT, runs=runs)
+        return self._fault(case, ours, theirs, apart)
+
+    def _fault(
+        self, case: Case, ours: list[Outputs], theirs: list[Outputs], apart: str
+    ) -> Judgement:
+        """Who is at fault where the two disagree."""
+        runs, want = len(case.points), self._exact.ask(case)
+        if isinstance(want, (Died, Failed)):
+            why = f"{apart}; no float64 reference: {want.why}"
+            return Judgement(Verdict.BOTH, why, runs=runs)
+        exact = _narrow(want)
+        mine, others = differences(ours, exact, case), differences(theirs, exact, case)
+        if mine and others:
+            return Judgement(Verdict.BOTH, f"{mine}; ONNX Runtime: {others}", runs=runs)
+        if others or self._defined(case, ours):
+            return Judgement(Verdict.RUNTIME, others or apart, runs=runs)
+        return Judgement(Verdict.OURS, mine or apart, runs=runs)
+
+    def _defined(self, case: Case, ours: list[Outputs]) -> bool:
+        """Whether onnx.reference agrees with relaxd: ONNX Runtime computes float64 by the same
+        code as float32, faults included.
+        """
+        want = self._definition.ask(case)
+        return not isinstance(want, (Died, Failed)) and not differences(ours, _narrow(want), case)
+
+
+def differences(got: list[Outputs], want: list[Outputs], case: Case) -> str:
+    """Where outputs depart by more than their dtype's tolerance; empty where none does."""
+    names = [output.name for output in case.model.graph.output]
+    for point, mine, theirs in zip(case.points, got, want, strict=True):
+        for name, left, right in zip(names, mine, theirs, strict=True):
+            tolerance = tolerance_of(str(right.dtype), None, None, case.quantized)
+            found = compare(left, right, tolerance)
+            if found.problem:
+                return f"{name} at {point}: {found.problem} (by {found.max_abs:.2g})"
+    return ""
+
+
+def _narrow(outputs: list[Outputs]) -> list[Outputs]:
+    def narrow(array: Array) -> Array:
+        return array.astype(np.float32) if array.dtype == np.float64 else array
+
+    return [[narrow(array) for array in arrays] for arrays in outputs]
+
+
+def _broken(code: str) -> bool:
+    """Whether the failure is the compiler's own and not a refusal of the model."""
+    return code.rpartition(".")[2] in ("internal", "failed", "crashed", "out_of_memory")

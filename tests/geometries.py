@@ -1,0 +1,53 @@
+"""The vector units of the registry's processors, with this machine's instructions: kernels are
+scheduled for another processor's vectors and registers, and LLVM splits vectors that are too wide.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest import mock
+
+from compiler import targets
+from compiler.targets import Target
+
+GEOMETRIES = {
+    "128/16": (128, 16, False),
+    "128/32": (128, 32, True),
+    "256/16": (256, 16, True),
+    "512/32": (512, 32, True),
+}
+"""Bits of a vector, how many registers hold one, and whether the processor has fused products: SSE,
+NEON and RISC-V's vectors, AVX2, AVX-512.
+"""
+NATIVE = "native"
+NAMES = (*GEOMETRIES, NATIVE)
+_VARIABLE = "RELAXD_GEOMETRY"
+
+
+def geometry(name: str) -> Target:
+    """This machine's instructions, scheduled for the vectors and registers of another processor;
+    `native` is this machine as it is.
+
+    Products of small integers take their portable form: their instructions are of one width each.
+    """
+    host = targets.resolve(NATIVE)
+    if name == NATIVE:
+        return host
+    bits, registers, fma = GEOMETRIES[name]
+    return replace(host, vector_bits=bits, vector_registers=registers, fma=fma, isa=())
+
+
+def host() -> Target:
+    """What tests compile for: this machine, or the geometry that `make geometry` asks for."""
+    return geometry(os.environ.get(_VARIABLE, NATIVE))
+
+
+@contextmanager
+def builds_for(name: str) -> Iterator[None]:
+    """Builds for `native` in this process are for the geometry."""
+    wanted, resolve = geometry(name), targets.resolve
+    with mock.patch.object(
+        targets, "resolve", lambda asked: wanted if asked == NATIVE else resolve(asked)
+    ):
+        yield
