@@ -4,11 +4,12 @@ BIN := .venv/bin
 PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test check structure fmt lock clean
+.PHONY: help env demo test geometry fuzz zoo conformance check structure fmt lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: ## create .venv with pinned packages, or do nothing when it is up to date
 	@$(PYTHON) tools/env.py
@@ -18,6 +19,16 @@ demo: env ## compile a real model through the service, run it at several shapes,
 
 test: env ## run every test, with samples of the zoos and of conformance; those that need Redis or PostgreSQL skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them: an hour
+	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py $(ARGS)
+	@for unit in 128/16 128/32 256/16 512/32; do \
+		echo "geometry $$unit"; \
+		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
+	done
+
+fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: more than an hour
 	@$(BIN)/python -m tests.zoo

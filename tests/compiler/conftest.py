@@ -10,13 +10,13 @@ sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
-from compiler import targets  # noqa: E402
 from compiler.codegen.generate import generate  # noqa: E402
 from compiler.passes.framework.observers import WellFormed  # noqa: E402
 from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
+from tests import geometries  # noqa: E402
 
-HOST = targets.resolve("native")
+HOST = geometries.host()
 
 
 def build_module(

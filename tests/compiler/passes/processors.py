@@ -21,20 +21,3 @@ def nearest(name: str) -> Target:
         fma=wanted.fma,
         caches=wanted.caches,
     )
-
-
-GEOMETRIES = {
-    "128": (128, 16, False),
-    "128 fma": (128, 32, True),
-    "256": (256, 16, True),
-    "512": (512, 32, True),
-}
-"""Bits of a vector, how many registers hold one, and whether the processor has fused products."""
-
-
-def geometry(name: str) -> Target:
-    """This machine's instructions, scheduled for the vectors and registers of another processor:
-    LLVM splits vectors that are too wide.
-    """
-    bits, registers, fma = GEOMETRIES[name]
-    return replace(targets.resolve("native"), vector_bits=bits, vector_registers=registers, fma=fma)

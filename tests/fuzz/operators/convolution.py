@@ -11,7 +11,7 @@ KERNELS = ((1, 1), (1, 1), (3, 3), (3, 3), (2, 2), (1, 3), (3, 1), (5, 5), (4, 2
 def padding(draft: Draft, kernel: tuple[int, ...]) -> dict[str, Any]:
     """Attributes: none, half a window, one-sided, uneven, or automatic."""
     rank = len(kernel)
-    kinds = {
+    kinds: dict[str, dict[str, Any]] = {
         "none": {},
         "half": {"pads": [size // 2 for size in kernel] * 2},
         "after": {"pads": [0] * rank + [size - 1 for size in kernel]},
@@ -21,8 +21,7 @@ def padding(draft: Draft, kernel: tuple[int, ...]) -> dict[str, Any]:
         "lower": {"auto_pad": "SAME_LOWER"},
         "valid": {"auto_pad": "VALID"},
     }
-    chosen: dict[str, Any] = kinds[draft.choose([*kinds, "half", "half"])]
-    return chosen
+    return kinds[draft.choose([*kinds, "half", "half"])]
 
 
 def windows(

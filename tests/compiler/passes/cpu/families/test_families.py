@@ -1,5 +1,7 @@
 """Every kernel family at any extents, in the tilings of several processors, against float64."""
 
+import os
+import random
 from functools import reduce
 from typing import Any
 
@@ -8,10 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compiler.passes.cpu import schedule
+from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.families import FAMILIES
+from tests.compiler.passes.family import Family
 from tests.compiler.passes.processors import nearest
+from tests.geometries import GEOMETRIES, geometry
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +29,11 @@ CASES = [
         for name in ("product", "convolution", "winograd", "attention", "both computed")
     ),
 ]
+# Each family at each geometry, for `make geometry`; else some of them, the same ones every time.
+PAIRS = [(name, unit) for name in FAMILIES for unit in GEOMETRIES]
+SAMPLE = 8
+if os.environ.get("RELAXD_GEOMETRIES") != "all":
+    PAIRS = random.Random(15).sample(PAIRS, SAMPLE)
 
 
 @pytest.fixture
@@ -43,9 +53,19 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @pytest.mark.parametrize(("name", "processor"), CASES)
 def test_close_to_float64_at_any_extents(name: str, processor: str, taken: set[str]) -> None:
-    family, target = FAMILIES[name], nearest(processor)
+    assert_close_at_any_extents(FAMILIES[name], nearest(processor))
+    assert FAMILIES[name].kernel in (None, *taken)
+
+
+@pytest.mark.parametrize(("name", "unit"), PAIRS)
+def test_close_to_float64_at_every_geometry(name: str, unit: str, taken: set[str]) -> None:
+    assert_close_at_any_extents(FAMILIES[name], geometry(unit))
+    # Without an instruction for them, products of small integers are another family's.
+    assert FAMILIES[name].kernel in (None, "int8", *taken)
+
+
+def assert_close_at_any_extents(family: Family, target: Target) -> None:
     model = Compiled(build_module(family.graph, dict(family.inputs)), target)
-    assert family.kernel is None or family.kernel in taken
 
     def close(extents: dict[str, int]) -> None:
         arrays = family.draw(extents)
