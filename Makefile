@@ -20,7 +20,7 @@ demo: env ## compile a real model through the service, run it at several shapes,
 test: env ## run every test, with samples of the zoos and of conformance; those that need Redis or PostgreSQL skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them: an hour
+geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them
 	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py $(ARGS)
 	@for unit in 128/16 128/32 256/16 512/32; do \
 		echo "geometry $$unit"; \
