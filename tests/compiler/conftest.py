@@ -1,5 +1,6 @@
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,23 @@ import tvm  # noqa: E402
 from tvm import relax  # noqa: E402
 
 from compiler.codegen.generate import generate  # noqa: E402
+from compiler.isolation.messages import Event  # noqa: E402
 from compiler.passes.framework.observers import WellFormed  # noqa: E402
 from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
+from relaxd.contract.manifest import Manifest  # noqa: E402
 from tests import geometries  # noqa: E402
+from tests.compiler.building import build  # noqa: E402
 
 HOST = geometries.host()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest, list[Event]]:
+    """A bundle of a tiny model, its manifest, and what its build announced."""
+    events: list[Event] = []
+    output = tmp_path_factory.mktemp("build") / "out"
+    return output, build(output, on_event=events.append), events
 
 
 def build_module(

@@ -22,13 +22,6 @@ from tests.compiler.graphs import WIDTH, add_and_divide, unsupported
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest, list[Event]]:
-    events: list[Event] = []
-    output = tmp_path_factory.mktemp("build") / "out"
-    return output, build(output, on_event=events.append), events
-
-
 def test_a_build_passes_through_every_stage(built: tuple[Path, Manifest, list[Event]]) -> None:
     stages = [event.stage for event in built[2] if isinstance(event, StageStarted)]
     assert stages == [

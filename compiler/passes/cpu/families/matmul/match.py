@@ -125,8 +125,11 @@ def _better_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
     """Whether `matmul_dynamic` computes a single panel faster, as it has no results in scratch
     memory: where its rows are read without a condition, and are gathered here or whole vectors.
     """
-    lanes = unit.lanes(32)
-    whole = as_int(contraction.column.extent) in (lanes, 2 * lanes)
+    lanes, columns = unit.lanes(32), as_int(contraction.column.extent)
+    # Panels of four vectors came later, and were only measured here.
+    if columns is None or columns > 3 * lanes:
+        return False
+    whole = columns in (lanes, 2 * lanes)
     return isinstance(contraction.left, tvm.ir.TensorLoad) and (not contraction.in_place or whole)
 
 
