@@ -5,6 +5,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from compiler.codegen.divisions import settled
 from compiler.codegen.unaligned import unaligned
 
 NAME = "relaxd_host"
@@ -38,6 +39,9 @@ def host_pipeline() -> tuple[Any, Any, Any]:
             lower.FlattenBuffer(),
             tvm.ir.transform.module_pass(
                 lambda module, _context: unaligned(module), opt_level=0, name="unaligned"
+            ),
+            tvm.ir.transform.module_pass(
+                lambda module, _context: settled(module), opt_level=0, name="settled"
             ),
             lower.BF16ComputeLegalize(),
             lower.NarrowDataType(32),

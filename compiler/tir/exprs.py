@@ -32,6 +32,8 @@ def children(expr: Expr) -> list[Expr]:
             return [expr.value]
         case prim.Not() | prim.BitwiseNot():
             return [expr.a]
+        case prim.Ramp():
+            return [expr.base, expr.stride]
         case prim.Let():
             return [expr.value, expr.body]
         case _ if hasattr(expr, "a") and hasattr(expr, "b"):
@@ -53,6 +55,8 @@ def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
             return prim.Cast(expr.ty, parts[0])
         case prim.Broadcast():
             return prim.Broadcast(parts[0], expr.lanes)
+        case prim.Ramp():
+            return prim.Ramp(*parts, expr.lanes)
         case prim.Let():
             return prim.Let(expr.var, *parts)
     return type(expr)(*parts)
