@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm_ffi import WalkResult
+from tvm_ffi import VisitInterrupt, WalkResult
 
 from compiler.tir.building import emit, let_opaque, statements
 from compiler.tir.exprs import as_int, children, const, dtype_of, is_choice, nodes
@@ -61,10 +61,11 @@ class _Search:
     """Finds and moves the divisions of one function; a shared expression is looked at once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, _Found]] = {}  # the node too: addresses are used again
+        # By address, with the node: without a reference to it an address would be used again.
+        self._known: dict[int, tuple[Any, _Found]] = {}
 
     def settle(self, body: Any) -> Any:
-        if not self._statement(body).hidden:
+        if not _divides(body) or not self._statement(body).hidden:
             return body
         return tvm_ffi.structural_map(body, [(tirx.For, self._loop)])
 
@@ -84,13 +85,22 @@ class _Search:
 
     def _steady(self, loop: Any) -> list[Any]:
         """The divisions behind conditions inside the loop, of nothing that the loop defines."""
-        found = self._statement(loop.body)
-        own = found.defined | {loop.loop_var}
+        found = self._inside(loop)
         return [
             division
             for division in found.hidden.values()
-            if not any(part in own for part in nodes(division) if isinstance(part, tvm.ir.Var))
+            if not any(
+                part in found.defined for part in nodes(division) if isinstance(part, tvm.ir.Var)
+            )
         ]
+
+    def _inside(self, loop: Any) -> _Found:
+        key = loop.__chandle__()
+        if key not in self._known:
+            found = self._statement(loop.body)
+            found.defined.add(loop.loop_var)
+            self._known[key] = loop, found
+        return self._known[key][1]
 
     def _statement(self, stmt: Any) -> _Found:
         found = _Found()
@@ -106,14 +116,20 @@ class _Search:
                     found.add(self._statement(case), conditional=True)
             return WalkResult.SKIP
 
+        def loop(node: Any) -> Any:
+            found.add(self._expression(node.extent))
+            found.add(self._inside(node))
+            return WalkResult.SKIP
+
         def define(node: Any) -> None:
-            found.defined.add(node.loop_var if isinstance(node, tirx.For) else node.var)
+            found.defined.add(node.var)
 
         tvm_ffi.structural_walk(
             stmt,
             (
                 (tirx.IfThenElse, branch),
-                ((tirx.For, tirx.Bind), define),
+                (tirx.For, loop),
+                (tirx.Bind, define),
                 (tvm.ir.Expr, expression),
             ),
             order="pre",
@@ -148,6 +164,16 @@ class _Search:
         if bound:
             found.defined.add(expr.var)
         return found
+
+
+def _divides(body: Any) -> bool:
+    """Whether anything is divided by what only run time knows: most kernels need no closer look."""
+    interrupted = tvm_ffi.structural_walk(
+        body,
+        (_DIVISIONS, lambda node: VisitInterrupt(node) if as_int(node.b) is None else None),
+        order="pre",
+    )
+    return interrupted is not None
 
 
 def _plain(division: Any) -> bool:

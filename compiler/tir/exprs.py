@@ -1,6 +1,7 @@
 """Walking and rewriting scalar expressions of tensor programs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -19,26 +20,33 @@ _LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
 
 def children(expr: Expr) -> list[Expr]:
     """The direct subexpressions; raises TypeError for a node that is not known."""
-    match expr:
-        case _ if isinstance(expr, _LEAVES):
-            return []
-        case ir.Call():
-            return [arg for arg in expr.args if isinstance(arg, ir.Expr)]
-        case ir.TensorLoad():
-            return list(expr.indices)
-        case prim.Select():
-            return [expr.condition, expr.true_value, expr.false_value]
-        case prim.Cast() | prim.Broadcast():
-            return [expr.value]
-        case prim.Not() | prim.BitwiseNot():
-            return [expr.a]
-        case prim.Ramp():
-            return [expr.base, expr.stride]
-        case prim.Let():
-            return [expr.value, expr.body]
-        case _ if hasattr(expr, "a") and hasattr(expr, "b"):
-            return [expr.a, expr.b]
-    raise TypeError(f"unknown expression {type(expr).__name__}")
+    kind: Any = type(expr)
+    return _parts_of(kind)(expr)
+
+
+@cache
+def _parts_of(kind: type) -> Callable[[Expr], list[Expr]]:
+    """How the subexpressions of a class of nodes are read; chosen once, since programs have
+    hundreds of thousands of nodes.
+    """
+    for known, read in _PARTS:
+        if issubclass(kind, known):
+            return read
+    if hasattr(kind, "a") and hasattr(kind, "b"):
+        return lambda expr: [expr.a, expr.b]
+    raise TypeError(f"unknown expression {kind.__name__}")
+
+
+_PARTS: tuple[tuple[type | tuple[type, ...], Callable[[Expr], list[Expr]]], ...] = (
+    (_LEAVES, lambda expr: []),
+    (ir.Call, lambda expr: [arg for arg in expr.args if isinstance(arg, ir.Expr)]),
+    (ir.TensorLoad, lambda expr: list(expr.indices)),
+    (prim.Select, lambda expr: [expr.condition, expr.true_value, expr.false_value]),
+    ((prim.Cast, prim.Broadcast), lambda expr: [expr.value]),
+    ((prim.Not, prim.BitwiseNot), lambda expr: [expr.a]),
+    (prim.Ramp, lambda expr: [expr.base, expr.stride]),
+    (prim.Let, lambda expr: [expr.value, expr.body]),
+)
 
 
 def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
