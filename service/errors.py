@@ -10,6 +10,12 @@ class ServiceError(RelaxdError):
     code = "service.error"
 
 
+class InvalidSettings(ServiceError):
+    """A RELAXD_ variable has a value that cannot work."""
+
+    code = "settings.invalid"
+
+
 class UnknownJob(ServiceError):
     """No job has that id."""
 

@@ -2,9 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.errors import InvalidSettings
 
 
 def _default_data_dir() -> Path:
@@ -16,7 +20,8 @@ class Settings(BaseSettings):
     """One immutable set of settings; URLs left out mean the embedded form, which keeps everything
     under `data_dir`.
 
-    token: bearer token that the API asks for, None to ask for none.
+    token: bearer token that the API asks for, None to ask for none. allowed_origins: origins of
+    web pages that may send requests that change something, separated by spaces.
     job_timeout_s, memory_mb: limits of one compile. max_model_bytes: the largest upload.
     lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
     many workers may be lost on one build.
@@ -26,13 +31,16 @@ class Settings(BaseSettings):
     metrics, None for nowhere.
     """
 
-    model_config = SettingsConfigDict(env_prefix="RELAXD_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="RELAXD_", frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
     data_dir: Path = Field(default_factory=_default_data_dir)
     database_url: str | None = None
     broker_url: str | None = None
     store_url: str | None = None
     token: SecretStr | None = None
+    allowed_origins: str = ""
     job_timeout_s: float = Field(default=1800, gt=0)
     memory_mb: int = Field(default=8192, gt=0)
     max_model_bytes: int = Field(default=4 << 30, gt=0)
@@ -64,6 +72,27 @@ class Settings(BaseSettings):
         """Where workers keep the files of running builds."""
         return self.data_dir / "work"
 
+    @field_validator("token")
+    @classmethod
+    def _a_token_is_not_empty(cls, token: SecretStr | None) -> SecretStr | None:
+        # An empty variable is a mistake in a deployment, and must not open the service to everyone.
+        if token is not None and not token.get_secret_value().strip():
+            raise ValueError("the token is empty; unset RELAXD_TOKEN to ask for none")
+        return token
+
+    def secrets(self) -> tuple[str, ...]:
+        """What no log may show: the token, and the passwords of the servers' URLs."""
+        urls = (self.database_url, self.broker_url, self.store_url)
+        passwords = [urlsplit(url).password for url in urls if url]
+        token = [self.token.get_secret_value()] if self.token else []
+        return tuple(
+            dict.fromkeys(
+                spelling
+                for secret in (*token, *filter(None, passwords))
+                for spelling in (secret, unquote(secret))
+            )
+        )
+
     def environment(self) -> dict[str, str]:
         """The variables from which another process reads equal settings."""
         values = self.model_dump(exclude_none=True)
@@ -72,3 +101,16 @@ class Settings(BaseSettings):
             for name, value in values.items()
         }
         return {f"RELAXD_{name.upper()}": value for name, value in plain.items()}
+
+
+def read_settings(**values: Any) -> Settings:
+    """Settings from the environment, `values` before it; raises InvalidSettings."""
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        mistakes = [
+            f"RELAXD_{mistake['loc'][0]}".upper()
+            + f": {mistake['msg'].removeprefix('Value error, ')}"
+            for mistake in error.errors(include_input=False)
+        ]
+        raise InvalidSettings("; ".join(mistakes), hint="correct the variable") from None

@@ -1,6 +1,7 @@
 """Starts the processes of a command line: the API, with or without workers, or one worker."""
 
 import asyncio
+import ipaddress
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from service.api.app import create_app
@@ -16,10 +18,12 @@ from service.bootstrap import Services, build
 from service.errors import ServiceError
 from service.observability import logs
 from service.processes.supervisor import Supervisor
-from service.settings import Settings
+from service.settings import Settings, read_settings
 
 WORKERS = "service.workers"
 DRAIN_S = 5
+
+logger = structlog.get_logger("relaxd.serve")
 
 
 class CannotListen(ServiceError):
@@ -45,10 +49,16 @@ def serve(
     Prints the URL once requests are answered. Raises CannotListen, and what
     `service.bootstrap.build` raises.
     """
-    settings = Settings() if data_dir is None else Settings(data_dir=data_dir.absolute())
-    logs.configure(settings.log_level)
+    settings = read_settings(**({} if data_dir is None else {"data_dir": data_dir.absolute()}))
+    logs.configure(settings.log_level, settings.secrets())
     for chatty in ("uvicorn.error", "alembic.runtime.migration"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    if settings.token is None and not _is_loopback(host):
+        logger.warning(
+            "the service asks for no token, and others can reach this address",
+            host=host,
+            hint="set RELAXD_TOKEN, or listen on 127.0.0.1",
+        )
     with _listen(host, port) as listener:
         services = build(settings)
         try:
@@ -64,7 +74,14 @@ def work() -> int:
     """Run one worker in this process; the exit status."""
     from service.workers.main import run_worker
 
-    return run_worker(Settings())
+    return run_worker(read_settings())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from service.settings import Settings
+from service.settings import read_settings
 from service.workers.main import run_worker
 
 
@@ -17,7 +17,7 @@ def main() -> int:
         help="end when the process of this id, which must be our parent, is gone",
     )
     options = parser.parse_args()
-    return run_worker(Settings(), options.concurrency, parent=options.parent)
+    return run_worker(read_settings(), options.concurrency, parent=options.parent)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     """Work until SIGTERM or SIGINT, giving unfinished builds back, or until `parent` (a process id)
     is gone; the exit status.
     """
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.secrets())
     services = build(settings)
     try:
         return serve(services, concurrency, parent=parent)

@@ -108,3 +108,28 @@ def test_a_taken_port_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
     assert "--port" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("token", "warned"), [(None, True), ("s3cret", False)])
+def test_an_open_address_without_a_token_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str | None, warned: bool
+) -> None:
+    if token:
+        monkeypatch.setenv("RELAXD_TOKEN", token)
+    with serving(tmp_path, "--workers", "0", "--host", "0.0.0.0") as (_, line):
+        assert line.startswith("relaxd is ready")
+    assert ("set RELAXD_TOKEN" in (tmp_path / "log").read_text()) is warned
+
+
+def test_an_empty_token_is_an_error_that_says_so(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "relaxd", "serve", "--port", "0", "--data-dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200", "RELAXD_TOKEN": ""},
+    )
+    assert ended.returncode == 1
+    assert "RELAXD_TOKEN: the token is empty" in ended.stderr
+    assert "Traceback" not in ended.stderr
