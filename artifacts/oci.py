@@ -23,6 +23,8 @@ from artifacts.errors import InvalidManifest, UnsafeTitle
 from artifacts.store import BlobStore
 
 REPOSITORY = "relaxd/bundles"
+JOB_TAG = "job-"
+"""How tags of REPOSITORY begin that name the index of a job."""
 TARGET = "org.relaxd.target"
 FEATURES = "org.relaxd.features"
 DEVICE = "org.relaxd.device"

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from artifacts.documents import INDEX, MAX_MANIFEST, Descriptor, Document, parse, read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
+from artifacts.oci import JOB_TAG, REPOSITORY
 from artifacts.store import Artifacts
 from relaxd.contract.canonical import is_digest
 from service.api.oci_content import identity_headers, is_known, not_modified
@@ -38,6 +39,7 @@ def router(artifacts: Artifacts) -> APIRouter:
     @routes.put("/v2/{name:path}/manifests/{reference}")
     async def push(name: Repository, reference: str, request: Request) -> Response:
         check_reference(reference)
+        _check_free(name, reference)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         data = await _body(request)
         return await anyio.to_thread.run_sync(_push, artifacts, name, reference, content_type, data)
@@ -71,6 +73,17 @@ def router(artifacts: Artifacts) -> APIRouter:
         )
 
     return routes
+
+
+def _check_free(name: str, reference: str) -> None:
+    """Raise RegistryError for a tag that names a job's index, which the service alone writes."""
+    if name == REPOSITORY and reference.startswith(JOB_TAG):
+        raise RegistryError(
+            Code.DENIED,
+            f"tags {JOB_TAG}... of {name} are the service's own",
+            HTTPStatus.FORBIDDEN,
+            hint="choose another tag, or another repository",
+        )
 
 
 def _resolve(artifacts: Artifacts, name: str, reference: str) -> str:

@@ -7,7 +7,7 @@ import structlog
 
 from artifacts.documents import is_complete, read_document
 from artifacts.errors import StoreError
-from artifacts.oci import REPOSITORY, TARGET, IndexEntry, bundle_files, publish_index
+from artifacts.oci import JOB_TAG, REPOSITORY, TARGET, IndexEntry, bundle_files, publish_index
 from service.core import Core
 from service.domain import Artifact, Job
 
@@ -58,7 +58,7 @@ def _tagged(core: Core, job: Job) -> Artifact | None:
     }
     if not built:
         return None
-    tag = f"job-{job.id}"
+    tag = f"{JOB_TAG}{job.id}"
     digest = core.store.references.resolve(REPOSITORY, tag)
     if digest is None or _listed(core, digest) != {
         target: artifact.digest for target, artifact in built.items()

@@ -194,3 +194,14 @@ def test_a_subject_need_not_be_here_yet(client):
 
 def test_referrers_of_nonsense_are_refused(client):
     assert error_code(client.get("/v2/relaxd/test/referrers/nonsense")) == "DIGEST_INVALID"
+
+
+def test_the_tags_of_jobs_are_the_services_own(client):
+    """Otherwise whoever may push could put a bundle in the place of a job's."""
+    push_bundle(client, {"model.so": b"mine"}, name="relaxd/bundles")
+    manifest = manifest_of({"model.so": b"mine"})
+    answer = push_manifest(client, manifest, "job-0123456789abcdef", "relaxd/bundles")
+    assert (answer.status_code, error_code(answer)) == (403, "DENIED")
+    for reference, name in ((None, "relaxd/bundles"), ("v1", "relaxd/bundles")):
+        assert push_manifest(client, manifest, reference, name).status_code == 201
+    push_bundle(client, {"model.so": b"mine"}, "job-0123456789abcdef", name="relaxd/own")
