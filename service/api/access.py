@@ -13,6 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "X-Request-ID"
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER = "other"
+LONGEST_PATH = 512
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 logger = structlog.get_logger("relaxd.api")
@@ -34,7 +37,8 @@ class RequestMetrics:
         )
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
+        """Count one request; methods that clients make up are counted as one."""
+        method = method if method in METHODS else OTHER
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
@@ -81,8 +85,8 @@ class Access:
         log(
             "request",
             request_id=state["request_id"],
-            method=scope["method"],
-            path=scope["path"],
+            method=scope["method"][:LONGEST_PATH],
+            path=scope["path"][:LONGEST_PATH],
             status=status,
             milliseconds=round(seconds * 1000, 1),
             **job,

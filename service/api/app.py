@@ -4,22 +4,25 @@ from http import HTTPStatus
 
 import anyio
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
 from service.api import health, jobs, models, oci
 from service.api.access import Access, RequestMetrics
 from service.api.auth import Authentication
 from service.api.openapi import describe
+from service.api.origins import SameOrigin
 from service.api.respond import respond
 from service.bootstrap import Services
 
 INSPECTIONS = 64
+CLIENT_CLOSED_REQUEST = 499
 
 logger = structlog.get_logger("relaxd.api")
 
@@ -46,9 +49,12 @@ def create_app(services: Services) -> FastAPI:
     for kind in (RelaxdError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)  # type: ignore[arg-type]
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(Exception, _answer_unexpected)
     if services.settings.token:
         app.add_middleware(Authentication, token=services.settings.token.get_secret_value())
+    origins = frozenset(services.settings.allowed_origins.split())
+    app.add_middleware(SameOrigin, allowed=origins)
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))
     app.openapi = lambda: describe(app, secured=services.settings.token is not None)  # type: ignore[method-assign]
     return app
@@ -72,6 +78,11 @@ async def _answer_http(request: Request, error: HTTPException) -> JSONResponse:
     if error.detail == HTTPStatus(error.status_code).phrase:
         error.detail = plain.get(error.status_code, error.detail)
     return respond(request, error)
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    """The client is gone, which is no fault of the service's; the access log has the status."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> JSONResponse:

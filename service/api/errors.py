@@ -34,6 +34,18 @@ class MalformedForm(ApiError):
     code = "http.malformed_form"
 
 
+class ForeignOrigin(ApiError):
+    """A page of another origin made a browser send the request."""
+
+    code = "http.foreign_origin"
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"the request comes from a page of {origin[:200]}, which is not this service",
+            hint="name the origin in RELAXD_ALLOWED_ORIGINS on the server if it may send requests",
+        )
+
+
 class Unauthorized(ApiError):
     """The request carries no token, or a wrong one."""
 

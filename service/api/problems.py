@@ -24,6 +24,7 @@ from relaxd.errors import DeclarationError, RelaxdError
 from service.api.errors import (
     ApiError,
     BodyTooLarge,
+    ForeignOrigin,
     MalformedForm,
     Unauthorized,
     UnsupportedMediaType,
@@ -89,6 +90,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
         Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The endpoint does not read such a body"),
     ),
     (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
+    (ForeignOrigin, Kind(HTTPStatus.FORBIDDEN, "Pages of other origins may not do that")),
     (Unauthorized, Kind(HTTPStatus.UNAUTHORIZED, "A token is needed")),
     (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
 )

@@ -5,7 +5,13 @@ from starlette.responses import JSONResponse
 
 from service.api.problems import MEDIA_TYPE, Problem, problem_of
 
-OCI_CODES = {401: "UNAUTHORIZED", 404: "NAME_UNKNOWN", 405: "UNSUPPORTED", 413: "SIZE_INVALID"}
+OCI_CODES = {
+    401: "UNAUTHORIZED",
+    403: "DENIED",
+    404: "NAME_UNKNOWN",
+    405: "UNSUPPORTED",
+    413: "SIZE_INVALID",
+}
 
 
 class ProblemResponse(JSONResponse):

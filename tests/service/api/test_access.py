@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
-from service.api.access import HEADER, Access, RequestMetrics
+from service.api.access import HEADER, LONGEST_PATH, Access, RequestMetrics
 
 
 @pytest.fixture
@@ -76,3 +76,22 @@ def test_one_line_a_request_with_the_job(client: TestClient) -> None:
     )
     assert quiet["log_level"] == "debug"
     assert "job_id" not in quiet
+
+
+def test_methods_that_clients_make_up_are_one_label(
+    client: TestClient, registry: CollectorRegistry
+) -> None:
+    for number in range(3):
+        client.request(f"MADEUP{number}", "/healthz")
+    labels = {"method": "other", "route": "/healthz", "status": "405"}
+    assert registry.get_sample_value("relaxd_http_requests_total", labels) == 3
+    listed = {
+        sample.labels.get("method") for metric in registry.collect() for sample in metric.samples
+    }
+    assert listed == {"other"}
+
+
+def test_a_long_path_is_cut_in_the_log(client: TestClient) -> None:
+    with structlog.testing.capture_logs() as logs:
+        client.get("/" + "x" * 10_000)
+    assert len(logs[0]["path"]) == LONGEST_PATH

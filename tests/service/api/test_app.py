@@ -1,10 +1,13 @@
 import logging
+import socket
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import structlog
 
 from service.errors import DatabaseUnavailable
+from tests.e2e.deployment import until
 from tests.service.live import Live
 
 
@@ -77,3 +80,19 @@ def test_requests_are_logged_with_their_job(api: Live) -> None:
         404,
         "/v1/jobs/a-job",
     )
+
+
+def test_an_aborted_upload_is_no_error_of_the_service(
+    api: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = (
+        "POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="model"; filename="m"\r\n\r\nxxx'
+    )
+    address = urlsplit(api.url)
+    with socket.create_connection((str(address.hostname), int(address.port or 0))) as client:
+        client.sendall(head.encode())
+    line = 'relaxd_http_requests_total{method="POST",route="/v1/compile",status="499"} 1.0'
+    until(lambda: line in api.http.get("/metrics").text, 20, "the request's end")
+    assert not caplog.records
