@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from artifacts.cache import ActionCache
-from artifacts.documents import is_complete
+from artifacts.documents import keep
 from artifacts.errors import UnsupportedStore
 from artifacts.local import LocalRecords, LocalStore
 from artifacts.references import References
@@ -47,7 +47,7 @@ def _open_remote(url: str, path: str) -> Artifacts:
 
 
 def _assemble(blobs: BlobStore, records: Records) -> Artifacts:
-    return Artifacts(blobs, ActionCache(records, partial(is_complete, blobs)), References(records))
+    return Artifacts(blobs, ActionCache(records, partial(keep, blobs)), References(records))
 
 
 _OPENERS: dict[str, Callable[[str, str], Artifacts]] = {

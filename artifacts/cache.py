@@ -1,6 +1,6 @@
 """The action cache: which bundle an action key produced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from artifacts.store import Records, hex_of
 
@@ -8,8 +8,9 @@ from artifacts.store import Records, hex_of
 class ActionCache:
     """Maps an action key's digest to a bundle's manifest digest; the first writer wins.
 
-    `usable` says whether a manifest is there with all its blobs; an entry that points at one that
-    is not counts as absent, so that a lost or quarantined blob costs a compile and nothing else.
+    `usable` says whether a manifest is there with all its blobs, and keeps them from collection; an
+    entry that points at one that is not counts as absent, so that a lost or quarantined blob costs
+    a compile and nothing else.
     """
 
     def __init__(self, records: Records, usable: Callable[[str], bool]) -> None:
@@ -32,6 +33,16 @@ class ActionCache:
                 return record.value
             if self._records.swap(_name(key), manifest, record):
                 return manifest
+
+    def entries(self) -> Iterator[tuple[str, str, float]]:
+        """Every action key's digest, the manifest recorded for it, and when it was recorded."""
+        for entry in self._records.walk("actions"):
+            if record := self._records.get(entry.name):
+                yield f"sha256:{entry.name.rpartition('/')[2]}", record.value, entry.written
+
+    def forget(self, key: str, manifest: str) -> bool:
+        """Remove the record if it still names that manifest; whether it did."""
+        return self._records.remove(_name(key), manifest)
 
 
 def _name(key: str) -> str:

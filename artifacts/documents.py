@@ -1,10 +1,11 @@
 """OCI image-spec 1.1 documents: their media types, how they are read, and what they refer to."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
+from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
 from artifacts.store import BlobStore
 from relaxd.contract.canonical import canonical_bytes, is_digest
 
@@ -192,10 +193,24 @@ def index_bytes(manifests: list[dict[str, Any]]) -> bytes:
 
 def is_complete(blobs: BlobStore, digest: str) -> bool:
     """Whether the manifest and everything that it refers to is in the store."""
+    return _all_there(blobs, digest, blobs.has)
+
+
+def keep(blobs: BlobStore, digest: str) -> bool:
+    """As `is_complete`, for whoever is about to refer to the manifest: what is there stays for the
+    grace period of collections. Raises as BlobStore.touch.
+    """
+    return _all_there(blobs, digest, blobs.touch)
+
+
+def _all_there(blobs: BlobStore, digest: str, look: Callable[[str], bool]) -> bool:
+    # Collections remove a manifest before what it refers to, so it comes first here too.
     try:
+        if not look(digest):
+            return False
         document = read_document(blobs, digest)
-    except (BlobNotFound, BlobCorrupt, InvalidManifest):
+    except (BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest):
         return False
-    return all(blobs.has(blob.digest) for blob in document.blobs) and all(
-        is_complete(blobs, child.digest) for child in document.children
+    return all(look(blob.digest) for blob in document.blobs) and all(
+        _all_there(blobs, child.digest, look) for child in document.children
     )

@@ -97,6 +97,12 @@ class StorageFailed(StoreError):
     code = "store.unavailable"
 
 
+class StoreFull(StorageFailed):
+    """The disk, or the quota, has no room for what was to be written; nothing was stored."""
+
+    code = "store.full"
+
+
 class UnsupportedStore(StoreError):
     """The store's URL names no kind of store that is known."""
 

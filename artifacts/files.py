@@ -1,24 +1,32 @@
 """Durable files: locked temporaries, fsync, rename, fsync of the directory."""
 
+import errno
 import fcntl
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from artifacts.errors import StorageFailed
+from artifacts.errors import StorageFailed, StoreFull
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+MAKE_ROOM = "make room: `relaxd gc` removes what nothing needs any more"
 
 
 @contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Translate the system's errors; `what` names the operation."""
+def storage_errors(what: str, *, absence: bool = True) -> Iterator[None]:
+    """Translate the system's errors; `what` names the operation; absence: that of a file, too."""
     try:
         yield
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not absence:
+            raise
+        if error.errno in NO_ROOM:
+            raise StoreFull(f"{what}: {error}", hint=MAKE_ROOM) from error
         raise StorageFailed(
-            f"{what}: {error}", hint="make room or fix the permissions, then try again"
+            f"{what}: {error}", hint="check the disk and the permissions, then try again"
         ) from error
 
 
@@ -32,8 +40,9 @@ def temporary(folder: Path) -> Iterator[BinaryIO]:
     try:
         yield file
     finally:
-        file.close()
         Path(file.name).unlink(missing_ok=True)
+        with suppress(OSError):  # what a full disk did not take is not wanted any more
+            file.close()
 
 
 def _create_locked(folder: Path) -> BinaryIO:

@@ -1,17 +1,26 @@
-"""The artifact store on a local file system."""
+"""The artifact store on a local file system.
+
+A blob's modification time is when it was last put or touched. Every shard has a lock: `put` and
+`touch` share it, `discard` has it alone while it compares that time and removes the file. So a
+touch comes either before the comparison, which then spares the blob, or after the removal, and
+then finds nothing.
+"""
 
 import fcntl
 import hashlib
 import os
+import shutil
+import time
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from artifacts.errors import BlobNotFound, DigestMismatch
 from artifacts.files import commit, ensure_folder, storage_errors, sweep, temporary
 from artifacts.reading import VerifyingReader
-from artifacts.store import CHUNK, Blob, Record, hex_of
+from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
 
 
 class LocalStore(VerifyingReader):
@@ -47,8 +56,19 @@ class LocalStore(VerifyingReader):
             digest = f"sha256:{content.hexdigest()}"
             if expected not in (None, digest):
                 raise DigestMismatch(str(expected), digest)
-            commit(file, self._path(digest))
-        return Blob(digest, size)
+            new = self._commit(file, self._path(digest))
+        return Blob(digest, size, new)
+
+    def _commit(self, file: BinaryIO, path: Path) -> bool:
+        """Name the file; whether there was none of that name."""
+        with storage_errors(f"cannot write {path}"):
+            file.flush()
+            ensure_folder(path.parent)
+            with _locked(path.parent, fcntl.LOCK_SH):
+                new = not path.exists()
+                _renew(file.fileno())
+                commit(file, path)
+        return new
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """As BlobStore.put_file."""
@@ -57,23 +77,68 @@ class LocalStore(VerifyingReader):
 
     def has(self, digest: str) -> bool:
         """As BlobStore.has."""
-        return self._path(digest).is_file()
+        path = self._path(digest)
+        with storage_errors(f"cannot look up {digest}"):
+            return path.is_file()
 
     def size(self, digest: str) -> int:
         """As BlobStore.size."""
         return self._stat(digest).st_size
 
-    def delete(self, digest: str) -> None:
-        """As BlobStore.delete."""
-        self._path(digest).unlink(missing_ok=True)
+    def touch(self, digest: str) -> bool:
+        """As BlobStore.touch."""
+        path = self._path(digest)
+        try:
+            with (
+                storage_errors(f"cannot touch {digest}", absence=False),
+                _locked(path.parent, fcntl.LOCK_SH),
+            ):
+                if path.stat().st_mtime < time.time() - FRESH_S:
+                    before = self._version(digest)
+                    _renew(path)
+                    self._carry_over(digest, before)
+        except (FileNotFoundError, BlobNotFound):
+            return False
+        return True
+
+    def listing(self) -> Iterator[Held]:
+        """As BlobStore.listing."""
+        with storage_errors("cannot list the blobs"):
+            for shard in self._blobs.iterdir():
+                for entry in os.scandir(shard):
+                    with suppress(FileNotFoundError):
+                        found = entry.stat()
+                        yield Held(f"sha256:{entry.name}", found.st_size, found.st_mtime)
+
+    def discard(self, digest: str, before: float) -> bool:
+        """As BlobStore.discard."""
+        path = self._path(digest)
+        try:
+            with (
+                storage_errors(f"cannot remove {digest}", absence=False),
+                _locked(path.parent, fcntl.LOCK_EX),
+            ):
+                if path.stat().st_mtime >= before:
+                    return False
+                path.unlink()
+        except FileNotFoundError:
+            return True
+        return True
+
+    def free(self) -> int | None:
+        """As BlobStore.free."""
+        with storage_errors("cannot look at the disk"):
+            return shutil.disk_usage(self._blobs).free
 
     def _path(self, digest: str) -> Path:
         name = hex_of(digest)
         return self._blobs / name[:2] / name
 
     def _stat(self, digest: str) -> os.stat_result:
+        path = self._path(digest)
         try:
-            return self._path(digest).stat()
+            with storage_errors(f"cannot look up {digest}", absence=False):
+                return path.stat()
         except FileNotFoundError:
             raise BlobNotFound(digest) from None
 
@@ -91,17 +156,17 @@ class LocalStore(VerifyingReader):
 
     def _open(self, digest: str) -> BinaryIO:
         try:
-            return open(self._path(digest), "rb")
+            with storage_errors(f"cannot read {digest}", absence=False):
+                return open(self._path(digest), "rb")
         except FileNotFoundError:
             raise BlobNotFound(digest) from None
 
     def _set_aside(self, digest: str, version: str) -> None:
+        aside = self._quarantine / f"{hex_of(digest)}-{uuid.uuid4().hex[:8]}"
         try:
-            if self._version(digest) == version:
-                os.rename(
-                    self._path(digest),
-                    self._quarantine / f"{hex_of(digest)}-{uuid.uuid4().hex[:8]}",
-                )
+            with storage_errors(f"cannot quarantine {digest}", absence=False):
+                if self._version(digest) == version:
+                    os.rename(self._path(digest), aside)
         except (BlobNotFound, FileNotFoundError):  # another reader has set it aside
             return
 
@@ -119,22 +184,26 @@ class LocalRecords:
     def get(self, name: str) -> Record | None:
         """As Records.get; the version is the text itself."""
         try:
-            value = (self._records / name).read_text()
+            with storage_errors(f"cannot read the record {name}", absence=False):
+                value = (self._records / name).read_text(errors="replace")
         except FileNotFoundError:
             return None
         return Record(value, version=value)
 
     def swap(self, name: str, value: str, current: Record | None) -> bool:
         """As Records.swap."""
-        with open(self._lock, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._alone(f"cannot write the record {name}"):
             if self.get(name) != current:
                 return False
-            self.set(name, value)
+            self._write(name, value)
             return True
 
     def set(self, name: str, value: str) -> None:
         """As Records.set."""
+        with self._alone(f"cannot write the record {name}"):
+            self._write(name, value)
+
+    def _write(self, name: str, value: str) -> None:
         with temporary(self._tmp) as file:
             file.write(value.encode())
             commit(file, self._records / name)
@@ -142,8 +211,49 @@ class LocalRecords:
     def names(self, folder: str) -> list[str]:
         """As Records.names."""
         try:
-            return sorted(
-                path.name for path in (self._records / folder).iterdir() if path.is_file()
-            )
+            with storage_errors(f"cannot list the records in {folder}", absence=False):
+                return sorted(
+                    path.name for path in (self._records / folder).iterdir() if path.is_file()
+                )
         except FileNotFoundError:
             return []
+
+    def walk(self, folder: str) -> Iterator[Listed]:
+        """As Records.walk."""
+        with storage_errors(f"cannot list the records in {folder}"):
+            for parent, _, names in os.walk(self._records / folder):
+                for path in (Path(parent, name) for name in names):
+                    with suppress(FileNotFoundError):
+                        written = path.stat().st_mtime
+                        yield Listed(path.relative_to(self._records).as_posix(), written)
+
+    def remove(self, name: str, value: str) -> bool:
+        """As Records.remove."""
+        with self._alone(f"cannot remove the record {name}"):
+            current = self.get(name)
+            if current is None or current.value != value:
+                return False
+            (self._records / name).unlink()
+            return True
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        with storage_errors(what), open(self._lock, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+@contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Hold the folder's lock; raises FileNotFoundError where there is no such folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _renew(file: Path | int) -> None:
+    now = time.time()
+    os.utime(file, (now, now))

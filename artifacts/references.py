@@ -1,5 +1,7 @@
 """Tags, and which manifests refer to which: the mutable names of an OCI registry."""
 
+from collections.abc import Iterator
+
 from artifacts.store import Records, hex_of
 
 
@@ -24,6 +26,31 @@ class References:
     def tags(self, repository: str) -> list[str]:
         """The repository's tags, sorted."""
         return self._records.names(_tags(repository))
+
+    def all_tags(self) -> Iterator[tuple[str, str, str]]:
+        """Every repository, tag and digest."""
+        for name, digest, _ in self._listed("_tags"):
+            repository, _, tag = name.rpartition("/_tags/")
+            yield repository, tag, digest
+
+    def untag(self, repository: str, tag: str, digest: str) -> bool:
+        """Remove the tag if it still points at the manifest; whether it did."""
+        return self._records.remove(f"{_tags(repository)}/{tag}", digest)
+
+    def all_referrers(self) -> Iterator[tuple[str, str, str, float]]:
+        """Every repository, subject and referrer, and when it was noted."""
+        for name, digest, written in self._listed("_referrers"):
+            repository, _, rest = name.rpartition("/_referrers/")
+            yield repository, f"sha256:{rest.partition('/')[0]}", digest, written
+
+    def forget(self, repository: str, subject: str, digest: str) -> None:
+        """Undo `refer`."""
+        self._records.remove(f"{_referrers(repository, subject)}/{hex_of(digest)}", digest)
+
+    def _listed(self, kind: str) -> Iterator[tuple[str, str, float]]:
+        for entry in self._records.walk("references"):
+            if f"/{kind}/" in entry.name and (record := self._records.get(entry.name)):
+                yield entry.name.removeprefix("references/"), record.value, entry.written
 
     def refer(self, repository: str, subject: str, digest: str) -> None:
         """Note that manifest `digest` names `subject` as its subject; raises InvalidDigest."""

@@ -2,16 +2,26 @@
 
 obstore writes objects atomically and swaps them by etag, as promised here; its local backend does
 not fsync, which is why the local file system has a store of its own.
+
+Object stores have no lock and obstore no conditional delete, so `put` and `touch` on one side and
+`discard` on the other each write first and look afterwards, which a strongly consistent store (S3,
+GCS, Azure) puts in one order for all. `discard` marks the blob as doomed, looks when it was last
+touched, deletes it, and unmarks it. `touch` writes an object `touched/<hex>`, waits while the blob
+is doomed, and then looks whether it is there; `put` does so after its write, and writes again what
+has gone. A mark of a process that died is taken over after TAKE_OVER_S, and a delete that comes so
+late is not sent any more.
 """
 
 import hashlib
 import json
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -19,9 +29,14 @@ from obstore.store import from_url
 
 from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.reading import VerifyingReader
-from artifacts.store import CHUNK, Blob, Record, hex_of
+from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
 
 IN_MEMORY = 8 << 20
+PATIENCE_S = 10.0
+"""How long a touch waits for a blob that is being removed."""
+POLL_S = 0.05
+ABANDON_S, TAKE_OVER_S = 60.0, 900.0
+REMEMBERED = 65536
 
 
 def connect(url: str, **options: Any) -> Any:
@@ -54,6 +69,7 @@ class ObjectStore(VerifyingReader):
     def __init__(self, store: Any) -> None:
         super().__init__()
         self._store = connect(store) if isinstance(store, str) else store
+        self._touches: dict[str, float] = {}
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
         """As BlobStore.put; the content is spooled first, since its name is its digest."""
@@ -68,11 +84,24 @@ class ObjectStore(VerifyingReader):
             blob = Blob(f"sha256:{content.hexdigest()}", size)
             if expected not in (None, blob.digest):
                 raise DigestMismatch(str(expected), blob.digest)
-            spool.seek(0)
-            if not self._is_there(blob):
-                with _translated(f"cannot write {blob.digest}"):
-                    obstore.put(self._store, _path(blob.digest), spool)
-        return blob
+            return self._settle(blob, spool)
+
+    def _settle(self, blob: Blob, content: IO[bytes]) -> Blob:
+        """Write the content unless the blob is there and stays."""
+        new = False
+        while not self._keeps(blob):
+            new = True
+            content.seek(0)
+            with _translated(f"cannot write {blob.digest}"):
+                obstore.put(self._store, _path(blob.digest), content)
+            self._touches.pop(blob.digest, None)
+        return replace(blob, new=new)
+
+    def _keeps(self, blob: Blob) -> bool:
+        try:
+            return self.touch(blob.digest) and self.size(blob.digest) == blob.size
+        except BlobNotFound:
+            return False
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """As BlobStore.put_file."""
@@ -91,16 +120,90 @@ class ObjectStore(VerifyingReader):
         """As BlobStore.size."""
         return int(self._head(digest)["size"])
 
-    def delete(self, digest: str) -> None:
-        """As BlobStore.delete."""
-        with _translated(f"cannot delete {digest}"):
+    def touch(self, digest: str) -> bool:
+        """As BlobStore.touch."""
+        now = time.time()
+        if not self.has(digest):
+            return False
+        if self._touches.get(digest, 0) > now - FRESH_S:
+            return True
+        with _translated(f"cannot touch {digest}"):
+            obstore.put(self._store, _touched(digest), b"")
+        self._wait_while_doomed(digest)
+        if not self.has(digest):
+            self._delete(_touched(digest))
+            return False
+        if len(self._touches) >= REMEMBERED:
+            self._touches.clear()
+        self._touches[digest] = now
+        return True
+
+    def _wait_while_doomed(self, digest: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while self._modified(_doomed(digest)) is not None:
+            if time.monotonic() > until:
+                raise StorageFailed(f"{digest} is being removed", hint="try again in a while")
+            time.sleep(POLL_S)
+
+    def listing(self) -> Iterator[Held]:
+        """As BlobStore.listing; takes the marks away that a dead process left."""
+        for entry in self._entries("doomed/sha256"):
+            self.discard(f"sha256:{entry['path'].rpartition('/')[2]}", before=0)
+        touched = {
+            entry["path"].rpartition("/")[2]: entry["last_modified"].timestamp()
+            for entry in self._entries("touched/sha256")
+        }
+        for entry in self._entries("blobs/sha256"):
+            name = entry["path"].rpartition("/")[2]
+            modified = entry["last_modified"].timestamp()
+            yield Held(f"sha256:{name}", entry["size"], max(modified, touched.get(name, 0)))
+
+    def discard(self, digest: str, before: float) -> bool:
+        """As BlobStore.discard; False too where another process is at it."""
+        began = time.monotonic()
+        if not self._doom(digest):
+            return False
+        times = (self._modified(_path(digest)), self._modified(_touched(digest)))
+        late = time.monotonic() - began > ABANDON_S
+        spared = late or any(touched is not None and touched >= before for touched in times)
+        # A deletion that fails may still come through: the mark then stays, until it is taken over.
+        for path in () if spared else (_path(digest), _touched(digest)):
+            self._delete(path)
+        self._delete(_doomed(digest))
+        return not spared
+
+    def _doom(self, digest: str) -> bool:
+        """Mark the blob as being removed; whether the mark is ours."""
+        with _translated(f"cannot remove {digest}"):
             try:
-                obstore.delete(self._store, _path(digest))
+                obstore.put(self._store, _doomed(digest), b"", mode="create")
+            except AlreadyExistsError:
+                marked = self._modified(_doomed(digest))
+                return marked is not None and marked < time.time() - TAKE_OVER_S
+        return True
+
+    def free(self) -> int | None:
+        """As BlobStore.free: object stores have no end."""
+        return None
+
+    def _entries(self, folder: str) -> Iterator[Any]:
+        with _translated(f"cannot list {folder}"):
+            for chunk in obstore.list(self._store, f"{folder}/"):
+                yield from chunk
+
+    def _modified(self, path: str) -> float | None:
+        with _translated(f"cannot look up {path}"):
+            try:
+                return float(obstore.head(self._store, path)["last_modified"].timestamp())
+            except FileNotFoundError:
+                return None
+
+    def _delete(self, path: str) -> None:
+        with _translated(f"cannot remove {path}"):
+            try:
+                obstore.delete(self._store, path)
             except FileNotFoundError:
                 return
-
-    def _is_there(self, blob: Blob) -> bool:
-        return self.has(blob.digest) and self.size(blob.digest) == blob.size
 
     def _head(self, digest: str) -> Any:
         path = _path(digest)
@@ -184,6 +287,36 @@ class RemoteRecords:
             listed = obstore.list_with_delimiter(self._store, f"records/{folder}/")
         return sorted(entry["path"].rpartition("/")[2] for entry in listed["objects"])
 
+    def walk(self, folder: str) -> Iterator[Listed]:
+        """As Records.walk."""
+        with _translated(f"cannot list the records in {folder}"):
+            for chunk in obstore.list(self._store, f"records/{folder}/"):
+                for entry in chunk:
+                    name = entry["path"].removeprefix("records/")
+                    yield Listed(name, entry["last_modified"].timestamp())
+
+    def remove(self, name: str, value: str) -> bool:
+        """As Records.remove, as far as a store without conditional deletes can: what is written
+        between the look and the removal is lost.
+        """
+        current = self.get(name)
+        if current is None or current.value != value:
+            return False
+        with _translated(f"cannot remove the record {name}"):
+            try:
+                obstore.delete(self._store, f"records/{name}")
+            except FileNotFoundError:
+                return False
+        return True
+
 
 def _path(digest: str) -> str:
     return f"blobs/sha256/{hex_of(digest)}"
+
+
+def _touched(digest: str) -> str:
+    return f"touched/sha256/{hex_of(digest)}"
+
+
+def _doomed(digest: str) -> str:
+    return f"doomed/sha256/{hex_of(digest)}"

@@ -3,7 +3,7 @@ store.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,12 +17,30 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 
 
+FRESH_S = 60.0
+"""Age in seconds below which a blob is not touched again; collections have to spare blobs of twice
+that age.
+"""
+
+
 @dataclass(frozen=True)
 class Blob:
-    """A stored blob; `size` in bytes."""
+    """A stored blob; `size` in bytes; `new` where the store did not hold it before."""
 
     digest: str
     size: int
+    new: bool = field(default=True, compare=False)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A blob as a listing shows it; `touched` is the time of its last `put` or `touch`, in seconds
+    since the epoch.
+    """
+
+    digest: str
+    size: int
+    touched: float
 
 
 @dataclass(frozen=True)
@@ -63,8 +81,29 @@ class BlobStore(Protocol):
         proved sound.
         """
 
-    def delete(self, digest: str) -> None:
-        """Remove the blob; no error when it is not there."""
+    def touch(self, digest: str) -> bool:
+        """As `has`, for whoever is about to refer to the blob: a blob that is there stays for the
+        grace period of collections. Raises StorageFailed where it is being removed.
+        """
+
+    def listing(self) -> Iterator[Held]:
+        """Every blob, in no order; one that comes or goes meanwhile may be left out."""
+
+    def discard(self, digest: str, before: float) -> bool:
+        """Remove the blob unless it was put or touched at `before` or later; whether it is gone.
+        No `put` or `touch` that has returned is undone.
+        """
+
+    def free(self) -> int | None:
+        """Bytes that can still be written; None where there is no such figure."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A record as a listing shows it; `written` in seconds since the epoch."""
+
+    name: str
+    written: float
 
 
 class Records(Protocol):
@@ -83,6 +122,12 @@ class Records(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Names directly inside `folder`, sorted, without the folder."""
+
+    def walk(self, folder: str) -> Iterator[Listed]:
+        """Every record below `folder`, by its whole name, in no order."""
+
+    def remove(self, name: str, value: str) -> bool:
+        """Remove the record if its text is still `value`; whether it was."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from artifacts import open_store
 from artifacts.store import Artifacts
 from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
 from service.adapters.compiler import ChildCompiler
+from service.adapters.store_usage import limited
 from service.core import Compiler, Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.jobs import Jobs
 from service.observability.metrics import JobCollector
+from service.observability.storage import StoreCollector
 from service.settings import Settings
 
 
@@ -58,11 +60,12 @@ def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
     core = Core(
         settings=settings,
         db=db,
-        store=open_store(settings.store),
+        store=limited(open_store(settings.store), settings, db),
         compiler=compiler or ChildCompiler(),
         doorbell=CeleryDoorbell(app),
         clock=time.time,
     )
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))
+    metrics.register(StoreCollector(core))
     return Services(settings, core, Jobs(core), app, metrics)

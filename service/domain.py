@@ -154,6 +154,33 @@ class Worker:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """A blob that stays with all that it refers to; `expires_at` is None for one without end."""
+
+    digest: str
+    who: str
+    why: str
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a garbage collection found and removed, or with `dry_run` would remove."""
+
+    dry_run: bool
+    blobs: int
+    bytes: int
+    removed_blobs: int
+    removed_bytes: int
+    removed_records: int
+    removed_tags: int
+    expired_jobs: int
+    expired_uploads: int
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Claim:
     """A worker's hold on a build; what it writes is taken only while `fence` is the
     build's newest.

@@ -95,6 +95,28 @@ class DatabaseUnavailable(ServiceError):
         )
 
 
+class ChoreTaken(ServiceError):
+    """Another process is at the work that only one may do at a time."""
+
+    code = "chore.taken"
+
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(
+            f"{name} is under way in {holder}", hint="try again when it has ended", holder=holder
+        )
+
+
+class UnknownPin(ServiceError):
+    """The digest is not pinned."""
+
+    code = "pin.unknown"
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(
+            f"{digest} is not pinned", hint="`relaxd pin --list` lists the pins", digest=digest
+        )
+
+
 class StaleClaim(ServiceError):
     """The worker no longer holds the build: its lease expired, or the build ended; nothing it
     reports is stored.

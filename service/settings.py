@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from artifacts.store import FRESH_S
 from service.errors import InvalidSettings
 
 
@@ -27,6 +28,11 @@ class Settings(BaseSettings):
     many workers may be lost on one build.
     sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered
     doorbell counts as lost.
+    retention_days: how long jobs that have ended, and bundles that only the action cache names,
+    are kept; 0 for ever. gc_s: pause between two garbage collections, 0 for none. gc_grace_s: how
+    long a blob stays that nothing refers to, twice job_timeout_s at the least.
+    store_quota_mb: the most that the store may hold, None for no limit; store_reserve_mb: what its
+    disk is to keep free. store_patience_s: how long a build waits for a store that is full or away.
     max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
     metrics, None for nowhere.
     """
@@ -48,6 +54,12 @@ class Settings(BaseSettings):
     max_attempts: int = Field(default=3, ge=1)
     sweep_s: float = Field(default=1, gt=0)
     ring_after_s: float = Field(default=1, ge=0)
+    retention_days: float = Field(default=30, ge=0)
+    gc_s: float = Field(default=3600, ge=0)
+    gc_grace_s: float = Field(default=24 * 3600, ge=2 * FRESH_S)
+    store_quota_mb: int | None = Field(default=None, gt=0)
+    store_reserve_mb: int = Field(default=64, ge=0)
+    store_patience_s: float = Field(default=600, ge=0)
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None
     log_level: str = "INFO"
@@ -61,6 +73,16 @@ class Settings(BaseSettings):
     def store(self) -> str:
         """URL or path of the blob store, as `artifacts.open_store` takes it."""
         return self.store_url or str(self.data_dir / "store")
+
+    @property
+    def grace_s(self) -> float:
+        """`gc_grace_s`, or more where a build may take longer."""
+        return max(self.gc_grace_s, 2 * self.job_timeout_s)
+
+    @property
+    def upload_dir(self) -> Path:
+        """Where the API keeps uploads under way."""
+        return self.data_dir / "uploads"
 
     @property
     def spool_dir(self) -> Path:

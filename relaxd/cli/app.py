@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from relaxd.cli import bench, compiling, families, inspecting, jobs, pulling, run, serving, targets
+from relaxd.cli import (
+    bench,
+    compiling,
+    families,
+    inspecting,
+    jobs,
+    pulling,
+    run,
+    serving,
+    storing,
+    targets,
+)
 from relaxd.cli.command import Command
 
 app = typer.Typer(
@@ -48,6 +59,8 @@ app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
+app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
+app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)
 app.command("serve", cls=Command, rich_help_panel="Service")(serving.serve_command)
 app.command("api", cls=Command, rich_help_panel="Service")(serving.api_command)
 app.command("worker", cls=Command, rich_help_panel="Service")(serving.worker_command)

@@ -133,6 +133,27 @@ class Client:
         """The targets that the service compiles for."""
         return list(self._transport.json("GET", "/v1/targets")["targets"])
 
+    def collect(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """Have the service collect garbage; what it found and removed, or would remove."""
+        params = {"dry_run": str(dry_run).lower()}
+        return dict(self._transport.json("POST", "/v1/gc", params=params, timeout=None))
+
+    def pin(
+        self, digest: str, *, who: str = "", why: str = "", days: float | None = None
+    ) -> dict[str, Any]:
+        """Keep a blob, and all that it refers to, for so many days or without end; the pin."""
+        body = {"who": who, "why": why, "days": days}
+        path = f"/v1/pins/{quote(digest, safe=':')}"
+        return dict(self._transport.json("PUT", path, json=body))
+
+    def unpin(self, digest: str) -> None:
+        """Remove a pin."""
+        self._transport.request("DELETE", f"/v1/pins/{quote(digest, safe=':')}")
+
+    def pins(self) -> list[dict[str, Any]]:
+        """The pins that hold now."""
+        return list(self._transport.json("GET", "/v1/pins")["pins"])
+
     def pull(
         self,
         ref: str,

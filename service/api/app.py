@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
-from service.api import health, jobs, models, oci
+from service.api import health, jobs, models, oci, storage
 from service.api.access import Access, RequestMetrics
 from service.api.auth import Authentication
 from service.api.openapi import describe
@@ -41,10 +41,10 @@ def create_app(services: Services) -> FastAPI:
     app.state.registry = CollectorRegistry()
     registry = oci.router(
         services.store,
-        services.settings.data_dir / "uploads",
+        services.settings.upload_dir,
         max_bytes=services.settings.max_model_bytes,
     )
-    for router in (jobs.router, models.router, health.router, registry):
+    for router in (jobs.router, models.router, storage.router, health.router, registry):
         app.include_router(router)
     for kind in (RelaxdError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, _answer)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from artifacts.documents import INDEXES, Document, read_document
+from artifacts.documents import INDEXES, Document, keep, read_document
 from artifacts.dumps import dump_of
 from artifacts.errors import NoDump
 from artifacts.oci import FEATURES, REPOSITORY, TARGET, bundle_files
@@ -70,6 +70,7 @@ def router(artifacts: Artifacts) -> APIRouter:
             digest = _dump(artifacts, digest)
         document = read_document(artifacts.blobs, digest)
         if TAR in request.headers.get("Accept", ""):
+            keep(artifacts.blobs, digest)  # so that the tar can end
             headers = {"Docker-Content-Digest": digest, "Vary": "Accept"}
             return StreamingResponse(
                 bundle_tar(artifacts.blobs, bundle_files(document)), media_type=TAR, headers=headers

@@ -47,6 +47,7 @@ def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
         "Content-Type": "application/octet-stream",
     }
     if request.method == "HEAD":
+        blobs.touch(digest)  # whoever asks may leave an upload out
         return Response(headers=headers | {"Content-Length": str(size)})
     span = requested_span(request, digest, size)
     if span is None:

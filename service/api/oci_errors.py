@@ -17,6 +17,7 @@ from artifacts.errors import (
     InvalidManifest,
     StorageFailed,
     StoreError,
+    StoreFull,
 )
 from relaxd.errors import RelaxdError
 
@@ -75,6 +76,7 @@ TRANSLATIONS: tuple[tuple[type[StoreError], Code, HTTPStatus], ...] = (
     (BlobNotFound, Code.BLOB_UNKNOWN, HTTPStatus.NOT_FOUND),
     (BlobCorrupt, Code.BLOB_UNKNOWN, HTTPStatus.NOT_FOUND),
     (InvalidManifest, Code.MANIFEST_INVALID, HTTPStatus.BAD_REQUEST),
+    (StoreFull, Code.UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE),
     (StorageFailed, Code.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreError, Code.UNKNOWN, HTTPStatus.INTERNAL_SERVER_ERROR),
 )

@@ -8,7 +8,15 @@ import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from artifacts.documents import INDEX, MAX_MANIFEST, Descriptor, Document, parse, read_document
+from artifacts.documents import (
+    INDEX,
+    MAX_MANIFEST,
+    Descriptor,
+    Document,
+    keep,
+    parse,
+    read_document,
+)
 from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
 from artifacts.oci import JOB_TAG, REPOSITORY
 from artifacts.store import Artifacts
@@ -26,6 +34,8 @@ def router(artifacts: Artifacts) -> APIRouter:
     def pull(name: Repository, reference: str, request: Request) -> Response:
         digest = _resolve(artifacts, name, check_reference(reference))
         data, document = _read(artifacts, digest)
+        # So that a pull which has begun can end, and a push that finds it here can rely on it.
+        keep(artifacts.blobs, digest)
         if is_known(request, digest):
             return not_modified(digest)
         headers = identity_headers(digest) | {
@@ -147,7 +157,7 @@ def _push(
 def _check_blobs(artifacts: Artifacts, document: Document) -> None:
     """Checks that every blob of a manifest is stored, at its size, before the manifest is."""
     for part in (*document.blobs, *document.children):
-        if not artifacts.blobs.has(part.digest):
+        if not artifacts.blobs.touch(part.digest):
             raise RegistryError(
                 Code.MANIFEST_BLOB_UNKNOWN,
                 f"the manifest refers to {part.digest}, which is not here",

@@ -23,7 +23,7 @@ def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
     async def start(
         name: Repository, request: Request, digest: str | None = None, mount: str | None = None
     ) -> Response:
-        if mount is not None and await anyio.to_thread.run_sync(blobs.has, mount):
+        if mount is not None and await anyio.to_thread.run_sync(blobs.touch, mount):
             return _created(name, mount)
         if digest is not None:
             hex_of(digest)
@@ -94,7 +94,7 @@ async def _finish(
     except RegistryError as error:
         # A client that did not hear of its success asks again.
         if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await anyio.to_thread.run_sync(
-            blobs.has, digest
+            blobs.touch, digest
         ):
             return _created(name, digest)
         raise

@@ -17,6 +17,7 @@ from artifacts.errors import (
     NoDump,
     StorageFailed,
     StoreError,
+    StoreFull,
 )
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
@@ -30,6 +31,7 @@ from service.api.errors import (
     UnsupportedMediaType,
 )
 from service.errors import (
+    ChoreTaken,
     DatabaseUnavailable,
     IdempotencyConflict,
     InspectionFailed,
@@ -37,6 +39,7 @@ from service.errors import (
     ServiceError,
     UnknownBlob,
     UnknownJob,
+    UnknownPin,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -67,6 +70,8 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
         Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "The store does not hold what the request names"),
     ),
     (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
+    (ChoreTaken, Kind(HTTPStatus.CONFLICT, "The work is under way", retryable=True)),
+    (UnknownPin, Kind(HTTPStatus.NOT_FOUND, "There is no such pin")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
     (
         DatabaseUnavailable,
@@ -79,6 +84,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
     (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),
     (DigestMismatch, Kind(HTTPStatus.BAD_REQUEST, "The content belies its digest")),
+    (StoreFull, Kind(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", retryable=True)),
     (
         StorageFailed,
         Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not available", retryable=True),

@@ -10,7 +10,7 @@ from sqlalchemy import Row
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
-from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Worker
+from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Pin, Worker
 
 
 def moment(seconds: float) -> datetime:
@@ -77,6 +77,11 @@ def worker_from(row: Row[Any]) -> Worker:
         (offers, {}) if isinstance(offers, list) else (offers["compiles"], offers["verifies"])
     )
     return Worker(row.name, row.hostname, tuple(compiles), row.slots, moment(row.seen_at), verifies)
+
+
+def pin_from(row: Row[Any]) -> Pin:
+    """From a row of `pins`."""
+    return Pin(row.digest, row.who, row.why, moment(row.created_at), _maybe(row.expires_at))
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:

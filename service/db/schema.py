@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -41,6 +42,7 @@ jobs = Table(
     Column("finished_at", Seconds),
     Column("last_seq", Integer, nullable=False, server_default="0"),
     Index("ix_jobs_newest", "kind", "created_at"),
+    Index("ix_jobs_finished_at", "finished_at"),
 )
 
 builds = Table(
@@ -103,4 +105,34 @@ workers = Table(
     Column("capabilities", Document, nullable=False),
     Column("slots", Integer, nullable=False),
     Column("seen_at", Seconds, nullable=False, index=True),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("digest", String(80), primary_key=True),
+    Column("who", String, nullable=False),
+    Column("why", String, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("expires_at", Seconds),
+)
+
+# Work that one process at a time does for all; the migration makes the rows.
+chores = Table(
+    "chores",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("holder", String, nullable=False),
+    Column("held_until", Seconds, nullable=False),
+    Column("ran_at", Seconds, nullable=False),
+)
+
+STORE_BYTES = "store_bytes"
+"""The counter of what the store holds, an estimate: collections count, each new blob adds."""
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
 )

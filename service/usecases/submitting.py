@@ -36,9 +36,9 @@ def submit(
     places = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    if not core.store.blobs.has(model):
+    if not core.store.blobs.touch(model):
         raise UnknownModel(model)
-    if request.samples and not core.store.blobs.has(request.samples):
+    if request.samples and not core.store.blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint)):

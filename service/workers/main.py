@@ -14,6 +14,7 @@ from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
 from service.observability import logs
 from service.settings import Settings
+from service.workers.janitor import tidy_until
 from service.workers.worker import Worker
 
 
@@ -36,6 +37,8 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
         start_http_server(services.settings.worker_metrics_port, registry=services.metrics)
     register(services.celery, worker)
     sweeper = threading.Thread(target=_sweep, args=(worker, parent), name="sweeper", daemon=True)
+    tidying = (worker.shutdown, services.core)
+    janitor = threading.Thread(target=tidy_until, args=tidying, name="janitor", daemon=True)
 
     def shut_down(**_: Any) -> None:
         worker.shutdown.set()
@@ -43,11 +46,13 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
     signals.worker_shutting_down.connect(shut_down)
     signals.setup_logging.connect(_keep_logging)
     sweeper.start()
+    janitor.start()
     try:
         return _listen(services.celery, worker, concurrency)
     finally:
         worker.shutdown.set()
         sweeper.join()
+        janitor.join()
         worker.close()
 
 

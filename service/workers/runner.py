@@ -9,6 +9,8 @@ from pathlib import Path
 import structlog
 
 from artifacts.dumps import publish_dump
+from artifacts.errors import StorageFailed
+from artifacts.files import storage_errors
 from artifacts.oci import publish_bundle
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
@@ -23,7 +25,11 @@ from service.domain import Claim, Kind, Outcome
 from service.errors import StaleClaim
 from service.usecases import ending, results
 from service.workers.heartbeat import Pulse, Stop
+from service.workers.patience import Patience
 from service.workers.scratch import Workshop
+
+WITHOUT_STORE = "without_store"
+"""The ending of a run that gave its build back because the store was full or away."""
 
 Observe = Callable[[Claim, str, float], None]
 
@@ -43,9 +49,9 @@ class Runner:
         self._shutdown = shutdown
         self._observe = observe
 
-    def run(self, claim: Claim) -> None:
-        """See the build to its end or give it back; raises DatabaseUnavailable where neither could
-        be written down.
+    def run(self, claim: Claim) -> str:
+        """See the build to its end or give it back; its ending in a word. Raises
+        DatabaseUnavailable where neither could be written down.
         """
         began = time.monotonic()
         with structlog.contextvars.bound_contextvars(
@@ -61,28 +67,25 @@ class Runner:
             seconds = time.monotonic() - began
             logger.info("build ended", ending=ended, seconds=round(seconds, 3))
             self._observe(claim, ended, seconds)
+            return ended
 
     def _attempt(self, claim: Claim, pulse: Pulse) -> str:
         """The outcome of the attempt, in a word, once it is stored; raises StaleClaim."""
         try:
-            outcome = results.known(self._core, claim) or self._work(claim, pulse)
+            patience = Patience(pulse, self._core.settings.store_patience_s)
+            known = patience.with_store(lambda: results.known(self._core, claim))
+            outcome = known or self._work(claim, pulse, patience)
         except StaleClaim:
             raise
         except CompileError as error:
             return self._failed(claim, pulse, error.failure)
+        except StorageFailed as error:
+            return self._postponed(claim, pulse, error)
         except Exception as error:
             # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may
             # do.
             logger.exception("attempt failed")
-            code = error.code if isinstance(error, RelaxdError) else "worker.error"
-            hint = error.hint if isinstance(error, RelaxdError) else "see the worker's log"
-            return self._again(
-                claim,
-                pulse,
-                Failure(
-                    code=code, stage=Stage.PUBLISH, message=str(error), hint=hint, retryable=True
-                ),
-            )
+            return self._again(claim, pulse, _failure_of(error))
         return self._end(claim, pulse, outcome)
 
     def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
@@ -110,33 +113,41 @@ class Runner:
         ending.finish(self._core, claim, outcome)
         return "cached" if outcome.cached else outcome.state.value
 
+    def _postponed(self, claim: Claim, pulse: Pulse, error: StorageFailed) -> str:
+        """Give back a build that the store has kept waiting: it has not been attempted."""
+        if pulse.stop is not None:
+            return self._failed(claim, pulse, _failure_of(error))
+        pulse.flush()
+        ending.release(self._core, claim, _failure_of(error), attempted=False)
+        return WITHOUT_STORE
+
     def _again(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
         pulse.flush()
         ending.release(self._core, claim, failure, attempted=True)
         return "released"
 
-    def _work(self, claim: Claim, pulse: Pulse) -> Outcome:
+    def _work(self, claim: Claim, pulse: Pulse, patience: Patience) -> Outcome:
         with self._workshop.bench() as bench:
-            model = _fetch(self._core.store.blobs, claim.model, bench / "model")
+            model = self._fetch(claim.model, bench / "model", patience)
             if claim.kind is Kind.INSPECT:
                 return self._inspect(claim, pulse, model)
-            return self._compile(claim, pulse, model, bench)
+            return self._compile(claim, pulse, bench, patience)
 
     def _inspect(self, claim: Claim, pulse: Pulse, model: Path) -> Outcome:
         report = self._run_child(InspectJob(str(model), claim.request.to_json()), pulse)
         assert isinstance(report, dict)
         return Outcome(State.SUCCEEDED, report=report)
 
-    def _compile(self, claim: Claim, pulse: Pulse, model: Path, bench: Path) -> Outcome:
+    def _compile(self, claim: Claim, pulse: Pulse, bench: Path, patience: Patience) -> Outcome:
         samples = claim.request.samples and str(
-            _fetch(self._core.store.blobs, claim.request.samples, bench / "samples.npz")
+            self._fetch(claim.request.samples, bench / "samples.npz", patience)
         )
         bundle, dump = bench / "bundle", bench / "dump"
         # There may be a bundle without the dump that this request asks for: the bundle stays.
         earlier = self._core.store.actions.get(claim.action_key)
         request = _unmeasured(claim.request) if earlier else claim.request
         job = CompileJob(
-            model=str(model),
+            model=str(bench / "model"),
             request=request.to_json(),
             target=claim.target,
             output=str(bundle),
@@ -147,10 +158,17 @@ class Runner:
         )
         self._run_child(job, pulse)
         pulse.hear(StageStarted(Stage.PUBLISH))
-        digest = earlier or self._publish(claim, bundle)
-        if job.dump:
-            publish_dump(self._core.store, dump, digest)
-        return results.bundle_outcome(self._core, digest, cached=earlier is not None)
+
+        def publish() -> Outcome:
+            digest = earlier or self._publish(claim, bundle)
+            if job.dump:
+                publish_dump(self._core.store, dump, digest)
+            return results.bundle_outcome(self._core, digest, cached=earlier is not None)
+
+        return patience.with_store(publish)
+
+    def _fetch(self, digest: str, path: Path, patience: Patience) -> Path:
+        return patience.with_store(lambda: _fetch(self._core.store.blobs, digest, path))
 
     def _publish(self, claim: Claim, bundle: Path) -> str:
         published = publish_bundle(
@@ -176,8 +194,18 @@ def _unmeasured(request: CompileRequest) -> CompileRequest:
 
 
 def _fetch(blobs: BlobStore, digest: str, path: Path) -> Path:
-    """Write a blob to a file, verified; raises BlobNotFound, BlobCorrupt."""
-    with path.open("wb") as file:
+    """Write a blob to a file, verified; raises BlobNotFound, BlobCorrupt, StorageFailed."""
+    with storage_errors(f"cannot write {path.name}"), path.open("wb") as file:
         for chunk in blobs.open(digest):
             file.write(chunk)
     return path
+
+
+def _failure_of(error: Exception) -> Failure:
+    return Failure(
+        code=error.code if isinstance(error, RelaxdError) else "worker.error",
+        stage=Stage.PUBLISH,
+        message=str(error),
+        hint=error.hint if isinstance(error, RelaxdError) else "see the worker's log",
+        retryable=True,
+    )

@@ -14,7 +14,8 @@ from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
 from service.observability.metrics import WorkerMetrics
 from service.usecases import claiming, fleet, sweeping
-from service.workers.runner import Runner
+from service.workers.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from service.workers.runner import WITHOUT_STORE, Runner
 from service.workers.scratch import Workshop
 
 logger = structlog.get_logger("relaxd.worker")
@@ -38,6 +39,7 @@ class Worker:
         self._workshop = Workshop(core.settings.work_dir, self.name)
         self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
         self._busy: set[str] = set()
+        self._without_store_s = FIRST_PAUSE_S
 
     def answer(self, build_id: str) -> None:
         """Do the build, if it is there to be done, and then whatever else is queued: a doorbell
@@ -46,15 +48,23 @@ class Worker:
         upcoming: str | None = build_id
         while upcoming and not self.shutdown.is_set():
             if claim := claiming.take(self._core, upcoming, self.name):
-                self._run(claim)
+                self._pause_after(self._run(claim))
             upcoming = sweeping.next_build(self._core, self.capabilities)
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, claim: Claim) -> str:
         self._busy.add(claim.build_id)
         try:
-            self._runner.run(claim)
+            return self._runner.run(claim)
         finally:
             self._busy.discard(claim.build_id)
+
+    def _pause_after(self, ending: str) -> None:
+        """Take no build for a while where the store is full or away: each would only wait again."""
+        if ending == WITHOUT_STORE:
+            self.shutdown.wait(self._without_store_s)
+            self._without_store_s = min(2 * self._without_store_s, LONGEST_PAUSE_S)
+        else:
+            self._without_store_s = FIRST_PAUSE_S
 
     def sweep(self) -> None:
         """One round: announce ourselves, take builds from silent workers, ring for queued builds

@@ -1,5 +1,6 @@
 """The action cache: the first usable entry wins, and a dangling one is a miss."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -38,7 +39,7 @@ def test_of_many_writers_at_once_one_wins(cache, manifests):
 
 def test_an_entry_without_its_manifest_is_a_miss_and_gives_way(cache, blobs, manifests):
     cache.put(KEY, manifests[0])
-    blobs.delete(manifests[0])
+    blobs.discard(manifests[0], math.inf)
     assert cache.get(KEY) is None
     with ThreadPoolExecutor(11) as pool:
         winners = set(pool.map(lambda manifest: cache.put(KEY, manifest), manifests[1:]))

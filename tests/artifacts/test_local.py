@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.errors import StorageFailed
+from artifacts.errors import StoreFull
 from artifacts.files import sweep, temporary
 from artifacts.local import LocalStore
 from relaxd.contract.canonical import digest_of
@@ -98,7 +98,7 @@ def test_a_full_disk_is_a_typed_error_and_leaves_no_trace(tmp_path, monkeypatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageFailed, match="No space left"):
+    with pytest.raises(StoreFull, match="No space left"):
         store.put(b"content")
     assert not store.has(digest_of(b"content"))
     assert list((tmp_path / "tmp").iterdir()) == []

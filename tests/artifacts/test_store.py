@@ -1,7 +1,10 @@
 """What every blob store promises."""
 
 import itertools
+import math
+import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -73,7 +76,7 @@ def test_a_source_that_fails_stores_nothing(blobs):
 
 def test_an_absent_blob_is_a_typed_error(blobs):
     assert not blobs.has(ABSENT)
-    blobs.delete(ABSENT)
+    assert blobs.discard(ABSENT, math.inf)
     for read in (blobs.size, blobs.read, blobs.open):
         with pytest.raises(BlobNotFound):
             read(ABSENT)
@@ -92,7 +95,8 @@ def test_an_absent_blob_is_a_typed_error(blobs):
     ],
 )
 def test_a_malformed_digest_is_refused(blobs, digest):
-    for use in (blobs.has, blobs.size, blobs.read, blobs.open, blobs.delete):
+    discard = partial(blobs.discard, before=math.inf)
+    for use in (blobs.has, blobs.size, blobs.read, blobs.open, blobs.touch, discard):
         with pytest.raises(InvalidDigest):
             use(digest)
     with pytest.raises(InvalidDigest):
@@ -129,10 +133,23 @@ def test_a_large_corrupt_blob_is_never_served_whole(backend):
     assert sum(map(len, served)) < len(data)
 
 
-def test_a_deleted_blob_is_gone(blobs):
+def test_a_blob_is_discarded_unless_it_was_touched_meanwhile(blobs):
     digest = blobs.put(b"content").digest
-    blobs.delete(digest)
+    assert not blobs.discard(digest, time.time() - 60)
+    assert blobs.touch(digest)
+    assert blobs.discard(digest, math.inf)
     assert not blobs.has(digest)
+    assert not blobs.touch(digest)
+    assert blobs.put(b"content").new
+    assert not blobs.put(b"content").new
+
+
+def test_a_listing_has_every_blob_with_its_size_and_last_touch(blobs):
+    began = time.time()
+    sizes = {blobs.put(data).digest: len(data) for data in (b"", b"one", b"three")}
+    held = list(blobs.listing())
+    assert {entry.digest: entry.size for entry in held} == sizes
+    assert all(began - 2 <= entry.touched <= time.time() + 2 for entry in held)
 
 
 def test_writers_of_one_digest_do_not_disturb_each_other(blobs):
@@ -155,3 +172,14 @@ def test_records_are_replaced_only_as_they_were_read(records):
     records.set("a/c/d", "deeper")
     assert records.get("a/b").value == "four"
     assert (records.names("a"), records.names("a/c"), records.names("z")) == (["b"], ["d"], [])
+    assert sorted(entry.name for entry in records.walk("a")) == ["a/b", "a/c/d"]
+    assert all(entry.written > time.time() - 60 for entry in records.walk("a"))
+    assert list(records.walk("z")) == []
+
+
+def test_a_record_is_removed_only_as_it_was_read(records):
+    records.set("a/b", "one")
+    assert not records.remove("a/b", "two")
+    assert records.remove("a/b", "one")
+    assert records.get("a/b") is None
+    assert not records.remove("a/b", "one")

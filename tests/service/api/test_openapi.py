@@ -15,6 +15,7 @@ TAKING_NOTHING = [
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
+    "GET /v1/pins",
 ]
 OPERATIONS = [
     *TAKING_NOTHING,
@@ -27,6 +28,9 @@ OPERATIONS = [
     "GET /v1/jobs/{job_id}/logs",
     "POST /v1/inspect",
     "GET /v1/artifacts/{digest}",
+    "POST /v1/gc",
+    "PUT /v1/pins/{digest}",
+    "DELETE /v1/pins/{digest}",
 ]
 BUDGET = settings(
     max_examples=8,

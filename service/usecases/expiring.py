@@ -1,0 +1,66 @@
+"""Expiry: jobs that ended long ago, and uploads that nobody goes on with."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from sqlalchemy import ColumnElement, delete, false, func, select
+
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.schema import builds, events, jobs
+
+BATCH = 20
+"""Jobs removed in one transaction, which others wait for."""
+_ENDED = [state for state in State if state.terminal]
+
+
+def is_old(core: Core, now: float) -> ColumnElement[bool]:
+    """The condition on `jobs` of those whose retention is over."""
+    days = core.settings.retention_days
+    if not days:
+        return false()
+    # No part may be NULL, since the negation is what is kept.
+    ended = jobs.c.finished_at.is_not(None) & jobs.c.state.in_(_ENDED)
+    return ended & (jobs.c.finished_at < now - days * 86400)
+
+
+def count_old_jobs(core: Core) -> int:
+    """How many jobs `expire_jobs` would remove."""
+    with core.reading() as tx:
+        query = select(func.count()).select_from(jobs).where(is_old(core, tx.now))
+        return tx.connection.execute(query).scalar_one()
+
+
+def expire_jobs(core: Core, beat: Callable[[], None]) -> int:
+    """Remove old jobs with their builds and events, in short transactions; how many."""
+    removed = 0
+    while count := _expire_batch(core):
+        removed += count
+        beat()
+    return removed
+
+
+def _expire_batch(core: Core) -> int:
+    with core.writing() as tx:
+        query = select(jobs.c.id).where(is_old(core, tx.now)).limit(BATCH)
+        found = tx.connection.scalars(query.with_for_update(skip_locked=True)).all()
+        for table in (events, builds):
+            tx.connection.execute(delete(table).where(table.c.job_id.in_(found)))
+        tx.connection.execute(delete(jobs).where(jobs.c.id.in_(found)))
+    return len(found)
+
+
+def abandoned_uploads(core: Core, *, dry_run: bool) -> int:
+    """Remove the uploads to this data folder that nobody has written to for the grace period; how
+    many.
+    """
+    folder = core.settings.upload_dir
+    count = 0
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):  # it has just ended
+            if path.stat().st_mtime < core.clock() - core.settings.grace_s:
+                count += 1
+                if not dry_run:
+                    os.unlink(path)
+    return count

@@ -1,0 +1,39 @@
+"""The janitor: a thread beside a worker's builds that collects garbage when it is due."""
+
+import threading
+
+import structlog
+
+from artifacts.errors import StoreError
+from service.core import Core
+from service.errors import ChoreTaken, DatabaseUnavailable
+from service.usecases import collecting
+
+LOOK_S = 30.0
+
+logger = structlog.get_logger("relaxd.gc")
+
+
+class _ShuttingDown(Exception):
+    """The worker ends."""
+
+
+def tidy_until(shutdown: threading.Event, core: Core) -> None:
+    """Look now and then whether a collection is due, of which one runs at a time among all workers;
+    survives a store or a database that is away.
+    """
+
+    def check() -> None:
+        if shutdown.is_set():
+            raise _ShuttingDown
+
+    while not shutdown.wait(min(LOOK_S, core.settings.gc_s or LOOK_S)):
+        try:
+            if collecting.is_due(core):
+                collecting.run(core, check=check)
+        except _ShuttingDown:
+            return
+        except ChoreTaken:  # another worker was first
+            continue
+        except (StoreError, DatabaseUnavailable) as error:
+            logger.warning("the collection failed", error=str(error))

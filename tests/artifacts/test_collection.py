@@ -1,0 +1,220 @@
+"""What a collection removes and what it spares, and each race with it by a fixed interleaving."""
+
+import contextlib
+import time
+
+import pytest
+
+from artifacts.cache import ActionCache
+from artifacts.collection import Limits, collect
+from artifacts.documents import (
+    BUNDLE,
+    EMPTY,
+    Descriptor,
+    index_bytes,
+    keep,
+    manifest_bytes,
+    read_document,
+)
+from artifacts.references import References
+from artifacts.store import Artifacts
+from relaxd.contract.canonical import digest_of
+
+KEY = digest_of(b"an action key")
+HOUR = 3600.0
+
+
+@pytest.fixture
+def store(backend, monkeypatch) -> Artifacts:
+    monkeypatch.setattr("artifacts.remote.FRESH_S", 0.0)
+    monkeypatch.setattr("artifacts.local.FRESH_S", -1.0)
+    actions = ActionCache(backend.records, lambda digest: keep(backend.blobs, digest))
+    return Artifacts(backend.blobs, actions, References(backend.records))
+
+
+def push(store, *layers, subject=None):
+    """A manifest over those layers."""
+    blobs = store.blobs
+    config = blobs.put(b"{}")
+    listed = [
+        Descriptor("application/octet-stream", blob.digest, blob.size)
+        for blob in (blobs.put(layer) for layer in layers)
+    ]
+    subject = subject and Descriptor(EMPTY, subject, 1)
+    empty = Descriptor(EMPTY, config.digest, config.size)
+    return blobs.put(manifest_bytes(BUNDLE, empty, listed, {}, subject)).digest
+
+
+def soon(**age):
+    """Limits under which all that was put until now is old."""
+    time.sleep(0.02)
+    now = time.time()
+    return Limits(now - age.get("grace", 0), now - age.get("records", 0))
+
+
+def everything(store):
+    return {held.digest for held in store.blobs.listing()}
+
+
+def sweep(store, *roots, limits=None, **options):
+    return collect(store, lambda: roots, limits or soon(), **options)
+
+
+def test_what_no_root_reaches_is_removed_and_the_rest_stays(store):
+    kept, lost = push(store, b"one", b"two"), push(store, b"two", b"three")
+    report = sweep(store, kept)
+    assert everything(store) == {kept, *map(digest_of, (b"one", b"two", b"{}"))}
+    assert set(report.removed) == {lost, digest_of(b"three")}
+    assert (report.blobs, report.removed_blobs) == (6, 2)
+    assert report.removed_bytes == report.bytes - sum(
+        store.blobs.size(digest) for digest in everything(store)
+    )
+
+
+def test_a_dry_run_names_the_same_and_removes_nothing(store):
+    push(store, b"one"), store.actions.put(KEY, push(store, b"two"))
+    before = everything(store)
+    limits = soon()
+    planned = sweep(store, limits=limits, dry_run=True)
+    assert everything(store) == before
+    assert store.actions.get(KEY)
+    done = sweep(store, limits=soon())
+    assert set(planned.removed) == set(done.removed) == before
+    assert planned.removed_records == done.removed_records == 1
+
+
+def test_young_blobs_stay_with_what_they_refer_to(store):
+    store.blobs.put(b"old layer")
+    limits = soon()
+    time.sleep(0.02)
+    empty = Descriptor(EMPTY, store.blobs.put(b"{}").digest, 2)
+    layer = Descriptor("application/octet-stream", digest_of(b"old layer"), 9)
+    store.blobs.put(manifest_bytes(BUNDLE, empty, [layer], {}, None))
+    assert sweep(store, limits=limits).removed == []
+
+
+def test_an_index_keeps_its_bundles_and_a_bundle_its_referrers(store):
+    bundle = push(store, b"one")
+    sbom = push(store, b"sbom", subject=bundle)
+    store.references.refer("relaxd/bundles", bundle, sbom)
+    index = store.blobs.put(
+        index_bytes([Descriptor(EMPTY, bundle, store.blobs.size(bundle)).to_json()])
+    ).digest
+    assert sweep(store, index).removed == []
+    removed = sweep(store).removed
+    assert removed.index(index) < removed.index(bundle) < removed.index(digest_of(b"one"))
+    assert removed.index(sbom) < removed.index(digest_of(b"sbom"))
+    assert store.references.referrers("relaxd/bundles", bundle) == []
+
+
+def test_a_subject_stays_as_long_as_its_referrer_is_a_root(store):
+    bundle = push(store, b"one")
+    assert sweep(store, push(store, b"sbom", subject=bundle)).removed == []
+
+
+def test_a_bundle_of_the_action_cache_stays_for_its_retention(store):
+    bundle = push(store, b"one")
+    store.actions.put(KEY, bundle)
+    assert sweep(store, limits=soon(records=HOUR)).removed == []
+    assert set(sweep(store).removed) >= {bundle, digest_of(b"one")}
+    assert list(store.actions.entries()) == []
+
+
+def test_a_record_goes_before_its_bundle_and_a_manifest_before_its_layers(store, monkeypatch):
+    bundle = push(store, b"one")
+    store.actions.put(KEY, bundle)
+    real, steps = type(store.blobs).discard, []
+
+    def discard(blobs, digest, before):
+        steps.append((digest, list(store.actions.entries())))
+        assert digest == bundle or not blobs.has(bundle)
+        return real(blobs, digest, before)
+
+    monkeypatch.setattr(type(store.blobs), "discard", discard)
+    sweep(store)
+    assert steps[0] == (bundle, [])
+
+
+def between_mark_and_sweep(store, action, limits=None):
+    """Run `action` once the roots were read."""
+
+    def roots():
+        action()
+        return ()
+
+    return collect(store, roots, limits or soon())
+
+
+def test_race_an_upload_that_finds_the_blob_there(store):
+    store.blobs.put(b"layer")
+    report = between_mark_and_sweep(store, lambda: store.blobs.touch(digest_of(b"layer")))
+    assert report.removed == []
+    assert store.blobs.read(digest_of(b"layer")) == b"layer"
+
+
+def test_race_an_upload_of_a_doomed_blob(store):
+    store.blobs.put(b"layer")
+    report = between_mark_and_sweep(store, lambda: store.blobs.put(b"layer"))
+    assert report.removed == []
+    assert store.blobs.read(digest_of(b"layer")) == b"layer"
+
+
+def test_race_a_look_after_the_removal_finds_nothing(store):
+    digest = store.blobs.put(b"layer").digest
+    sweep(store)
+    assert not store.blobs.touch(digest)
+    assert not store.blobs.has(digest)
+
+
+def test_race_a_cache_hit_keeps_the_bundle_and_its_record(store):
+    bundle = push(store, b"one", b"two")
+    store.actions.put(KEY, bundle)
+    hits = []
+    report = between_mark_and_sweep(store, lambda: hits.append(store.actions.get(KEY)))
+    assert hits == [bundle]
+    assert report.removed == []
+    assert store.actions.get(KEY) == bundle
+
+
+def test_race_a_touched_manifest_keeps_layers_that_nobody_has_touched_yet(store):
+    bundle = push(store, b"one", b"two")
+    report = between_mark_and_sweep(store, lambda: store.blobs.touch(bundle))
+    assert report.removed == []
+    assert all(store.blobs.has(layer.digest) for layer in read_document(store.blobs, bundle).blobs)
+
+
+def test_race_a_referrer_pushed_again_stays_listed(store):
+    bundle = push(store, b"one")
+    sbom = push(store, b"sbom", subject=bundle)
+    store.references.refer("relaxd/bundles", bundle, sbom)
+
+    def push_again():
+        push(store, b"one")
+        store.references.refer("relaxd/bundles", bundle, push(store, b"sbom", subject=bundle))
+
+    assert between_mark_and_sweep(store, push_again).removed == []
+    assert store.references.referrers("relaxd/bundles", bundle) == [sbom]
+
+
+def test_a_collection_that_is_cut_short_leaves_no_manifest_without_its_layers(store):
+    bundles = [push(store, b"%d" % number, b"shared") for number in range(6)]
+
+    class Enough(Exception):
+        """Stop."""
+
+    for allowed in range(12):
+        left = [allowed]
+
+        def beat(left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Enough
+
+        with contextlib.suppress(Enough):
+            sweep(store, beat=beat)
+        for bundle in bundles:
+            if store.blobs.has(bundle):
+                assert all(
+                    store.blobs.has(blob.digest)
+                    for blob in read_document(store.blobs, bundle).blobs
+                )
