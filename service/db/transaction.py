@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from relaxd.contract.states import State
 from service.db import records
@@ -24,14 +24,21 @@ class Transaction:
         self.now = now
         self._writes = writes
 
-    def job(self, job_id: str) -> Job:
-        """The job, locked against other writers in a writing transaction; raises UnknownJob."""
+    def lock(self, job_id: str) -> Row[Any]:
+        """The row of the job, locked against other writers in a writing transaction; raises
+        UnknownJob.
+        """
         query = select(jobs).where(jobs.c.id == job_id)
         row = self.connection.execute(
             query.with_for_update() if self._writes else query
         ).one_or_none()
         if row is None:
             raise UnknownJob(job_id)
+        return row
+
+    def job(self, job_id: str) -> Job:
+        """The job, locked as by `lock`; raises UnknownJob."""
+        row = self.lock(job_id)
         rows = self.connection.execute(
             select(builds).where(builds.c.job_id == job_id).order_by(builds.c.position)
         )
@@ -50,6 +57,9 @@ class Transaction:
 
     def emit(self, job_id: str, target: str | None, *notes: Note) -> None:
         """Append events to the job."""
+        self._append(job_id, [(target, note) for note in notes])
+
+    def _append(self, job_id: str, notes: Sequence[tuple[str | None, Note]]) -> None:
         if not notes:
             return
         counted = (
@@ -68,7 +78,7 @@ class Transaction:
                 "target": target,
                 "data": data,
             }
-            for offset, (kind, data) in enumerate(notes)
+            for offset, (target, (kind, data)) in enumerate(notes)
         ]
         self.connection.execute(insert(events), rows)
 
@@ -76,6 +86,11 @@ class Transaction:
         """Compare-and-set the build's state and columns, append events, and bring the job's state
         into line; raises StaleClaim.
         """
+        self._set(build, to, values)
+        self.emit(build.job_id, build.target, *notes)
+        self._align(build.job_id)
+
+    def _set(self, build: Build, to: State, values: dict[str, Any]) -> None:
         if not build.state.may_become(to):
             raise StaleClaim(f"build {build.id} is {build.state} and cannot become {to}")
         unchanged = (
@@ -90,11 +105,17 @@ class Transaction:
             != 1
         ):
             raise StaleClaim(f"build {build.id} changed meanwhile")
-        self.emit(build.job_id, build.target, *notes)
-        self._align(build.job_id)
 
     def end(self, build: Build, outcome: Outcome) -> None:
         """Bring the build to a terminal state for good; raises StaleClaim."""
+        self.end_all(build.job_id, [build], outcome)
+
+    def end_all(self, job_id: str, ended: Sequence[Build], outcome: Outcome) -> None:
+        """Bring builds of one job to a terminal state for good, in time linear in their number;
+        raises StaleClaim.
+        """
+        if not ended:
+            return
         values = records.outcome_values(outcome)
         data = {
             "state": outcome.state,
@@ -102,16 +123,11 @@ class Transaction:
             "artifact": values["artifact"],
             "error": values["error"],
         }
-        note = (EventType.BUILD_FINISHED, data)
-        self.change(
-            build,
-            outcome.state,
-            note,
-            finished_at=self.now,
-            waiting_on=None,
-            lease_until=None,
-            **values,
-        )
+        values |= {"finished_at": self.now, "waiting_on": None, "lease_until": None}
+        for build in ended:
+            self._set(build, outcome.state, values)
+        self._append(job_id, [(build.target, (EventType.BUILD_FINISHED, data)) for build in ended])
+        self._align(job_id)
 
     def requeue(self, build: Build, reason: str, *, attempts: int) -> None:
         """Take a running build from its worker and put it back into the queue; raises
@@ -132,7 +148,7 @@ class Transaction:
 
     def _align(self, job_id: str) -> None:
         rows: Sequence[str] = self.connection.scalars(
-            select(builds.c.state).where(builds.c.job_id == job_id)
+            select(builds.c.state).where(builds.c.job_id == job_id).distinct()
         ).all()
         state = job_state([State(row) for row in rows])
         values = {"state": state, "finished_at": self.now if state.terminal else None}

@@ -1,23 +1,42 @@
 """Cancelling: ends queued builds, and marks running ones for their workers."""
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from relaxd.contract.states import State
 from service.core import Core
+from service.db import records
 from service.db.schema import builds
 from service.domain import Job
 from service.usecases import watching
 from service.usecases.ending import CANCELLED
 
+_AT_A_TIME = 50
+"""Builds that one transaction ends: other writers wait for it."""
+
 
 def cancel(core: Core, job_id: str) -> Job:
     """See `Jobs.cancel`."""
-    with core.writing() as tx:
-        for build in tx.job(job_id).builds:
-            if build.state is State.QUEUED:
-                tx.end(build, CANCELLED)
-            elif build.state is State.RUNNING:
-                tx.connection.execute(
-                    update(builds).where(builds.c.id == build.id).values(cancel_requested=True)
-                )
+    while _cancel_some(core, job_id):
+        pass
     return watching.get(core, job_id)
+
+
+def _cancel_some(core: Core, job_id: str) -> bool:
+    """Mark the running builds and end some of the queued ones; whether others may be left."""
+    with core.writing() as tx:
+        tx.lock(job_id)
+        of_job = builds.c.job_id == job_id
+        tx.connection.execute(
+            update(builds)
+            .where(of_job, builds.c.state == State.RUNNING)
+            .values(cancel_requested=True)
+        )
+        queued = (
+            select(builds)
+            .where(of_job, builds.c.state == State.QUEUED)
+            .order_by(builds.c.position)
+            .limit(_AT_A_TIME)
+        )
+        found = [records.build_from(row) for row in tx.connection.execute(queued)]
+        tx.end_all(job_id, found, CANCELLED)
+    return len(found) == _AT_A_TIME

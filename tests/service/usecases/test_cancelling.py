@@ -1,9 +1,13 @@
 """Queued builds end at once, running ones are told, ended ones stay; equal builds go on."""
 
+import json
+
 import pytest
+from sqlalchemy import event
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from service.domain import EventType
 from service.errors import UnknownJob
 from service.usecases import claiming, ending
 
@@ -46,3 +50,26 @@ def test_what_waits_for_an_equal_build_outlives_its_cancellation(
 def test_an_unknown_job(jobs) -> None:
     with pytest.raises(UnknownJob):
         jobs.cancel("nobody")
+
+
+def test_many_builds_end_in_linear_time_and_in_short_transactions(core, jobs, model):
+    """Other writers wait for a transaction, and a worker that waits loses its lease."""
+    targets = tuple(
+        json.dumps({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": number + 1})
+        for number in range(120)
+    )
+    job = jobs.submit(model, CompileRequest(targets=targets))
+    statements: list[str] = []
+
+    def note(connection, cursor, statement, *_):
+        statements.append(statement)
+
+    event.listen(core.db._engine, "before_cursor_execute", note)
+    assert jobs.cancel(job.id).state is State.CANCELLED
+    event.remove(core.db._engine, "before_cursor_execute", note)
+    assert len(statements) < len(targets) + 60
+    assert sum("FROM builds" in statement for statement in statements) < 20
+    assert sum("INSERT INTO events" in statement for statement in statements) > 2
+    told = [event for event in jobs.events(job.id) if event.type is EventType.BUILD_FINISHED]
+    assert [event.target for event in told] == list(targets)
+    assert jobs.events(job.id)[-1].type is EventType.JOB_FINISHED
