@@ -20,6 +20,12 @@ _RANGE = re.compile(
 )
 
 
+LARGEST = (1 << 63) - 1
+"""The largest extent: compiled code counts in 64 bits."""
+_DIGITS = 19
+_SHOWN = 200
+
+
 @dataclass(frozen=True, order=True)
 class Dim:
     """`name` takes every multiple of `multiple` in [min, max]; max None means unbounded; `opt` is
@@ -39,6 +45,8 @@ class Dim:
                 continue
             if type(value) is not int:
                 raise self._wrong(f"{field} must be an integer, not {value!r}")
+            if value > LARGEST:
+                raise self._wrong(f"{field} is larger than {LARGEST}")
         if not IDENTIFIER.fullmatch(self.name) or keyword.iskeyword(self.name):
             raise self._wrong("a dim's name is an identifier, and no keyword of Python")
         if self.min < 0:
@@ -130,9 +138,9 @@ class Dim:
     @classmethod
     def _parse(cls, name: str, text: str) -> "Dim":
         found = _RANGE.fullmatch(text.strip())
-        if not found:
+        if not found or any(len(part or "") > _DIGITS for part in _numbers(found)):
             raise DeclarationError(
-                f"dim {name!r}: cannot read {text!r}",
+                f"dim {name!r}: cannot read {text[:_SHOWN]!r}",
                 field=f"dims.{name}",
                 hint="as in batch=1:64, seq=8:512%8@128 or batch=4",
             )
@@ -145,3 +153,7 @@ class Dim:
             int(found["multiple"] or 1),
             int(found["opt"]) if found["opt"] else None,
         )
+
+
+def _numbers(found: re.Match[str]) -> tuple[str | None, ...]:
+    return found.group("min", "max", "multiple", "opt")
