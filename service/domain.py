@@ -138,6 +138,14 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """How far a job is: its state, and the `seq` of its last event."""
+
+    state: State
+    seq: int
+
+
+@dataclass(frozen=True)
 class Worker:
     """A worker process as it advertises itself.
 

@@ -1,13 +1,14 @@
 """The facade over the use cases: submit, watch and cancel jobs, inspect models, list targets."""
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 from artifacts.store import Artifacts
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
-from service.domain import Event, Job
+from service.domain import Event, Job, Mark
 from service.usecases import cancelling, fleet, inspecting, submitting, watching
 
 
@@ -59,19 +60,29 @@ class Jobs:
         """
         return cancelling.cancel(self._core, job_id)
 
-    def events(self, job_id: str, after: int = 0) -> builtins.list[Event]:
-        """Events with `seq` greater than `after`, in order; raises UnknownJob."""
-        return watching.history(self._core, job_id, after)
+    def events(self, job_id: str, after: int = 0, limit: int | None = None) -> builtins.list[Event]:
+        """Events with `seq` greater than `after`, in order, `limit` at most; raises UnknownJob."""
+        return watching.history(self._core, job_id, after, limit)
+
+    def marks(self, job_ids: Sequence[str]) -> dict[str, Mark]:
+        """How far each of the jobs is; jobs that do not exist are left out."""
+        return watching.marks(self._core, job_ids)
 
     def wait(self, job_id: str, seconds: float) -> Job:
         """The job once it has ended, or as it stands after `seconds`; raises UnknownJob."""
         return watching.wait(self._core, job_id, seconds)
 
-    def inspect(self, model_digest: str, request: CompileRequest, seconds: float) -> dict[str, Any]:
-        """The inspection report of a model, made on a worker and kept; raises UnknownModel,
-        InspectionFailed, NotFinished.
+    def inspect(self, model_digest: str, request: CompileRequest) -> Job:
+        """A job that has a worker inspect the model, or find an earlier report; raises
+        UnknownModel.
         """
-        return inspecting.inspect(self._core, model_digest, request, seconds)
+        return inspecting.begin(self._core, model_digest, request)
+
+    def report(self, job: Job, seconds: float) -> dict[str, Any]:
+        """The report of an inspection that was waited for so long; raises InspectionFailed,
+        NotFinished.
+        """
+        return inspecting.report(job, seconds)
 
     def targets(self) -> builtins.list[dict[str, Any]]:
         """Every known target in the registry's order: name, arch, isa, status, and `workers`, the

@@ -24,6 +24,8 @@ class Settings(BaseSettings):
     token: bearer token that the API asks for, None to ask for none. allowed_origins: origins of
     web pages that may send requests that change something, separated by spaces.
     job_timeout_s, memory_mb: limits of one compile. max_model_bytes: the largest upload.
+    max_request_bytes, max_request_values, max_targets: limits of one request's JSON document; a
+    value is what follows a comma, a colon or an opening bracket.
     lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
     many workers may be lost on one build.
     sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered
@@ -50,6 +52,9 @@ class Settings(BaseSettings):
     job_timeout_s: float = Field(default=1800, gt=0)
     memory_mb: int = Field(default=8192, gt=0)
     max_model_bytes: int = Field(default=4 << 30, gt=0)
+    max_request_bytes: int = Field(default=1 << 20, gt=0)
+    max_request_values: int = Field(default=1 << 14, gt=0)
+    max_targets: int = Field(default=64, gt=0)
     lease_s: float = Field(default=30, gt=0)
     max_attempts: int = Field(default=3, ge=1)
     sweep_s: float = Field(default=1, gt=0)

@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 
-import anyio
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,9 +18,9 @@ from service.api.auth import Authentication
 from service.api.openapi import describe
 from service.api.origins import SameOrigin
 from service.api.respond import respond
+from service.api.watching import Watch
 from service.bootstrap import Services
 
-INSPECTIONS = 64
 CLIENT_CLOSED_REQUEST = 499
 
 logger = structlog.get_logger("relaxd.api")
@@ -37,7 +36,7 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
-    app.state.inspections = anyio.CapacityLimiter(INSPECTIONS)
+    app.state.watch = Watch(services.jobs)
     app.state.registry = CollectorRegistry()
     registry = oci.router(
         services.store,

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.api.watching import Watch
 from service.bootstrap import Services
 from service.jobs import Jobs
 
@@ -19,5 +20,12 @@ def jobs_of(request: Request) -> Jobs:
     return services_of(request).jobs
 
 
+def watch_of(request: Request) -> Watch:
+    """What wakes the requests that wait for jobs."""
+    watch: Watch = request.app.state.watch
+    return watch
+
+
 UseServices = Annotated[Services, Depends(services_of)]
 UseJobs = Annotated[Jobs, Depends(jobs_of)]
+UseWatch = Annotated[Watch, Depends(watch_of)]

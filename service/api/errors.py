@@ -14,10 +14,10 @@ class BodyTooLarge(ApiError):
 
     code = "http.body_too_large"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, variable: str) -> None:
         super().__init__(
             f"the body is larger than {limit} bytes",
-            hint="raise RELAXD_MAX_MODEL_BYTES on the server",
+            hint=f"raise {variable} on the server",
             limit=limit,
         )
 

@@ -8,10 +8,11 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.states import State
-from service.api.context import UseJobs, UseServices
+from service.api.context import UseJobs, UseServices, UseWatch
+from service.api.documents import JOB_CONTENT, read_job
 from service.api.uploads import FORM, FORM_TYPE, read_upload
-from service.api.watching import as_sse, ended, follow, log_text
-from service.api.wire import JobIn, JobList, JobOut
+from service.api.watching import as_sse, log_text
+from service.api.wire import JobList, JobOut, Name
 from service.domain import Job
 
 HEARTBEAT_S = 10
@@ -58,6 +59,7 @@ async def compile_model(
     request: Request,
     response: Response,
     services: UseServices,
+    watch: UseWatch,
     wait: Wait = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
@@ -65,12 +67,12 @@ async def compile_model(
     whatever its outcome.
     """
     jobs = services.jobs
-    upload = await read_upload(request, jobs.store.blobs, services.settings.max_model_bytes)
+    upload = await read_upload(request, jobs.store.blobs, services.settings)
     job = await run_in_threadpool(
-        jobs.submit, upload.model, upload.request.request(), idempotency_key, upload.name
+        jobs.submit, upload.model, upload.request, idempotency_key, upload.name
     )
     if wait is not None:
-        job = await ended(jobs, job, wait)
+        job = await watch.ended(job, wait)
         response.status_code = 200 if job.state.terminal else 202
     return _answer(request, response, job)
 
@@ -80,21 +82,19 @@ async def compile_model(
     status_code=202,
     summary="Compile a model that is in the store",
     responses={202: {"headers": LOCATION}},
+    openapi_extra={"requestBody": {"required": True, "content": JOB_CONTENT}},
 )
-def submit(
+async def submit(
     request: Request,
     response: Response,
-    jobs: UseJobs,
-    body: JobIn,
-    name: Annotated[
-        str | None, Query(max_length=255, description="The model's name, for people.")
-    ] = None,
+    services: UseServices,
+    name: Annotated[Name | None, Query(description="The model's name, for people.")] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
-    return _answer(
-        request, response, jobs.submit(body.model, body.request(), idempotency_key, name)
-    )
+    model, declared = await read_job(request, services.settings)
+    job = await run_in_threadpool(services.jobs.submit, model, declared, idempotency_key, name)
+    return _answer(request, response, job)
 
 
 @router.get("/jobs", summary="List jobs")
@@ -106,10 +106,10 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", summary="Show a job")
-async def show(jobs: UseJobs, job_id: JobId, wait: Wait = None) -> JobOut:
+async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None) -> JobOut:
     """With `wait`, once the job has ended or that time is up."""
     job = await run_in_threadpool(jobs.get, job_id)
-    return JobOut.of(await ended(jobs, job, wait or 0))
+    return JobOut.of(await watch.ended(job, wait or 0))
 
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")
@@ -135,6 +135,7 @@ def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
 )
 async def events(
     jobs: UseJobs,
+    watch: UseWatch,
     job_id: JobId,
     last_event_id: Annotated[
         str | None, Header(pattern=r"^\d{1,18}$", description="Tell the events after this one.")
@@ -147,7 +148,7 @@ async def events(
     job = await run_in_threadpool(jobs.get, job_id)
     if job.state.terminal and not await run_in_threadpool(jobs.events, job_id, after):
         return Response(status_code=204)
-    return EventSourceResponse(as_sse(follow(jobs, job_id, after)), ping=HEARTBEAT_S, sep="\n")
+    return EventSourceResponse(as_sse(watch.follow(job_id, after)), ping=HEARTBEAT_S, sep="\n")
 
 
 @router.get("/jobs/{job_id}/logs", summary="Read a job's log", response_class=PlainTextResponse)

@@ -2,30 +2,31 @@
 
 from typing import Annotated, Any
 
-import anyio.to_thread
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.request import CompileRequest
-from service.api.context import UseJobs, UseServices
+from service.api.context import UseJobs, UseServices, UseWatch
+from service.api.documents import JOB_CONTENT, JSON_TYPE, media_type, read_job
 from service.api.errors import UnsupportedMediaType
-from service.api.uploads import FORM, FORM_TYPE, limited, read_upload
-from service.api.wire import JobIn, TargetList
+from service.api.uploads import FORM, FORM_TYPE, read_upload
+from service.api.wire import TargetList
 from service.bootstrap import Services
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
-MAX_DOCUMENT = 1 << 20
-DOCUMENT = {"application/json": {"schema": {"$ref": "#/components/schemas/JobIn"}}}
+CONTENT = {FORM_TYPE: FORM, **JOB_CONTENT}
 
 
 @router.post(
     "/inspect",
     summary="Report on a model without compiling it",
-    openapi_extra={"requestBody": {"required": True, "content": {FORM_TYPE: FORM, **DOCUMENT}}},
+    openapi_extra={"requestBody": {"required": True, "content": CONTENT}},
 )
 async def inspect(
     request: Request,
     services: UseServices,
+    watch: UseWatch,
     wait: Annotated[
         float,
         Query(gt=0, le=600, allow_inf_nan=False, description="Seconds to wait for the report."),
@@ -36,26 +37,17 @@ async def inspect(
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
     model, declared = await _subject(request, services)
-    # Threads of their own: the shared pool must stay free for short requests while workers look at
-    # models.
-    limiter: anyio.CapacityLimiter = request.app.state.inspections
-    return await anyio.to_thread.run_sync(
-        services.jobs.inspect, model, declared, wait, limiter=limiter
-    )
+    job = await run_in_threadpool(services.jobs.inspect, model, declared)
+    return services.jobs.report(await watch.ended(job, wait), wait)
 
 
 async def _subject(request: Request, services: Services) -> tuple[str, CompileRequest]:
-    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     if kind == FORM_TYPE:
-        upload = await read_upload(
-            request, services.jobs.store.blobs, services.settings.max_model_bytes
-        )
-        return upload.model, upload.request.request()
-    if kind == "application/json":
-        body = JobIn.model_validate_json(
-            b"".join([chunk async for chunk in limited(request, MAX_DOCUMENT)])
-        )
-        return body.model, body.request()
+        upload = await read_upload(request, services.jobs.store.blobs, services.settings)
+        return upload.model, upload.request
+    if kind == JSON_TYPE:
+        return await read_job(request, services.settings)
     raise UnsupportedMediaType(
         f"the body is {kind or 'of no declared type'}", hint=f"send {FORM_TYPE} or application/json"
     )

@@ -1,20 +1,25 @@
 """Multipart forms streamed to disk and on into the blob store, never whole in memory."""
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from artifacts.store import CHUNK, BlobStore
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
+from service.api.bodies import limited
+from service.api.documents import media_type, read_request
 from service.api.errors import BodyTooLarge, MalformedForm, UnsupportedMediaType
 from service.api.wire import RequestIn
+from service.settings import Settings
 
 MODEL, REQUEST, SAMPLES = "model", "request", "samples"
-MAX_REQUEST = 1 << 20
+LONGEST_NAME = 255
 
 FORM_TYPE = "multipart/form-data"
 FORM = {
@@ -42,29 +47,30 @@ FORM = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A form that has been read: digests of its files, the model's file name, and the request as it
-    stands in the form.
+    """A form that has been read: the model's digest and file name, and the request, which names the
+    samples.
     """
 
     model: str
     name: str | None
-    request: RequestIn
+    request: CompileRequest
 
 
-async def read_upload(request: Request, blobs: BlobStore, limit: int) -> Upload:
+async def read_upload(request: Request, blobs: BlobStore, settings: Settings) -> Upload:
     """Store the form's files and read its request; raises ApiError, DeclarationError,
     ValidationError.
     """
-    if not request.headers.get("Content-Type", "").lower().startswith(FORM_TYPE):
+    if media_type(request) != FORM_TYPE:
         raise UnsupportedMediaType(
             "the body is not a form", hint=f"send {FORM_TYPE}, as curl does: -F model=@model.onnx"
         )
+    _check_charset(request)
     parser = MultiPartParser(
         request.headers,
-        limited(request, limit),
+        limited(request, settings.max_model_bytes, "RELAXD_MAX_MODEL_BYTES"),
         max_files=3,
         max_fields=3,
-        max_part_size=MAX_REQUEST,
+        max_part_size=settings.max_request_bytes,
     )
     try:
         form = await parser.parse()
@@ -73,27 +79,22 @@ async def read_upload(request: Request, blobs: BlobStore, limit: int) -> Upload:
             error.message, hint="as curl sends it: -F model=@model.onnx -F 'request={...}'"
         ) from error
     try:
-        return await _read(dict(form.multi_items()), blobs)
+        return await _read(dict(form.multi_items()), blobs, settings)
     finally:
         await form.close()
 
 
-async def limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
-    """The body as it comes; raises BodyTooLarge, before anything is read if the length is
-    announced.
-    """
-    length = request.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > limit:
-        raise BodyTooLarge(limit)
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise BodyTooLarge(limit)
-        yield chunk
+def _check_charset(request: Request) -> None:
+    # Python knows codecs that are none of texts, raise errors of their own, or make surrogates.
+    _, parameters = parse_options_header(request.headers["Content-Type"])
+    charset = parameters.get(b"charset", b"utf-8").lower()
+    if charset not in (b"utf-8", b"us-ascii"):
+        raise MalformedForm(
+            f"the form's charset is {charset.decode('latin-1')[:40]!r}", hint="send it as UTF-8"
+        )
 
 
-async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore) -> Upload:
+async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore, settings: Settings) -> Upload:
     for name in parts:
         if name not in (MODEL, REQUEST, SAMPLES):
             raise DeclarationError(
@@ -106,11 +107,12 @@ async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore) -> Upload:
         raise DeclarationError(
             "the form has no model", field=MODEL, hint="send it as a file: -F model=@model.onnx"
         )
-    declared = RequestIn.model_validate_json(await _text(parts.get(REQUEST)) or "{}")
-    samples = _file(parts, SAMPLES)
-    if samples:
-        declared = declared.model_copy(update={"samples": await _store(samples, blobs)})
-    return Upload(await _store(model, blobs), model.filename or None, declared)
+    text = await _text(parts.get(REQUEST), settings.max_request_bytes)
+    _, declared = await read_request(RequestIn, text or b"{}", settings)
+    if samples := _file(parts, SAMPLES):
+        declared = replace(declared, samples=await _store(samples, blobs))
+    name = clean(model.filename or "")[:LONGEST_NAME]
+    return Upload(await _store(model, blobs), name or None, declared)
 
 
 def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:
@@ -126,8 +128,13 @@ def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:
     return part
 
 
-async def _text(part: UploadFile | str | None) -> str | bytes | None:
-    return await part.read(MAX_REQUEST) if isinstance(part, UploadFile) else part
+async def _text(part: UploadFile | str | None, limit: int) -> bytes:
+    if not isinstance(part, UploadFile):
+        return (part or "").encode()
+    data: bytes = await part.read(limit + 1)
+    if len(data) > limit:
+        raise BodyTooLarge(limit, "RELAXD_MAX_REQUEST_BYTES")
+    return data
 
 
 async def _store(upload: UploadFile, blobs: BlobStore) -> str:

@@ -1,47 +1,114 @@
 """Waiting without holding a thread: jobs until they end, events as they come."""
 
 import asyncio
+import contextlib
 import json
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 
-from relaxd.contract.states import State
 from service.api.wire import EventOut
-from service.domain import Event, Job
+from service.domain import Event, Job, Mark
+from service.errors import UnknownJob
 from service.jobs import Jobs
 
-SHORTEST = 0.05
-LONGEST = 0.5
+POLL_S = 0.1
+EVENTS = 1000
+"""Events that are read at a time."""
 
 
-async def ended(jobs: Jobs, job: Job, seconds: float) -> Job:
-    """The job once it has ended, or as it stands after `seconds`."""
-    deadline, pause = time.monotonic() + seconds, SHORTEST
-    while not job.state.terminal and (left := deadline - time.monotonic()) > 0:
-        await asyncio.sleep(min(pause, left))
-        pause = min(pause * 1.5, LONGEST)
-        job = await run_in_threadpool(jobs.get, job.id)
-    return job
+@dataclass(frozen=True, eq=False)
+class _Waiter:
+    """A request that waits until `enough` holds of its job."""
+
+    enough: Callable[[Mark], bool]
+    woken: asyncio.Future[Mark]
 
 
-async def follow(jobs: Jobs, job_id: str, after: int) -> AsyncIterator[Event]:
-    """Events with `seq` above `after`, past and future, until the job has ended and
-    all are sent.
+class Watch:
+    """Wakes the requests that wait for jobs. However many wait, one task asks the database how far
+    their jobs are; it runs while there are any.
     """
-    pause = SHORTEST
-    while True:
-        # The state is read first: whatever happened before the job ended is then among the events.
-        state: State = (await run_in_threadpool(jobs.get, job_id)).state
-        events = await run_in_threadpool(jobs.events, job_id, after)
-        for event in events:
-            after = event.seq
-            yield event
-        if state.terminal:
-            return
-        pause = SHORTEST if events else min(pause * 1.5, LONGEST)
-        await asyncio.sleep(pause)
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._waiting: dict[str, set[_Waiter]] = {}
+        self._polling: asyncio.Task[None] | None = None
+        self._loading: dict[str, asyncio.Task[Job]] = {}
+
+    async def ended(self, job: Job, seconds: float) -> Job:
+        """The job once it has ended, or as it stands after `seconds`."""
+        if job.state.terminal or seconds <= 0:
+            return job
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._until(job.id, lambda mark: mark.state.terminal)
+        return await self._load(job.id)
+
+    async def follow(self, job_id: str, after: int) -> AsyncIterator[Event]:
+        """Events with `seq` above `after`, past and future, until the job has ended and all are
+        sent.
+        """
+        terminal = False
+        while not terminal:
+            terminal = (await self._until(job_id, partial(_is_beyond, after))).state.terminal
+            while events := await run_in_threadpool(self._jobs.events, job_id, after, EVENTS):
+                for event in events:
+                    after = event.seq
+                    yield event
+
+    async def _until(self, job_id: str, enough: Callable[[Mark], bool]) -> Mark:
+        waiter = _Waiter(enough, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(job_id, set()).add(waiter)
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            return await waiter.woken
+        finally:
+            self._forget(job_id, waiter)
+
+    def _forget(self, job_id: str, waiter: _Waiter) -> None:
+        self._waiting[job_id].discard(waiter)
+        if not self._waiting[job_id]:
+            del self._waiting[job_id]
+
+    async def _poll(self) -> None:
+        try:
+            while self._waiting:
+                self._wake(await run_in_threadpool(self._jobs.marks, list(self._waiting)))
+                await asyncio.sleep(POLL_S)
+        except Exception as error:
+            for waiter in [waiter for waiters in self._waiting.values() for waiter in waiters]:
+                _fail(waiter, error)
+        finally:
+            self._polling = None
+
+    def _wake(self, marks: Mapping[str, Mark]) -> None:
+        for job_id, waiters in self._waiting.items():
+            for waiter in waiters:
+                if (mark := marks.get(job_id)) is None:
+                    _fail(waiter, UnknownJob(job_id))
+                elif waiter.enough(mark) and not waiter.woken.done():
+                    waiter.woken.set_result(mark)
+
+    async def _load(self, job_id: str) -> Job:
+        """The job, read once for all requests that its end has woken."""
+        if job_id not in self._loading:
+            task = asyncio.create_task(run_in_threadpool(self._jobs.get, job_id))
+            task.add_done_callback(lambda _: self._loading.pop(job_id, None))
+            self._loading[job_id] = task
+        return await asyncio.shield(self._loading[job_id])
+
+
+def _is_beyond(after: int, mark: Mark) -> bool:
+    return mark.seq > after or mark.state.terminal
+
+
+def _fail(waiter: _Waiter, error: Exception) -> None:
+    if not waiter.woken.done():
+        waiter.woken.set_exception(error)
 
 
 async def as_sse(events: AsyncIterator[Event]) -> AsyncIterator[dict[str, str]]:

@@ -13,6 +13,11 @@ from service.domain import Build, Event, EventType, Job
 
 Digest = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$", examples=["sha256:" + "0" * 64])]
 
+Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
+"""A text that every database takes."""
+
+Name = Annotated[Text, Field(max_length=255)]
+
 Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -37,7 +42,7 @@ def _kind_of_dim(value: Any) -> str:
     return "<text>" if isinstance(value, str) else "<size>" if isinstance(value, int) else "<range>"
 
 
-DimText = Annotated[str, Field(examples=["1:64", "8:512%8@128"])]
+DimText = Annotated[Text, Field(examples=["1:64", "8:512%8@128"])]
 DimValue = Annotated[
     Annotated[DimIn, Tag("<range>")]
     | Annotated[DimText, Tag("<text>")]
@@ -45,7 +50,7 @@ DimValue = Annotated[
     Discriminator(_kind_of_dim),
 ]
 
-TargetName = Annotated[str, Field(min_length=1, max_length=4096, examples=["native", "x86-64-v3"])]
+TargetName = Annotated[Text, Field(min_length=1, max_length=4096, examples=["native", "x86-64-v3"])]
 
 
 class OptionsIn(Document):
@@ -62,12 +67,12 @@ class OptionsIn(Document):
 class RequestIn(Document):
     """The declarations about a model."""
 
-    inputs: dict[str, str] = Field(default_factory=dict, examples=[{"ids": "int64[batch,seq]"}])
-    dims: dict[str, DimValue] = Field(
+    inputs: dict[Text, Text] = Field(default_factory=dict, examples=[{"ids": "int64[batch,seq]"}])
+    dims: dict[Text, DimValue] = Field(
         default_factory=dict, examples=[{"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}]
     )
-    consts: dict[str, bool | int | float | str] = Field(default_factory=dict)
-    shapes: dict[str, str | list[int | str]] = Field(default_factory=dict)
+    consts: dict[Text, bool | int | float | Text] = Field(default_factory=dict)
+    shapes: dict[Text, Text | list[int | Text]] = Field(default_factory=dict)
     samples: Digest | None = None
     targets: list[TargetName] = Field(
         default_factory=lambda: ["native"], min_length=1, json_schema_extra={"uniqueItems": True}

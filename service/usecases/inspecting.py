@@ -4,15 +4,18 @@ from typing import Any
 
 from relaxd.contract.request import CompileRequest
 from service.core import Core
-from service.domain import Kind
+from service.domain import Job, Kind
 from service.errors import InspectionFailed, NotFinished
-from service.usecases import submitting, watching
+from service.usecases import submitting
 
 
-def inspect(core: Core, model: str, request: CompileRequest, seconds: float) -> dict[str, Any]:
+def begin(core: Core, model: str, request: CompileRequest) -> Job:
     """See `Jobs.inspect`."""
-    job = submitting.submit(core, model, request, kind=Kind.INSPECT)
-    job = watching.wait(core, job.id, seconds)
+    return submitting.submit(core, model, request, kind=Kind.INSPECT)
+
+
+def report(job: Job, seconds: float) -> dict[str, Any]:
+    """See `Jobs.report`."""
     (build,) = job.builds
     if build.report is not None:
         return build.report

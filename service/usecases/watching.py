@@ -1,6 +1,8 @@
 """Watching: jobs as they stand, their events, and waiting for their end."""
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import select
@@ -9,11 +11,12 @@ from relaxd.contract.states import State
 from service.core import Core
 from service.db import records
 from service.db.schema import builds, events, jobs
-from service.domain import Build, Event, Job, Kind
+from service.domain import Build, Event, Job, Kind, Mark
 from service.usecases.dumping import with_dumps
 from service.usecases.fleet import live_workers
 from service.usecases.indexing import index_of
 
+_AT_A_TIME = 500
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -39,20 +42,32 @@ def newest(core: Core, limit: int, state: State | None) -> list[Job]:
             .where(builds.c.job_id.in_([row.id for row in rows]))
             .order_by(builds.c.position)
         )
-        found = [records.build_from(row) for row in tx.connection.execute(wanted)]
-    return _annotated(
-        core,
-        [
-            records.job_from(row, [build for build in found if build.job_id == row.id])
-            for row in rows
-        ],
-    )
+        found = defaultdict(list)
+        for row in tx.connection.execute(wanted):
+            found[row.job_id].append(records.build_from(row))
+    return _annotated(core, [records.job_from(row, found[row.id]) for row in rows])
 
 
-def history(core: Core, job_id: str, after: int) -> list[Event]:
+def marks(core: Core, job_ids: Sequence[str]) -> dict[str, Mark]:
+    """See `Jobs.marks`."""
+    found: dict[str, Mark] = {}
+    with core.reading() as tx:
+        for start in range(0, len(job_ids), _AT_A_TIME):
+            query = select(jobs.c.id, jobs.c.state, jobs.c.last_seq).where(
+                jobs.c.id.in_(job_ids[start : start + _AT_A_TIME])
+            )
+            for row in tx.connection.execute(query):
+                found[row.id] = Mark(State(row.state), row.last_seq)
+    return found
+
+
+def history(core: Core, job_id: str, after: int, limit: int | None) -> list[Event]:
     """See `Jobs.events`."""
     query = (
-        select(events).where(events.c.job_id == job_id, events.c.seq > after).order_by(events.c.seq)
+        select(events)
+        .where(events.c.job_id == job_id, events.c.seq > after)
+        .order_by(events.c.seq)
+        .limit(limit)
     )
     with core.reading() as tx:
         found = [records.event_from(row) for row in tx.connection.execute(query)]

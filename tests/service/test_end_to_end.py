@@ -58,7 +58,8 @@ def test_a_model_becomes_a_bundle_that_runs(services, start, tmp_path):
 def test_inspection_and_failure_name_the_operator_at_fault(services, start):
     start(WORKER)
     model = services.store.blobs.put(tiny("NoSuchOperator")).digest
-    report = services.jobs.inspect(model, CompileRequest(), PATIENCE_S)
+    job = services.jobs.wait(services.jobs.inspect(model, CompileRequest()).id, PATIENCE_S)
+    report = services.jobs.report(job, PATIENCE_S)
     assert "NoSuchOperator" in str(report)
     job = services.jobs.wait(services.jobs.submit(model, CompileRequest()).id, PATIENCE_S)
     assert job.state is State.FAILED

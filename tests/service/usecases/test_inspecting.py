@@ -10,6 +10,11 @@ from service.usecases import fleet, sweeping
 from service.workers.worker import Worker
 
 
+def inspect(jobs, model, request, seconds):
+    job = jobs.wait(jobs.inspect(model, request).id, seconds)
+    return jobs.report(job, seconds)
+
+
 @pytest.fixture
 def worker(doorbell, answer):
     """Somebody who answers every ring at once, from another thread as a worker would."""
@@ -24,9 +29,9 @@ def worker(doorbell, answer):
 
 @pytest.mark.usefixtures("worker")
 def test_a_report_is_made_once(jobs, model, compiler):
-    report = jobs.inspect(model, CompileRequest(), 5)
+    report = inspect(jobs, model, CompileRequest(), 5)
     assert report == {"inputs": [], "model_bytes": 7}
-    assert jobs.inspect(model, CompileRequest(), 5) == report
+    assert inspect(jobs, model, CompileRequest(), 5) == report
     assert len(compiler.jobs) == 1
     assert jobs.list() == [], "inspections are not among the jobs"
 
@@ -38,13 +43,13 @@ def test_a_model_that_cannot_be_read_is_told_apart(jobs, model, compiler):
 
     compiler.behaviour = fail
     with pytest.raises(InspectionFailed) as failed:
-        jobs.inspect(model, CompileRequest(), 5)
+        inspect(jobs, model, CompileRequest(), 5)
     assert (failed.value.code, failed.value.hint) == ("load.not_onnx", "export it again")
 
 
 def test_without_a_worker_the_wait_ends_and_says_why(jobs, model):
     with pytest.raises(NotFinished) as late:
-        jobs.inspect(model, CompileRequest(), 0)
+        inspect(jobs, model, CompileRequest(), 0)
     assert "no worker is running" in late.value.hint
 
 
@@ -52,7 +57,7 @@ def test_every_worker_serves_it_whatever_it_compiles_for(core, jobs, model):
     worker = Worker(core, slots=1, registry=CollectorRegistry())
     fleet.announce(core, worker.name, "host", worker.capabilities, 1)
     with pytest.raises(NotFinished) as late:
-        jobs.inspect(model, CompileRequest(targets=("x86-64-v4",)), 0)
+        inspect(jobs, model, CompileRequest(targets=("x86-64-v4",)), 0)
     assert late.value.hint == "ask again in a while"
     assert sweeping.next_build(core, ["inspect"])
     assert sweeping.next_build(core, ["native", "x86-64-v4"]) is None
@@ -61,4 +66,4 @@ def test_every_worker_serves_it_whatever_it_compiles_for(core, jobs, model):
 
 def test_an_unknown_model_is_refused(jobs):
     with pytest.raises(UnknownModel):
-        jobs.inspect("sha256:" + "0" * 64, CompileRequest(), 0)
+        inspect(jobs, "sha256:" + "0" * 64, CompileRequest(), 0)
