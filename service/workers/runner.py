@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from artifacts.dumps import publish_dump
-from artifacts.errors import StorageFailed
+from artifacts.errors import StoreFull
 from artifacts.files import storage_errors
 from artifacts.oci import publish_bundle
 from artifacts.store import BlobStore
@@ -29,7 +29,7 @@ from service.workers.patience import Patience
 from service.workers.scratch import Workshop
 
 WITHOUT_STORE = "without_store"
-"""The ending of a run that gave its build back because the store was full or away."""
+"""The ending of a run that gave its build back because the store was full."""
 
 Observe = Callable[[Claim, str, float], None]
 
@@ -79,7 +79,7 @@ class Runner:
             raise
         except CompileError as error:
             return self._failed(claim, pulse, error.failure)
-        except StorageFailed as error:
+        except StoreFull as error:
             return self._postponed(claim, pulse, error)
         except Exception as error:
             # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may
@@ -113,8 +113,8 @@ class Runner:
         ending.finish(self._core, claim, outcome)
         return "cached" if outcome.cached else outcome.state.value
 
-    def _postponed(self, claim: Claim, pulse: Pulse, error: StorageFailed) -> str:
-        """Give back a build that the store has kept waiting: it has not been attempted."""
+    def _postponed(self, claim: Claim, pulse: Pulse, error: StoreFull) -> str:
+        """Give back a build that a full store has kept waiting: it counts as not attempted."""
         if pulse.stop is not None:
             return self._failed(claim, pulse, _failure_of(error))
         pulse.flush()

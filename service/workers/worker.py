@@ -59,7 +59,7 @@ class Worker:
             self._busy.discard(claim.build_id)
 
     def _pause_after(self, ending: str) -> None:
-        """Take no build for a while where the store is full or away: each would only wait again."""
+        """Take no build for a while where the store is full: each would only wait again."""
         if ending == WITHOUT_STORE:
             self.shutdown.wait(self._without_store_s)
             self._without_store_s = min(2 * self._without_store_s, LONGEST_PAUSE_S)
