@@ -20,6 +20,8 @@ BUNDLE = "application/vnd.relaxd.bundle.v1"
 TITLE = "org.opencontainers.image.title"
 EMPTY_CONTENT = b"{}"
 MAX_MANIFEST = 4 << 20
+MAX_DESCRIPTORS = 4096
+MAX_ANNOTATIONS = 1024
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,12 @@ def parse(data: bytes) -> Document:
             f"a manifest has {len(data)} bytes, more than {MAX_MANIFEST}",
             hint="keep data in layers",
         )
-    try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise InvalidManifest(f"a manifest is not JSON: {error}") from error
+    document = _json(data)
     media_type = _media_type(document)
     if document.get("schemaVersion") != 2:
         raise InvalidManifest("a manifest's schemaVersion is not 2")
+    if len(document.get("annotations") or ()) > MAX_ANNOTATIONS:
+        raise InvalidManifest(f"a manifest has more than {MAX_ANNOTATIONS} annotations")
     if not isinstance(document.get("artifactType", ""), str) or not _is_text_map(
         document.get("annotations") or {}
     ):
@@ -122,6 +123,20 @@ def parse(data: bytes) -> Document:
         annotations=document.get("annotations") or {},
         json=document,
     )
+
+
+def _json(data: bytes) -> Any:
+    """The document in JSON of UTF-8; raises InvalidManifest, also for texts with lone surrogates,
+    which could not be sent again.
+    """
+    try:
+        document = json.loads(data.decode())
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise InvalidManifest(f"a manifest has a text that is no UTF-8: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidManifest(f"a manifest is not JSON: {error}") from error
+    return document
 
 
 def _media_type(document: Any) -> str:
@@ -149,6 +164,11 @@ def _descriptors(document: dict[str, Any], key: str) -> tuple[Descriptor, ...]:
     listed = document.get(key)
     if not isinstance(listed, list):
         raise InvalidManifest(f"a manifest's {key} is not a list")
+    if len(listed) > MAX_DESCRIPTORS:
+        raise InvalidManifest(
+            f"a manifest has {len(listed)} {key}, more than {MAX_DESCRIPTORS}",
+            hint="pack files together",
+        )
     return tuple(Descriptor.from_json(entry) for entry in listed)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from artifacts.store import Records, hex_of
+from relaxd.contract.canonical import is_digest
 
 
 class References:
@@ -19,9 +20,9 @@ class References:
         self._records.set(f"{_tags(repository)}/{tag}", digest)
 
     def resolve(self, repository: str, tag: str) -> str | None:
-        """The digest that the tag points at, or None."""
+        """The digest that the tag points at, or None; a record that holds none counts as absent."""
         record = self._records.get(f"{_tags(repository)}/{tag}")
-        return record.value if record else None
+        return record.value if record and is_digest(record.value) else None
 
     def tags(self, repository: str) -> list[str]:
         """The repository's tags, sorted."""

@@ -17,7 +17,7 @@ from artifacts.documents import (
     parse,
     read_document,
 )
-from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
+from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
 from artifacts.oci import JOB_TAG, REPOSITORY
 from artifacts.store import Artifacts
 from relaxd.contract.canonical import is_digest
@@ -171,11 +171,13 @@ def _check_blobs(artifacts: Artifacts, document: Document) -> None:
 
 
 def _referrer(artifacts: Artifacts, digest: str) -> dict[str, Any] | None:
-    """The referrer's descriptor; None for one that has been lost since."""
+    """The referrer's descriptor; None for one that has been lost since, or that could not be sent:
+    it must not hide the others.
+    """
     try:
         document = read_document(artifacts.blobs, digest)
         size = artifacts.blobs.size(digest)
-    except (BlobNotFound, BlobCorrupt):
+    except (BlobNotFound, BlobCorrupt, InvalidDigest, InvalidManifest):
         return None
     descriptor = Descriptor(document.media_type, digest, size, document.annotations)
     return descriptor.to_json() | (

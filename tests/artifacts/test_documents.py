@@ -12,6 +12,8 @@ from artifacts.documents import (
     EMPTY,
     INDEX,
     MANIFEST,
+    MAX_ANNOTATIONS,
+    MAX_DESCRIPTORS,
     MAX_MANIFEST,
     Descriptor,
     is_complete,
@@ -112,3 +114,13 @@ def test_a_manifest_is_complete_when_all_its_blobs_are_there(blobs):
     assert not is_complete(blobs, digest_of(b"layer")), "a layer is no manifest"
     blobs.discard(child.digest, math.inf)
     assert not is_complete(blobs, index.digest)
+
+
+def test_lists_have_limits():
+    layer = {"mediaType": "text/plain", "digest": digest_of(b"layer"), "size": 5}
+    for more in (
+        {"layers": [layer] * (MAX_DESCRIPTORS + 1)},
+        {"annotations": {str(number): "" for number in range(MAX_ANNOTATIONS + 1)}},
+    ):
+        with pytest.raises(InvalidManifest, match="more than"):
+            parse(json.dumps(manifest() | more).encode())

@@ -205,3 +205,37 @@ def test_the_tags_of_jobs_are_the_services_own(client):
     for reference, name in ((None, "relaxd/bundles"), ("v1", "relaxd/bundles")):
         assert push_manifest(client, manifest, reference, name).status_code == 201
     push_bundle(client, {"model.so": b"mine"}, "job-0123456789abcdef", name="relaxd/own")
+
+
+def test_a_manifest_with_a_text_that_cannot_be_sent_is_refused(client):
+    push_bundle(client, LAYERS)
+    manifest = manifest_of(LAYERS, annotations={"note": "\ud800"})
+    answer = push_manifest(client, manifest)
+    assert (answer.status_code, error_code(answer)) == (400, "MANIFEST_INVALID")
+
+
+def test_one_odd_referrer_does_not_hide_the_others(client):
+    """It may have been pushed to an earlier release, or be damaged."""
+    subject = push_bundle(client, LAYERS)
+    referring = {"mediaType": MANIFEST, "digest": subject, "size": len(manifest_of(LAYERS))}
+    good = push_bundle(client, {"sbom": b"1"}, subject=referring)
+    store = client.app.state.store
+    odd = manifest_of({"sbom": b"2"}, subject=referring, annotations={"note": "\ud800"})
+    store.references.refer("relaxd/test", subject, store.blobs.put(odd).digest)
+    store.references.refer("relaxd/test", subject, store.blobs.put(b"no manifest").digest)
+    listed = client.get(f"/v2/relaxd/test/referrers/{subject}").json()["manifests"]
+    assert [entry["digest"] for entry in listed] == [good]
+
+
+def test_a_manifest_nested_too_deeply_is_refused(client):
+    manifest = manifest_of(LAYERS)[:-1] + b', "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    kind = {"Content-Type": MANIFEST}
+    answer = client.put("/v2/relaxd/test/manifests/v1", content=manifest, headers=kind)
+    assert (answer.status_code, error_code(answer)) == (400, "MANIFEST_INVALID")
+
+
+def test_a_tag_that_holds_no_digest_is_no_tag(client):
+    push_bundle(client, LAYERS, "v1")
+    client.app.state.store.references._records.set("references/relaxd/test/_tags/v1", "nonsense")
+    answer = client.get("/v2/relaxd/test/manifests/v1")
+    assert (answer.status_code, error_code(answer)) == (404, "MANIFEST_UNKNOWN")
