@@ -1,5 +1,8 @@
 """An object store's own errors leave as ours."""
 
+import math
+import threading
+import time
 from typing import Any
 
 import obstore
@@ -58,3 +61,56 @@ def test_what_is_not_there_is_no_failure() -> None:
     assert not blobs.touch(DIGEST)
     with pytest.raises(BlobNotFound):
         blobs.size(DIGEST)
+
+
+@pytest.mark.parametrize("use", ["put", "touch"])
+def test_whoever_meets_a_blob_that_is_being_deleted_waits_and_then_looks(
+    monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    """The other's call comes between the look at the blob's last touch and its deletion."""
+    handle = connect("memory://")
+    collector, client = ObjectStore(handle), ObjectStore(handle)
+    collector.put(b"x")
+    waiting, results = threading.Event(), []
+    calls = {"put": lambda: client.put(b"x").new, "touch": lambda: client.touch(DIGEST)}
+    other = threading.Thread(target=lambda: results.append(calls[use]()))
+    delete, sleep = obstore.delete, time.sleep
+
+    def late(store: Any, path: str) -> None:
+        if path.startswith("blobs/"):
+            other.start()
+            assert waiting.wait(10)
+        delete(store, path)
+
+    def pause(seconds: float) -> None:
+        waiting.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(obstore, "delete", late)
+    monkeypatch.setattr("artifacts.remote.time.sleep", pause)
+    assert collector.discard(DIGEST, math.inf)
+    other.join(10)
+    assert results == [use == "put"]
+    assert client.has(DIGEST) == (use == "put")
+    assert {path["path"] for chunk in obstore.list(handle) for path in chunk} <= {
+        f"{folder}/sha256/{DIGEST.removeprefix('sha256:')}" for folder in ("blobs", "touched")
+    }
+
+
+def test_a_touch_gives_up_on_a_blob_that_stays_doomed_until_a_listing_frees_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle = connect("memory://")
+    store = ObjectStore(handle)
+    store.put(b"x")
+    obstore.put(handle, f"doomed/sha256/{DIGEST.removeprefix('sha256:')}", b"")
+    monkeypatch.setattr("artifacts.remote.PATIENCE_S", 0.1)
+    fresh = ObjectStore(handle)
+    with pytest.raises(StorageFailed, match="being removed"):
+        fresh.touch(DIGEST)
+    assert not fresh.discard(DIGEST, math.inf), "the mark is another's"
+    list(fresh.listing())
+    assert not fresh.discard(DIGEST, math.inf), "the mark is young"
+    monkeypatch.setattr("artifacts.remote.TAKE_OVER_S", -1.0)
+    list(fresh.listing())
+    assert fresh.touch(DIGEST)
