@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from relaxd.contract.text import cleaned
 from service.api.problems import MEDIA_TYPE, Problem, problem_of
 
 OCI_CODES = {
@@ -25,9 +26,12 @@ def respond(request: Request, error: Exception) -> JSONResponse:
     /v2/.
     """
     problem = problem_of(error)
+    # What a problem quotes is the client's, and may not even be text.
     if request.url.path.startswith("/v2/"):
-        return JSONResponse(_oci(problem), status_code=problem.status, headers=problem.headers)
-    document = problem.to_json() | {"request_id": getattr(request.state, "request_id", None)}
+        document = cleaned(_oci(problem))
+        return JSONResponse(document, status_code=problem.status, headers=problem.headers)
+    identity = {"request_id": getattr(request.state, "request_id", None)}
+    document = cleaned(problem.to_json() | identity)
     return ProblemResponse(document, status_code=problem.status, headers=problem.headers)
 
 

@@ -1,7 +1,6 @@
 """Tables of the job database; times are seconds since the epoch, UTC."""
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -14,7 +13,8 @@ from sqlalchemy import (
     Table,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+
+from service.db.types import Document, Text
 
 metadata = MetaData(
     naming_convention={
@@ -24,19 +24,18 @@ metadata = MetaData(
     }
 )
 
-Document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 Seconds = Float(53)
 
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", String(32), primary_key=True),
+    Column("id", Text(32), primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("state", String(16), nullable=False),
     Column("model", String(80), nullable=False),
-    Column("model_name", String),
+    Column("model_name", Text),
     Column("request", Document, nullable=False),
-    Column("idempotency_key", String, unique=True),
+    Column("idempotency_key", Text, unique=True),
     Column("fingerprint", String(80), nullable=False),
     Column("created_at", Seconds, nullable=False),
     Column("finished_at", Seconds),
@@ -51,8 +50,8 @@ builds = Table(
     Column("id", String(40), primary_key=True),
     Column("job_id", ForeignKey("jobs.id"), nullable=False),
     Column("position", Integer, nullable=False),
-    Column("target", String, nullable=False),
-    Column("capability", String, nullable=False, server_default=""),
+    Column("target", Text, nullable=False),
+    Column("capability", Text, nullable=False, server_default=""),
     Column("state", String(16), nullable=False),
     Column("stage", String(16)),
     Column("action_key", String(80)),
@@ -67,7 +66,7 @@ builds = Table(
     Column("finished_at", Seconds),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("fence", Integer, nullable=False, server_default="0"),
-    Column("worker", String),
+    Column("worker", Text),
     Column("waiting_on", String(40)),
     Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
     Column("lease_until", Seconds),
@@ -93,15 +92,15 @@ events = Table(
     Column("seq", Integer, primary_key=True),
     Column("time", Seconds, nullable=False),
     Column("type", String(32), nullable=False),
-    Column("target", String),
+    Column("target", Text),
     Column("data", Document, nullable=False),
 )
 
 workers = Table(
     "workers",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("hostname", String, nullable=False),
+    Column("name", Text, primary_key=True),
+    Column("hostname", Text, nullable=False),
     Column("capabilities", Document, nullable=False),
     Column("slots", Integer, nullable=False),
     Column("seen_at", Seconds, nullable=False, index=True),

@@ -22,7 +22,7 @@ from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
 from service.core import Core
 from service.domain import Claim, Kind, Outcome
-from service.errors import StaleClaim
+from service.errors import DatabaseUnavailable, StaleClaim
 from service.usecases import ending, results
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience
@@ -84,8 +84,7 @@ class Runner:
         except Exception as error:
             # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may
             # do.
-            logger.exception("attempt failed")
-            return self._again(claim, pulse, _failure_of(error))
+            return self._again(claim, pulse, _unexpected(error))
         return self._end(claim, pulse, outcome)
 
     def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
@@ -109,8 +108,15 @@ class Runner:
         return self._end(claim, pulse, Outcome(state, error=failure))
 
     def _end(self, claim: Claim, pulse: Pulse, outcome: Outcome) -> str:
-        pulse.flush()
-        ending.finish(self._core, claim, outcome)
+        try:
+            pulse.flush()
+            ending.finish(self._core, claim, outcome)
+        except (StaleClaim, DatabaseUnavailable):
+            raise
+        except Exception as error:
+            # Without an end, the build would be taken for that of a worker that fell silent.
+            ending.release(self._core, claim, _unexpected(error), attempted=True)
+            return "released"
         return "cached" if outcome.cached else outcome.state.value
 
     def _postponed(self, claim: Claim, pulse: Pulse, error: StoreFull) -> str:
@@ -186,6 +192,18 @@ class Runner:
         return self._core.compiler.run(
             job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits
         )
+
+
+def _unexpected(error: Exception) -> Failure:
+    """The failure of an attempt that broke down; logs the error."""
+    logger.error("attempt failed", exc_info=error)
+    return Failure(
+        code=error.code if isinstance(error, RelaxdError) else "worker.error",
+        stage=Stage.PUBLISH,
+        message=str(error),
+        hint=error.hint if isinstance(error, RelaxdError) else "see the worker's log",
+        retryable=True,
+    )
 
 
 def _unmeasured(request: CompileRequest) -> CompileRequest:

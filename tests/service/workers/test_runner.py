@@ -11,7 +11,7 @@ from relaxd.contract.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
-from service.usecases import claiming, results, sweeping
+from service.usecases import claiming, ending, results, sweeping
 from tests.bundles import fetch
 
 
@@ -265,3 +265,45 @@ def test_the_profile_of_a_job_leaves_out_why_families_declined(core, tmp_path):
     bundle = publish_bundle(core.store.blobs, tmp_path)
     outcome = results.bundle_outcome(core, bundle.digest, cached=False)
     assert outcome.profile["kernels"] == [{"name": "k", "family": "matmul", "tile": "6x16"}]
+
+
+def test_texts_that_no_database_takes_end_the_build_all_the_same(
+    jobs, model, answer, compiler, endings
+):
+    """Node names are the model's: a NUL, or bytes that are no UTF-8."""
+
+    def fail(cancelled):
+        raise ImportFailed(
+            "no such operator",
+            reason="unsupported_op",
+            node="a\0b\udcff",
+            nodes={"a\0": ["\ud800"]},
+            factor=float("nan"),
+        )
+
+    compiler.behaviour = fail
+    job = jobs.submit(model, CompileRequest())
+    answer(job.builds[0].id)
+    (build,) = jobs.get(job.id).builds
+    assert (build.state, build.attempts, endings) == (State.FAILED, 1, ["failed"])
+    assert build.error.node == "a\\x00b\\udcff"
+    assert build.error.details == {"nodes": {"a\\x00": ["\\ud800"]}, "factor": None}
+
+
+def test_an_outcome_that_cannot_be_stored_is_a_failed_attempt(
+    core, jobs, model, answer, endings, monkeypatch
+):
+    def refuse(*_):
+        raise ValueError("too odd")
+
+    monkeypatch.setattr(ending, "finish", refuse)
+    job = jobs.submit(model, CompileRequest())
+    for _ in range(core.settings.max_attempts):
+        answer(job.builds[0].id)
+    (build,) = jobs.get(job.id).builds
+    assert (build.state, build.error.code, build.error.message) == (
+        State.FAILED,
+        "worker.error",
+        "too odd",
+    )
+    assert endings == ["released"] * core.settings.max_attempts
