@@ -6,6 +6,7 @@ from tvm import relax
 from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
 from compiler.codegen.noalias import no_alias
+from compiler.codegen.tail_calls import without_tail_calls
 from compiler.errors import CodegenError, summary
 from compiler.passes.gpu.trial import sources_only
 from compiler.targets import Target
@@ -16,8 +17,8 @@ def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
     build = _build_for_processor if target.device is None else _build_for_device
     try:
-        return build(no_alias(module), tvm.target.Target(target.to_tvm()))
-    except MemoryError:
+        return without_tail_calls(build(no_alias(module), tvm.target.Target(target.to_tvm())))
+    except (MemoryError, CodegenError):
         raise
     except Exception as error:
         raise CodegenError(

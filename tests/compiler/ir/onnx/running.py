@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from tvm import relax
 
 from compiler.codegen import host_code
+from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_model
 from compiler.ir.imported import Imported
 from relaxd.contract.request import CompileRequest
@@ -90,7 +91,7 @@ def build(
         ]
         lowered = tvm.transform.Sequential(order)(imported.module)
         executable = relax.build(lowered, PLAIN, tir_pipeline=host_code.register())
-    return Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
+    return Built(imported, relax.VirtualMachine(without_tail_calls(executable), tvm.cpu()))
 
 
 def _names(info: onnx.ValueInfoProto) -> list[str]:

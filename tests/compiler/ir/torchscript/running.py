@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from compiler.codegen import host_code
+from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
 from compiler.verify.reference.torch import flattened
@@ -65,9 +66,8 @@ class Compiled:
             lowered = tvm.transform.Sequential(
                 [getattr(relax.transform, name)() for name in _PASSES]
             )(self.imported.module)
-            self._machine = relax.VirtualMachine(
-                relax.build(lowered, TARGET, tir_pipeline=host_code.register()), tvm.cpu()
-            )
+            executable = relax.build(lowered, TARGET, tir_pipeline=host_code.register())
+            self._machine = relax.VirtualMachine(without_tail_calls(executable), tvm.cpu())
 
     def __call__(self, **feeds: Any) -> dict[str, np.ndarray[Any, Any]]:
         arrays = [
