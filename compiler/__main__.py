@@ -7,6 +7,7 @@ import faulthandler
 import json
 import os
 import sys
+import time
 from typing import TextIO
 
 from compiler.isolation import sandbox
@@ -14,6 +15,7 @@ from compiler.isolation.messages import (
     CompileJob,
     Event,
     Failed,
+    Failing,
     FamiliesJob,
     InspectJob,
     Message,
@@ -55,12 +57,14 @@ def main() -> int:
 def _run(document: dict[str, object], stream: TextIO) -> Succeeded | Failed:
     # Imported here: the sandbox needs a process that has no thread but its own yet.
     from compiler import build
+    from compiler.bisection import locate
     from compiler.errors import CompileError
+    from compiler.verify.report import Mismatch
 
     def on_event(event: Event) -> None:
         _send(stream, event)
 
-    job = job_from_json(document)
+    job, began = job_from_json(document), time.monotonic()
     try:
         match job:
             case CompileJob():
@@ -69,6 +73,12 @@ def _run(document: dict[str, object], stream: TextIO) -> Succeeded | Failed:
                 return Succeeded(build.inspect(job, on_event))
             case FamiliesJob():
                 return Succeeded(build.families(job, on_event))
+    except Mismatch as error:
+        if not (isinstance(job, CompileJob) and job.reproducer):
+            return Failed(error.failure)
+        _send(stream, Failing(locate.unlocated(job, error)))
+        seconds = locate.budget(time.monotonic() - began)
+        return Failed(locate.located(job, error, on_event, seconds))
     except CompileError as error:
         return Failed(error.failure)
 

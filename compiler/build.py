@@ -26,10 +26,11 @@ from compiler.link import header
 from compiler.profile import kernels, measure
 from compiler.targets import Runtime, Target, TargetStatus
 from compiler.toolchain import cuda, versions, zig
-from compiler.verify import report
+from compiler.verify import npz, report
 from compiler.verify.emulation import emulator, program
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
+from compiler.verify.samples import to_npz
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
 from relaxd.contract.request import CompileRequest
@@ -62,7 +63,8 @@ class _Compiled:
 class _Build:
     """What one build works with.
 
-    partial: the bundle as it grows; scratch: a folder that is removed at the end of the build.
+    partial: the bundle as it grows; scratch: a folder that is removed at the end of the build;
+    drawn: as in `build`.
     """
 
     job: CompileJob
@@ -71,19 +73,23 @@ class _Build:
     partial: Path
     scratch: Path
     on_event: OnEvent
+    drawn: bool
 
 
-def build(job: CompileJob, on_event: OnEvent = lambda event: None) -> Manifest:
+def build(
+    job: CompileJob, on_event: OnEvent = lambda event: None, *, drawn: bool = True
+) -> Manifest:
     """Build the bundle into `job.output`, which appears complete or not at all; raises
     CompileError.
+
+    drawn: verify and profile at points of the dims' ranges, not at the samples alone.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
             with entered(Stage.LOAD, on_event):
                 request = CompileRequest.from_json(job.request)
-                this = _Build(
-                    job, request, targets.resolve(job.target), _clear(job), Path(scratch), on_event
-                )
+                target = targets.resolve(job.target)
+                this = _Build(job, request, target, _clear(job), Path(scratch), on_event, drawn)
                 model = open_model(Path(job.model))
             manifest = _build(this, model)
         partial_of(job).rename(job.output)
@@ -146,7 +152,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature)
-        numerics = _verify(this, original, signature, trials)
+        numerics = _verified(this, original, signature, trials)
         files.write_report(this.partial, NUMERICS, numerics)
     files.seal(this.partial, manifest)
     with entered(Stage.PROFILE, this.on_event):
@@ -269,7 +275,22 @@ def _trials(this: _Build, signature: Signature) -> Trials:
         this.scratch,
         _VERIFY.input_bytes,
         slow=emulated,
+        drawn=this.drawn,
     )
+
+
+def _verified(
+    this: _Build, original: report.Reference, signature: Signature, trials: Trials
+) -> Record:
+    """As `_verify`; a mismatch leaves its inputs in the job's reproducer."""
+    try:
+        return _verify(this, original, signature, trials)
+    except report.Mismatch as error:
+        if this.job.reproducer is not None:
+            folder = Path(this.job.reproducer)
+            folder.mkdir(parents=True)
+            to_npz(folder / "inputs.npz", npz.read(error.trial.inputs))
+        raise
 
 
 def _verify(

@@ -33,6 +33,7 @@ from compiler.isolation.messages import (
     CompileJob,
     Event,
     Failed,
+    Failing,
     Log,
     StageStarted,
     Succeeded,
@@ -112,6 +113,7 @@ class _Child:
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._logged = 0
         self._final: Succeeded | Failed | None = None
+        self._failing: Failing | None = None
         self._messages = Lines(_MESSAGE_BYTES)
         self._log = Lines(_LOG_LINE_BYTES)
         source = scratch / "job.json"
@@ -145,7 +147,17 @@ class _Child:
         self._reader = reader
 
     def watch(self, cancelled: Callable[[], bool], limits: Limits) -> dict[str, Any]:
-        """The final document; raises what ended the process otherwise."""
+        """The final document; raises what ended the process otherwise, or the failure that it told
+        before.
+        """
+        try:
+            return self._watch(cancelled, limits)
+        except (CompileTimeout, CompileOutOfMemory, CompileCrashed) as error:
+            if self._failing is None:
+                raise
+            raise CompileError.from_failure(self._failing.failure) from error
+
+    def _watch(self, cancelled: Callable[[], bool], limits: Limits) -> dict[str, Any]:
         deadline = time.monotonic() + limits.seconds
         while self._final is None and self._process.poll() is None:
             self._pump(_POLL_SECONDS)
@@ -240,6 +252,9 @@ class _Child:
                 ) from error
             if isinstance(message, (Succeeded, Failed)):
                 self._final = message
+                continue
+            if isinstance(message, Failing):
+                self._failing = message
                 continue
             if isinstance(message, StageStarted):
                 self._stage = message.stage

@@ -18,6 +18,7 @@ class CompileJob:
     model_name: the bundle's name; samples: path of an .npz of inputs, or None.
     model_digest: `sha256:...` of the model where the caller knows it, None to have it computed.
     dump: directory that receives the module after every phase, or None; a failed build leaves it.
+    reproducer: directory that receives what shows a mismatch again, or None; absent beforehand.
     """
 
     kind: ClassVar[str] = "compile"
@@ -30,6 +31,7 @@ class CompileJob:
     samples: str | None = None
     model_digest: str | None = None
     dump: str | None = None
+    reproducer: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form written to the child's standard input."""
@@ -108,6 +110,21 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Failing:
+    """The failure of a build whose cause is still searched for: the result if the search does not
+    come to its end.
+    """
+
+    kind: ClassVar[str] = "failing"
+
+    failure: Failure
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the event stream."""
+        return {"kind": self.kind, "failure": self.failure.to_json()}
+
+
+@dataclass(frozen=True)
 class Succeeded:
     """The final message: the manifest's or the report's document."""
 
@@ -135,7 +152,7 @@ class Failed:
 
 ChildJob = CompileJob | InspectJob | FamiliesJob
 Event = StageStarted | Log | Progress
-Message = Event | Succeeded | Failed
+Message = Event | Failing | Succeeded | Failed
 
 
 def job_from_json(document: dict[str, Any]) -> ChildJob:
@@ -156,6 +173,8 @@ def message_from_json(document: dict[str, Any]) -> Message:
             return Log(line)
         case {"kind": Progress.kind, "stage": stage, "message": message}:
             return Progress(Stage(stage), message)
+        case {"kind": Failing.kind, "failure": failure}:
+            return Failing(Failure.from_json(failure))
         case {"kind": Succeeded.kind, "result": result}:
             return Succeeded(result)
         case {"kind": Failed.kind, "failure": failure}:

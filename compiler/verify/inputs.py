@@ -76,36 +76,40 @@ def prepare(
     max_bytes: int,
     *,
     slow: bool = False,
+    drawn: bool = True,
 ) -> Trials:
     """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
     VerifyError for bad samples.
 
     samples: one point and its inputs, whose floats serve at the other points too: on noise many a
     model finds nothing to say.
-    slow: what runs them is slow, so that the points are `points_nearby`.
+    slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
+    points beside the samples.
     """
-    drawn: list[tuple[Point, Arrays]] = (
+    found: list[tuple[Point, Arrays]] = (
         [from_npz(samples, signature.inputs, signature.dims)] if samples else []
     )
-    sample = drawn[0][1] if drawn else None
+    sample = found[0][1] if found else None
     left_out = []
-    for point in (
-        points_nearby(signature.inputs, signature.dims)
-        if slow
-        else points(signature.inputs, signature.dims, seed)
-    ):
+    for point in _points(signature, seed, slow=slow) if drawn else ():
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
             left_out.append(LeftOut(point, "an axis would be negative"))
         elif bytes_of(point, signature.inputs) > max_bytes:
             left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
         else:
             random = draw(point, signature.inputs, signature.bounds, seed)
-            drawn.append(
+            found.append(
                 (point, random | fitted(sample, point, signature.inputs) if sample else random)
             )
     return Trials(
-        tuple(_written(folder, index, *pair) for index, pair in enumerate(drawn)), tuple(left_out)
+        tuple(_written(folder, index, *pair) for index, pair in enumerate(found)), tuple(left_out)
     )
+
+
+def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]:
+    if slow:
+        return points_nearby(signature.inputs, signature.dims)
+    return points(signature.inputs, signature.dims, seed)
 
 
 def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:

@@ -14,7 +14,7 @@ _INDEX = "index"
 def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write the arrays to a file of NumPy's format."""
     index = [[name, array.dtype.name] for name, array in arrays.items()]
-    stored: dict[str, Any] = {f"a{i}": _storable(array) for i, array in enumerate(arrays.values())}
+    stored: dict[str, Any] = {f"a{i}": storable(array) for i, array in enumerate(arrays.values())}
     stored[_INDEX] = np.array(json.dumps(index))
     with path.open("wb") as file:
         np.savez(file, **stored)
@@ -36,7 +36,8 @@ def typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     return array.view(ml_dtypes.bfloat16)
 
 
-def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array in a dtype that NumPy's files hold; inverse of `typed`."""
     return array.view(np.uint16) if array.dtype.name == _BFLOAT16 else array
 
 

@@ -66,6 +66,19 @@ class Runner:
     patience: float = 1.0
 
 
+class Mismatch(VerifyError):
+    """Outputs differ from the reference's; trial: the first where they do; departing: the names of
+    those that differ there.
+    """
+
+    def __init__(
+        self, trial: Trial, departing: tuple[str, ...], message: str, **fields: Any
+    ) -> None:
+        super().__init__(message, **fields)
+        self.trial = trial
+        self.departing = departing
+
+
 NATIVE = Runner()
 ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
 """For a device that is this machine's processor under another name."""
@@ -321,9 +334,16 @@ def _summary(judged: Sequence[_Judged]) -> Record:
     }
 
 
-def _mismatch(judged: Sequence[_Judged], report: Record) -> VerifyError:
+def _mismatch(judged: Sequence[_Judged], report: Record) -> Mismatch:
     item = next(item for item in judged if item.difference.problem)
-    return VerifyError(
+    departing = [
+        other.output.name
+        for other in judged
+        if other.trial == item.trial and other.difference.problem
+    ]
+    return Mismatch(
+        item.trial,
+        tuple(departing),
         f"output {item.output.name!r} at {_where(item.trial.point.dims)}: "
         f"{item.difference.problem}",
         reason="mismatch",

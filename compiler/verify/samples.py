@@ -1,7 +1,9 @@
 """A request's own inputs: read from its .npz, checked, and fitted to points."""
 
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,15 @@ def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> t
             )
     chosen = {spec.name: npz.typed(arrays[spec.name], spec.dtype) for spec in inputs}
     return Point("sample", _solve(chosen, inputs, {dim.name: dim for dim in dims})), chosen
+
+
+def to_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write the inputs as samples that `from_npz` reads."""
+    # np.savez takes names as keywords, of which `file` is its own.
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, npz.storable(array), allow_pickle=False)
 
 
 def fitted(sample: Arrays, point: Point, inputs: Iterable[TensorSpec]) -> Arrays:

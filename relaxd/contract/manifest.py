@@ -11,6 +11,8 @@ SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
 DUMP_START = "00_import.py"
 """The first file of a dump of the compiler, by which its folder is known."""
+REPRODUCER_START = "reproducer.json"
+"""The file of a mismatch's reproducer by which its folder is known."""
 
 THREADS = "librelaxd_threads.so"
 """What a bundle for Linux brings to run its parallel loops; another interface of it takes another

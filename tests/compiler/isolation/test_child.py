@@ -136,6 +136,30 @@ def test_death_by_signal(name: str) -> None:
     assert failure.details["log"] == ["last words"]
 
 
+@pytest.mark.parametrize(
+    ("end", "limits"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", Limits()),
+        ("sys.exit(1)", Limits()),
+        ("time.sleep(600)", Limits(seconds=3)),
+    ],
+)
+def test_a_failure_told_before_the_end_is_the_result(end: str, limits: Limits) -> None:
+    told = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
+    with pytest.raises(VerifyError, match="off") as caught:
+        run(f"say(kind='failing', failure=json.loads({told!r})); {end}", limits=limits)
+    assert caught.value.code == "verify.mismatch"
+
+
+def test_a_cancelled_search_is_a_cancelled_build() -> None:
+    told = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
+    with pytest.raises(CompileCancelled):
+        run(
+            f"say(kind='failing', failure=json.loads({told!r})); time.sleep(600)",
+            cancelled=lambda: True,
+        )
+
+
 def test_an_end_without_result() -> None:
     with pytest.raises(CompileCrashed, match="status 7") as caught:
         run("sys.exit(7)")

@@ -5,6 +5,7 @@ import pytest
 from compiler.isolation.messages import (
     CompileJob,
     Failed,
+    Failing,
     InspectJob,
     Log,
     Message,
@@ -26,6 +27,7 @@ MESSAGES: list[Message] = [
     Log("a line"),
     Progress(Stage.VERIFY, "halfway"),
     Succeeded({"name": "m"}),
+    Failing(Failure("verify.mismatch", Stage.VERIFY, "off")),
     Failed(Failure("load.empty", Stage.LOAD, "empty", field="model")),
 ]
 

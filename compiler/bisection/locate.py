@@ -1,0 +1,88 @@
+"""Starts the search after a mismatch, and adds what it found to the build's failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compiler.bisection import reproducer
+from compiler.bisection.findings import sentence
+from compiler.isolation.messages import CompileJob, Event, Progress
+from compiler.isolation.step import Outcome, run_task
+from compiler.verify.report import Mismatch
+from relaxd.contract.failures import Failure
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+
+TASK = "compiler.bisection.task"
+
+_MEMORY_BYTES = 8 << 30
+_LEAST_SECONDS, _MOST_SECONDS = 120.0, 900.0
+_BUILDS = 3.0
+"""The search halves the model again and again, so that it takes about as long as two builds of it
+and a dozen of small ones."""
+
+
+def budget(build_seconds: float) -> float:
+    """How many seconds a search may take after a build that took so many."""
+    return min(max(_BUILDS * build_seconds, _LEAST_SECONDS), _MOST_SECONDS)
+
+
+def unlocated(job: CompileJob, error: Mismatch) -> Failure:
+    """The failure whose reproducer is the whole model at the inputs that the build left there."""
+    folder = _reproducer(job)
+    failure = dataclasses.replace(
+        error.failure, details={**error.failure.details, "reproducer": str(folder)}
+    )
+    _describe(job, {"message": failure.message})
+    return failure
+
+
+def located(
+    job: CompileJob, error: Mismatch, on_event: Callable[[Event], None], seconds: float
+) -> Failure:
+    """The failure with the first node that departs and the least model that shows it, both as far
+    as they are known after so many seconds.
+    """
+    on_event(Progress(Stage.VERIFY, "searching for the first node that departs"))
+    spec = {"job": job.to_json(), "departing": list(error.departing)}
+    with tempfile.TemporaryDirectory(prefix="relaxd-search-") as scratch:
+        outcome = run_task(
+            TASK,
+            spec,
+            Path(scratch) / "records.jsonl",
+            seconds=seconds,
+            memory_bytes=_MEMORY_BYTES,
+        )
+    return _completed(job, unlocated(job, error), outcome)
+
+
+def _completed(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
+    found: dict[str, Any] = outcome.records[-1] if outcome.records else {}
+    stopped = None if outcome.ended else outcome.reason
+    message = f"{failure.message}; {sentence(found, stopped)}"
+    bisection = {**found, **({"stopped": stopped} if stopped else {})}
+    _describe(job, {**found, "message": message})
+    return dataclasses.replace(
+        failure,
+        message=message,
+        node=found.get("node"),
+        op=found.get("op"),
+        details={**failure.details, "bisection": bisection},
+    )
+
+
+def _describe(job: CompileJob, findings: dict[str, Any]) -> None:
+    """Describe the reproducer, unless it is a part of the model, which the search describes."""
+    folder = _reproducer(job)
+    reproducer.settle(folder)
+    if not (folder / reproducer.MODEL).exists():
+        reproducer.describe(folder, CompileRequest.from_json(job.request), job.target, findings)
+
+
+def _reproducer(job: CompileJob) -> Path:
+    assert job.reproducer is not None
+    return Path(job.reproducer)

@@ -1,0 +1,71 @@
+"""The search in a process of its own: what it has found so far is on record when it is ended."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from compiler.bisection import reproducer
+from compiler.bisection.findings import findings, sentence
+from compiler.bisection.graph import Graph
+from compiler.bisection.search import Found, Search
+from compiler.bisection.trials import Trials
+from compiler.bisection.values import Values, fixed_inputs, specs_of
+from compiler.ir.model_file import LoadedScript, open_model
+from compiler.isolation.messages import CompileJob
+from compiler.isolation.step import Record, serve
+from relaxd.contract.request import CompileRequest
+
+
+def search(spec: Record, record: Callable[[Record], None]) -> None:
+    """Search for the first node that departs, record every progress, and keep the least model that
+    shows it in the job's reproducer.
+
+    spec: job, as JSON, with the inputs in its reproducer; departing: names of outputs.
+    """
+    job = CompileJob(**{key: value for key, value in spec["job"].items() if key != "kind"})
+    loaded = open_model(Path(job.model))
+    if isinstance(loaded, LoadedScript):
+        raise SystemExit("nodes are searched for in ONNX models alone")
+    with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:
+        trials = _trials(job, loaded.proto, Path(folder))
+
+        def told(found: Found) -> None:
+            record(_told(trials, found))
+
+        found = Search(trials.graph, spec["departing"], trials.departing, told).run()
+        record(findings(trials.graph, found))
+
+
+def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
+    request = CompileRequest.from_json(job.request)
+    fixed = fixed_inputs(model, dict(request.consts))
+    graph = Graph(model, fixed)
+    feed = {name: numpy_helper.to_array(tensor) for name, tensor in fixed.items()}
+    with np.load(Path(str(job.reproducer)) / reproducer.INPUTS, allow_pickle=False) as archive:
+        feed.update((name, archive[name]) for name in archive.files)
+    values = Values(graph, feed, scratch)
+    named = [name for names in graph.gives for name in names if name in values.tensors]
+    return Trials(job, graph, values, specs_of(model, named, request), scratch)
+
+
+def _told(trials: Trials, found: Found) -> dict[str, Any]:
+    """The findings, after the reproducer took the model that shows them."""
+    document = findings(trials.graph, found)
+    if found.cut not in trials.folders:
+        return document
+    source, request = trials.folders[found.cut]
+    folder, target = Path(str(trials.job.reproducer)), trials.job.target
+    told = {**document, "message": sentence(document, None)}
+    reproducer.replace(folder, source, request, target, told)
+    return document
+
+
+if __name__ == "__main__":
+    serve(search)

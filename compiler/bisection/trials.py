@@ -1,0 +1,110 @@
+"""Compiles a cut of a model and compares it with the reference, both fed the reference's values."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from compiler import build
+from compiler.bisection import cuts, reproducer
+from compiler.bisection.cuts import Cut, Declared
+from compiler.bisection.graph import Graph
+from compiler.bisection.values import Values
+from compiler.errors import CompileError
+from compiler.isolation.messages import CompileJob
+from compiler.verify.report import Mismatch
+from compiler.verify.samples import to_npz
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.tensors import TensorSpec
+
+
+@dataclass
+class Trials:
+    """job: of the whole model; specs: symbolic shapes of its values, as far as they are known.
+
+    folders: of the cuts that departed, each with the model, its inputs and `request` to repeat it.
+    """
+
+    job: CompileJob
+    graph: Graph
+    values: Values
+    specs: Mapping[str, TensorSpec]
+    scratch: Path
+    folders: dict[Cut, tuple[Path, CompileRequest]] = field(default_factory=dict)
+    _count: int = 0
+
+    def departing(self, cut: Cut) -> tuple[str, ...]:
+        """Those of the cut's outputs that depart; none where it cannot be compiled or compared."""
+        comparable = tuple(name for name in cut.outputs if name in self.values.tensors)
+        try:
+            arrays = self.values.of(self.graph.inputs_of(cut.nodes))
+        except KeyError:
+            # A sequence, or another value that no input of a model can be.
+            return ()
+        if not comparable or not arrays:
+            return ()
+        symbolic = cuts.symbolic(arrays, self.specs, self._request())
+        for declared in dict.fromkeys((symbolic, cuts.fixed(arrays))):
+            try:
+                return self._compare(cut, comparable, declared, arrays)
+            except CompileError as error:
+                print(f"a cut of {len(cut.nodes)} nodes: {error}", flush=True)
+        return ()
+
+    def _request(self) -> CompileRequest:
+        return CompileRequest.from_json(self.job.request)
+
+    def _compare(
+        self,
+        cut: Cut,
+        compared: tuple[str, ...],
+        declared: Declared,
+        arrays: Mapping[str, cuts.Array],
+    ) -> tuple[str, ...]:
+        """The outputs that depart; raises CompileError where there is no library to compare."""
+        self._count += 1
+        folder = self.scratch / str(self._count)
+        folder.mkdir()
+        outputs = [self._output(name) for name in compared]
+        onnx.save_model(
+            cuts.model_of(self.graph, cut.nodes, declared.inputs, outputs),
+            folder / reproducer.MODEL,
+        )
+        to_npz(folder / reproducer.INPUTS, arrays)
+        options = dataclasses.replace(self._request().options, verify=True, profile=False)
+        request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
+        try:
+            self._build(folder, request)
+        except Mismatch as error:
+            self.folders[cut] = (folder, request)
+            return error.departing
+        except CompileError as error:
+            if error.code.startswith("verify."):
+                print(f"a cut of {len(cut.nodes)} nodes: {error}", flush=True)
+                return ()
+            raise
+        finally:
+            shutil.rmtree(folder / "bundle", ignore_errors=True)
+            if cut not in self.folders:
+                shutil.rmtree(folder)
+        return ()
+
+    def _output(self, name: str) -> onnx.ValueInfoProto:
+        rank = len(self.specs[name].shape) if name in self.specs else None
+        return cuts.output(name, self.values.tensors[name], rank)
+
+    def _build(self, folder: Path, request: CompileRequest) -> None:
+        job = CompileJob(
+            model=str(folder / reproducer.MODEL),
+            request=request.to_json(),
+            target=self.job.target,
+            output=str(folder / "bundle"),
+            model_name="model",
+            samples=str(folder / reproducer.INPUTS),
+        )
+        build.build(job, drawn=False)

@@ -1,0 +1,167 @@
+"""The search in real builds whose kernels have a planted fault."""
+
+import json
+import shlex
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from compiler import build as builder
+from compiler.bisection import locate, reproducer
+from compiler.errors import VerifyError
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import CompileJob
+from compiler.verify.report import Mismatch
+from relaxd.cli.app import app
+from relaxd.contract.failures import Failure
+from relaxd.contract.manifest import REPRODUCER_START
+from relaxd.contract.request import CompileRequest
+from tests.compiler.bisection.nets import net
+from tests.compiler.bisection.planted import planted
+
+pytestmark = pytest.mark.slow
+
+DIMS = {"batch": (1, 4), "h": (4, 24), "w": (4, 24)}
+OPTIONS = {"profile": False}
+
+
+def job_of(folder: Path, model: onnx.ModelProto, **request: Any) -> CompileJob:
+    onnx.save(model, folder / "model.onnx")
+    declared = CompileRequest.of(**{"dims": DIMS, "options": OPTIONS, **request})
+    return CompileJob(
+        str(folder / "model.onnx"),
+        declared.to_json(),
+        "native",
+        str(folder / "out"),
+        "model",
+        reproducer=str(folder / "reproducer"),
+    )
+
+
+def searched(
+    folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 600.0
+) -> Failure:
+    """The failure of a build of the net with the fault."""
+    job = job_of(folder, net())
+    monkeypatch.setattr(locate, "TASK", "tests.compiler.bisection.planted")
+    monkeypatch.setenv("RELAXD_PLANTED", fault)
+    with planted(fault), pytest.raises(Mismatch) as caught:
+        builder.build(job)
+    return locate.located(job, caught.value, lambda event: None, seconds)
+
+
+def departs(folder: Path, fault: str) -> bool:
+    """Whether the reproducer by itself shows the fault, with the inputs that it holds."""
+    model = onnx.load(folder / "reproducer" / reproducer.MODEL)
+    axes = [axis for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
+    carried = {axis.dim_param for axis in axes} & DIMS.keys()
+    again = Path(tempfile.mkdtemp(dir=folder))
+    job = replace(
+        job_of(again, model, dims={name: DIMS[name] for name in carried}),
+        samples=str(folder / "reproducer" / reproducer.INPUTS),
+    )
+    try:
+        with planted(fault):
+            builder.build(job)
+    except Mismatch:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("fault", "node", "op", "least"),
+    [
+        ("sigmoid", "mask", "Sigmoid", ["Sigmoid"]),
+        ("tanh", "squash", "Tanh", ["Tanh"]),
+        ("fused tanh", "squash", "Tanh", ["ReduceMean", "Tanh"]),
+    ],
+)
+def test_the_first_node_that_departs_is_named_and_reproduced(
+    fault: str,
+    node: str,
+    op: str,
+    least: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failure = searched(tmp_path, fault, monkeypatch)
+    assert (failure.code, failure.node, failure.op) == ("verify.mismatch", node, op)
+    assert f"departs is {node!r} ({op})" in failure.message
+    model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
+    assert [one.op_type for one in model.graph.node] == least
+    assert departs(tmp_path, fault)
+    assert not departs(tmp_path, "none")
+
+
+def test_a_search_that_dies_tells_how_far_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes are those behind `block1`, where the third record was written."""
+    monkeypatch.setenv("RELAXD_RECORDS", "1")
+    failure = searched(tmp_path, "tanh", monkeypatch)
+    found = failure.details["bisection"]
+    assert failure.node is None
+    assert "where the search stopped: died of SIGKILL" in failure.message
+    assert f"{found['first']!r} and {found['last']!r}" in failure.message
+    model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
+    assert found["nodes"] == len(model.graph.node) < len(net().graph.node)
+    assert departs(tmp_path, "tanh")
+
+
+def test_without_time_the_whole_model_is_the_reproducer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = searched(tmp_path, "tanh", monkeypatch, seconds=0.01)
+    assert "the node was not found: the time budget of 0 s ran out" in failure.message
+    assert sorted(path.name for path in (tmp_path / "reproducer").iterdir()) == [
+        "README.md",
+        "inputs.npz",
+        "reproducer.json",
+    ]
+    document = json.loads((tmp_path / "reproducer" / REPRODUCER_START).read_text())
+    assert document["command"].startswith("relaxd compile MODEL --samples inputs.npz")
+    assert document["message"] == failure.message
+    job = job_of(tmp_path, net())
+    samples = str(tmp_path / "reproducer" / reproducer.INPUTS)
+    with planted("tanh"), pytest.raises(Mismatch):
+        builder.build(replace(job, samples=samples, reproducer=None), drawn=False)
+
+
+def test_outputs_that_round_differently_are_found_in_a_build_of_its_own_process(
+    tmp_path: Path,
+) -> None:
+    """Tolerances of zero make a fault of rounding, and a scalar is fixed by the request."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 17]>
+        g (float[n, 16] x, float scale) => (float[n, 16] y, float[n, 16] z) {
+            a = Neg(x)
+            b = Mul(a, scale)
+            s = Sigmoid(b)
+            z = Neg(a)
+            y = Neg(s)
+        }"""
+    )
+    exact = {"profile": False, "atol": 0.0, "rtol": 0.0}
+    job = job_of(tmp_path, model, dims={"n": (1, 8)}, consts={"scale": 2}, options=exact)
+    with pytest.raises(VerifyError) as caught:
+        run_child(job)
+    failure = caught.value.failure
+    assert (failure.code, failure.node, failure.op) == ("verify.mismatch", "s", "Sigmoid")
+    assert failure.details["bisection"]["value"] == "s"
+    assert failure.details["reproducer"] == job.reproducer
+    assert "numerics" in failure.details
+    command = json.loads((tmp_path / "reproducer" / REPRODUCER_START).read_text())["command"]
+    arguments = shlex.split(command)[2:]
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.chdir(tmp_path / "reproducer")
+    ended = CliRunner().invoke(
+        app, ["compile", *arguments, "-o", str(tmp_path / "again"), "--json"]
+    )
+    monkeypatch.undo()
+    assert ended.exit_code == 1
+    assert json.loads(ended.stdout)["results"][0]["error"]["code"] == "verify.mismatch"
