@@ -25,6 +25,8 @@ from artifacts.store import BlobStore
 REPOSITORY = "relaxd/bundles"
 JOB_TAG = "job-"
 """How tags of REPOSITORY begin that name the index of a job."""
+REPRODUCER = "application/vnd.relaxd.reproducer.v1"
+"""The type of an artifact that shows again why a build failed with `verify.mismatch`."""
 TARGET = "org.relaxd.target"
 FEATURES = "org.relaxd.features"
 DEVICE = "org.relaxd.device"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler.isolation.child import Limits, run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 
@@ -46,7 +47,8 @@ def compile_model(
     consts: inputs fixed to a scalar; shapes: names for data-dependent extents; samples: an .npz of
     inputs for verify. dump: a folder for the module after every phase, by default `OUTPUT.dump`
     where `options.dump` is on. Raises relaxd.errors.DeclarationError for malformed declarations,
-    compiler.errors.CompileError for anything else.
+    compiler.errors.CompileError for anything else; `verify.mismatch` leaves a few nodes that show
+    it in `OUTPUT.reproducer`, unless something else is there.
     """
     request = CompileRequest.of(
         dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=(target,), options=options
@@ -61,6 +63,7 @@ def compile_model(
             on_event=on_event,
             limits=limits,
             dump=Path(dump) if dump else None,
+            reproducer=Path(output).with_name(f"{Path(output).name}.reproducer"),
         )
 
 
@@ -74,10 +77,12 @@ def compile_request(
     on_event: Callable[[Event], None] = lambda event: None,
     limits: Limits | None = None,
     dump: Path | None = None,
+    reproducer: Path | None = None,
 ) -> Manifest:
     """As `compile_model`, from declarations that are read already; raises CompileError.
 
-    samples: the file whose digest replaces that of the request.
+    samples: the file whose digest replaces that of the request. reproducer: a folder that receives
+    what shows a mismatch again, unless it holds anything but an older reproducer, which goes.
     """
     digest = _digest(samples) if samples else None
     declared = dataclasses.replace(request, samples=digest, targets=(target,))
@@ -89,6 +94,7 @@ def compile_request(
         model_name=model.stem,
         samples=str(samples.absolute()) if samples else None,
         dump=_dump_folder(output, request, dump),
+        reproducer=_vacated(reproducer) if reproducer else None,
     )
     manifest = run_child(job, on_event=on_event, limits=limits)
     assert isinstance(manifest, Manifest)
@@ -117,6 +123,13 @@ def _dump_folder(output: Path, request: CompileRequest, dump: Path | None) -> st
     if dump is None and request.options.dump:
         dump = output.with_name(f"{output.name}.dump")
     return None if dump is None else str(dump.absolute())
+
+
+def _vacated(folder: Path) -> str | None:
+    """The folder, without an older reproducer; None where it holds anything else."""
+    if (folder / REPRODUCER_START).is_file():
+        shutil.rmtree(folder)
+    return None if folder.exists() else str(folder.absolute())
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
 from relaxd.cli.views import size, status_mark, warning_lines
 from relaxd.client import Client, JobHandle
+from relaxd.client.errors import JobFailed, PullError
 from relaxd.client.folder import emptied, replacing
-from relaxd.client.job import failure_of
+from relaxd.client.job import failure_of, reproducer_of
 from relaxd.contract import numerics
 from relaxd.contract.numerics import Numerics
 from relaxd.contract.request import CompileRequest
@@ -129,7 +130,7 @@ def compile_command(
             )
     if dump:
         request = replace(request, options=replace(request.options, dump=True))
-    kept = dump if dump or not request.options.dump else _beside(output)
+    kept = dump if dump or not request.options.dump else _beside(output, "dump")
     delivery = _Delivery(output, kept, require_verified)
     if server is None:
         if detach:
@@ -168,18 +169,31 @@ def _finish(job: JobHandle, delivery: "_Delivery", *, as_json: bool) -> None:
 
 def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Result:
     target = build["target"]
+    place, dump = delivery.of(target, len(job.builds))
     if not build["artifact"]:
-        return Result(target, error=failure_of(build))
+        return Result(target, error=_failure(job, build, _beside(place, "reproducer")))
     report = Numerics.from_json(build.get("numerics"))
     try:
         delivery.admit(report)
     except UnverifiedError as error:
         return Result(target, error=error)
-    place, dump = delivery.of(target, len(job.builds))
     job.pull(target, place)
     if dump:
         job.pull_dump(target, dump)
     return Result(target, place, build["artifact"]["size"], report)
+
+
+def _failure(job: JobHandle, build: dict[str, Any], reproducer: Path) -> JobFailed:
+    """The build's error, whose reproducer is in the folder, unless something else is."""
+    error = failure_of(build)
+    if not reproducer_of(build):
+        return error
+    try:
+        job.pull_reproducer(build["target"], reproducer)
+    except PullError:
+        return error
+    details = {**error.failure["details"], "reproducer": str(reproducer)}
+    return JobFailed(error.message, failure={**error.failure, "details": details}, hint=error.hint)
 
 
 @dataclass(frozen=True)
@@ -210,8 +224,8 @@ class _Delivery:
             )
 
 
-def _beside(output: Path) -> Path:
-    return output.with_name(f"{output.name}.dump")
+def _beside(output: Path, what: str) -> Path:
+    return output.with_name(f"{output.name}.{what}")
 
 
 def _compile_here(
@@ -253,6 +267,7 @@ def _build(
                 target=target,
                 samples=samples,
                 dump=emptied(dump) if dump else None,
+                reproducer=_beside(place, "reproducer"),
                 on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
             report = _report_in(fresh)

@@ -91,6 +91,9 @@ def render_error(error: RelaxdError, about: str | None = None) -> Group:
     for items in (value for value in document.values() if isinstance(value, list)):
         # A list of what is known stands in the hint already.
         lines += [] if all(str(item) in hint for item in items) else _listed(items)
+    if reproducer := document.get("reproducer"):
+        where = reproducer["ref"] if isinstance(reproducer, dict) else reproducer
+        lines.append(Text.assemble((" reproducer: ", "bold cyan"), where))
     if hint:
         lines.append(Text.assemble((" hint: ", "bold cyan"), hint))
     return Group(*lines)

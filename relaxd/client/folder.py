@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaxd.client.errors import PullError
-from relaxd.contract.manifest import DUMP_START, FILENAME
+from relaxd.contract.manifest import DUMP_START, FILENAME, REPRODUCER_START
 
 
 def emptied(directory: Path) -> Path:
-    """Removes an older dump, so that its files do not mix with those of the next; raises PullError
-    as `replacing`.
+    """Removes an older dump or reproducer, so that its files do not mix with those of the next;
+    raises PullError as `replacing`.
     """
     _check_free(directory)
     shutil.rmtree(directory, ignore_errors=True)
@@ -24,10 +24,10 @@ def _check_free(directory: Path) -> None:
     if not directory.exists():
         return
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else {""}
-    if names and not names & {FILENAME, DUMP_START}:
+    if names and not names & {FILENAME, DUMP_START, REPRODUCER_START}:
         raise PullError(
             f"{directory} is in the way",
-            hint="name a folder that is absent, empty, or an older bundle or dump",
+            hint="name a folder that is absent, empty, or an older bundle, dump or reproducer",
         )
 
 

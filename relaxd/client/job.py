@@ -194,6 +194,31 @@ class JobHandle:
             )
         return pull(self._transport, REPOSITORY, build["dump"]["digest"], Path(directory))
 
+    def pull_reproducer(
+        self, target: str | None = None, directory: str | Path = "out.reproducer"
+    ) -> Path:
+        """Fetch into `directory` the few nodes and inputs that show why the build for `target`
+        failed with `verify.mismatch`; raises PullError for any other build.
+        """
+        from relaxd.client.pull import pull
+        from relaxd.client.reference import REPOSITORY
+
+        build = self.refresh().build(target)
+        digest = reproducer_of(build)
+        if digest is None:
+            raise PullError(
+                f"job {self.id} has no reproducer of {build['target']}",
+                hint="a build has one that failed with verify.mismatch",
+            )
+        return pull(self._transport, REPOSITORY, digest, Path(directory))
+
+
+def reproducer_of(build: dict[str, Any]) -> str | None:
+    """The digest of what shows a mismatch of the build again, None where there is none."""
+    details = (build.get("error") or {}).get("details") or {}
+    digest: str | None = (details.get("reproducer") or {}).get("digest")
+    return digest
+
 
 def failure_of(build: dict[str, Any]) -> JobFailed:
     """The error of a build that has no artifact."""

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -11,7 +12,7 @@ import structlog
 from artifacts.dumps import publish_dump
 from artifacts.errors import StoreFull
 from artifacts.files import storage_errors
-from artifacts.oci import publish_bundle
+from artifacts.oci import REPRODUCER, publish_bundle, publish_files
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.child import Limits
@@ -21,7 +22,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
 from service.core import Core
-from service.domain import Claim, Kind, Outcome
+from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
 from service.usecases import ending, results
 from service.workers.heartbeat import Pulse, Stop
@@ -148,7 +149,7 @@ class Runner:
         samples = claim.request.samples and str(
             self._fetch(claim.request.samples, bench / "samples.npz", patience)
         )
-        bundle, dump = bench / "bundle", bench / "dump"
+        bundle, dump, reproducer = (bench / name for name in ("bundle", "dump", "reproducer"))
         # There may be a bundle without the dump that this request asks for: the bundle stays.
         earlier = self._core.store.actions.get(claim.action_key)
         request = _unmeasured(claim.request) if earlier else claim.request
@@ -161,8 +162,16 @@ class Runner:
             samples=samples,
             model_digest=claim.model,
             dump=str(dump) if claim.request.options.dump else None,
+            reproducer=str(reproducer),
         )
-        self._run_child(job, pulse)
+        try:
+            self._run_child(job, pulse)
+        except CompileError as error:
+            if reproducer.is_dir() and pulse.stop is None:
+                raise patience.with_store(
+                    partial(self._with_reproducer, error, reproducer)
+                ) from error
+            raise
         pulse.hear(StageStarted(Stage.PUBLISH))
 
         def publish() -> Outcome:
@@ -175,6 +184,13 @@ class Runner:
 
     def _fetch(self, digest: str, path: Path, patience: Patience) -> Path:
         return patience.with_store(lambda: _fetch(self._core.store.blobs, digest, path))
+
+    def _with_reproducer(self, error: CompileError, folder: Path) -> CompileError:
+        """The error with the published reproducer in place of its path on this machine."""
+        published = publish_files(self._core.store.blobs, folder, REPRODUCER, {})
+        artifact = Artifact(published.digest, published.ref, published.size).to_json()
+        details = {**error.failure.details, "reproducer": artifact}
+        return CompileError.from_failure(replace(error.failure, details=details))
 
     def _publish(self, claim: Claim, bundle: Path) -> str:
         published = publish_bundle(
@@ -197,13 +213,7 @@ class Runner:
 def _unexpected(error: Exception) -> Failure:
     """The failure of an attempt that broke down; logs the error."""
     logger.error("attempt failed", exc_info=error)
-    return Failure(
-        code=error.code if isinstance(error, RelaxdError) else "worker.error",
-        stage=Stage.PUBLISH,
-        message=str(error),
-        hint=error.hint if isinstance(error, RelaxdError) else "see the worker's log",
-        retryable=True,
-    )
+    return _failure_of(error)
 
 
 def _unmeasured(request: CompileRequest) -> CompileRequest:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from compiler.capabilities import Capabilities
+from compiler.errors import VerifyError
 from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.targets import Target, registry, resolve
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import DUMP_START, LoadContract, Manifest
+from relaxd.contract.manifest import DUMP_START, REPRODUCER_START, LoadContract, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from service.domain import Kind
@@ -94,6 +95,16 @@ class FakeCompiler:
         if isinstance(job, CompileJob):
             return write_bundle(job)
         return {"inputs": [], "model_bytes": len(Path(job.model).read_bytes())}
+
+
+def mismatch(job: CompileJob) -> VerifyError:
+    """The failure of a build whose library is wrong, after it left the job's reproducer."""
+    folder = Path(str(job.reproducer))
+    folder.mkdir()
+    (folder / REPRODUCER_START).write_text("{}")
+    (folder / "model.onnx").write_bytes(b"a node")
+    details = {"bisection": {"node": "n", "nodes": 1}, "reproducer": str(folder)}
+    return VerifyError("off at 'n'", reason="mismatch", node="n", op="Add", **details)
 
 
 def write_bundle(job: CompileJob) -> Manifest:

@@ -10,7 +10,7 @@ from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
 from relaxd.contract.manifest import DUMP_START, Manifest
 from relaxd.contract.states import Stage
-from tests.service.fakes import write_bundle
+from tests.service.fakes import mismatch, write_bundle
 
 Child = Callable[..., Any]
 
@@ -119,6 +119,31 @@ def test_a_dump_is_not_written_over_a_folder_of_something_else(
     assert "in the way" in ended.err
     assert Path("mine/thesis.tex").exists()
     assert child == []
+
+
+def test_a_mismatch_leaves_its_reproducer_beside_the_output(
+    relaxd: Any, model: str, child: list[CompileJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(job: CompileJob, **settings: Any) -> Manifest:
+        child.append(job)
+        raise mismatch(job)
+
+    good = api.run_child
+    monkeypatch.setattr(api, "run_child", fail)
+    for _ in range(2):
+        ended = relaxd("compile", model)
+        assert ended.code == 1
+        assert f"reproducer: {Path('out.reproducer').absolute()}" in ended.err
+        assert Path("out.reproducer/model.onnx").exists()
+        assert not Path("out").exists()
+    monkeypatch.setattr(api, "run_child", good)
+    assert relaxd("compile", model).code == 0
+    assert not Path("out.reproducer").exists()
+    Path("out.reproducer").mkdir()
+    Path("out.reproducer/thesis.tex").write_text("precious")
+    assert relaxd("compile", model).code == 0
+    assert child[-1].reproducer is None
+    assert Path("out.reproducer/thesis.tex").exists()
 
 
 def test_a_bundle_says_how_it_was_verified(

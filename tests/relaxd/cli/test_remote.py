@@ -5,6 +5,7 @@ import pytest
 
 from compiler.errors import ImportFailed
 from relaxd.contract.manifest import DUMP_START
+from tests.service.fakes import mismatch
 from tests.service.live import Live
 
 
@@ -134,6 +135,36 @@ def test_a_dump_is_pulled_beside_the_bundles(served: Any, model: str) -> None:
         assert Path(f"out/{target}/model.so").exists()
     assert served(*command, "--option", "dump=true").code == 0
     assert Path(f"out.dump/x86-64-v3/{DUMP_START}").exists()
+
+
+def test_the_reproducer_of_a_mismatch_is_pulled_beside_the_output(
+    served: Any, model: str, api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(cancelled: object) -> None:
+        raise mismatch(api.compiler.jobs[-1])
+
+    monkeypatch.setattr(api.compiler, "behaviour", fail)
+    targets = ["--target", "x86-64-v2", "--target", "x86-64-v3"]
+    ended = served("compile", model, "--dim", "n=1:81", *targets, "--json")
+    assert ended.code == 1
+    for result, target in zip(ended.json["results"], targets[1::2], strict=True):
+        folder = Path(f"out/{target}.reproducer")
+        assert result["error"]["reproducer"] == str(folder)
+        assert (folder / "model.onnx").read_bytes() == b"a node"
+    again = served("compile", model, "--dim", "n=1:82", "-o", "other")
+    assert "at: stage verify, node n, op Add" in again.err
+    assert "reproducer: other.reproducer" in again.err
+    (build,) = served("compile", model, "--dim", "n=1:82", "--json").json["builds"]
+    digest = build["error"]["details"]["reproducer"]["digest"]
+    tar = api.http.get(f"/v1/artifacts/{digest}", headers={"Accept": "application/x-tar"})
+    assert tar.status_code == 200
+    assert b"a node" in tar.content
+    assert served("compile", model, "--dim", "n=1:83", "-o", "other").code == 1, "it is replaced"
+    Path("mine.reproducer").mkdir()
+    Path("mine.reproducer/thesis.tex").write_text("precious")
+    kept = served("compile", model, "--dim", "n=1:84", "-o", "mine")
+    assert "reproducer: relaxd/bundles@sha256:" in kept.err
+    assert Path("mine.reproducer/thesis.tex").exists()
 
 
 def test_a_job_says_how_its_builds_were_verified(served: Any, model: str) -> None:

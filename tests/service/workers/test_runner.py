@@ -13,6 +13,7 @@ from relaxd.contract.states import Stage, State
 from service.domain import EventType
 from service.usecases import claiming, ending, results, sweeping
 from tests.bundles import fetch
+from tests.service.fakes import mismatch
 
 
 def submitted(jobs, model, **fields):
@@ -244,6 +245,28 @@ def test_a_dump_is_kept_beside_the_bundle_where_the_request_asks_for_it(
     fetch(core.store.blobs, dump_of_build(jobs, dumped).digest, tmp_path / "dump")
     assert (tmp_path / "dump" / DUMP_START).exists()
     assert now(jobs, dumped).artifact == now(jobs, plain).artifact
+
+
+def test_the_reproducer_of_a_mismatch_is_kept_in_the_store(
+    core, jobs, model, answer, compiler, tmp_path
+):
+    def fail(cancelled):
+        raise mismatch(compiler.jobs[-1])
+
+    compiler.behaviour = fail
+    build = submitted(jobs, model)
+    answer(build.id)
+    ended = now(jobs, build)
+    assert (ended.state, ended.error.code, ended.error.node) == (
+        State.FAILED,
+        "verify.mismatch",
+        "n",
+    )
+    assert ended.error.details["bisection"] == {"node": "n", "nodes": 1}
+    kept = ended.error.details["reproducer"]
+    assert kept.keys() == {"digest", "ref", "size"}
+    fetch(core.store.blobs, kept["digest"], tmp_path / "reproducer")
+    assert (tmp_path / "reproducer" / "model.onnx").read_bytes() == b"a node"
 
 
 def test_a_bundle_in_the_cache_stays_when_its_dump_is_made_later(jobs, model, answer, compiler):
