@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.bisection import reproducer
-from compiler.bisection.findings import sentence
+from compiler.bisection.findings import hint, sentence
 from compiler.isolation.messages import CompileJob, Event, Progress
 from compiler.isolation.step import Outcome, run_task
 from compiler.verify.report import Mismatch
@@ -69,6 +69,7 @@ def _completed(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
     return dataclasses.replace(
         failure,
         message=message,
+        hint=hint(found) or failure.hint,
         node=found.get("node"),
         op=found.get("op"),
         details={**failure.details, "bisection": bisection},

@@ -30,7 +30,7 @@ def describe(folder: Path, request: CompileRequest, target: str, findings: dict[
 
 
 def replace(
-    folder: Path, source: Path, request: CompileRequest, target: str, findings: Any
+    folder: Path, source: Path, request: CompileRequest, target: str, findings: dict[str, Any]
 ) -> None:
     """Put the model and the inputs of `source`, described, in the folder's place."""
     fresh = _beside(folder, "new")

@@ -14,8 +14,9 @@ from onnx import numpy_helper
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
 from compiler.bisection.graph import Graph
+from compiler.bisection.judging import judged
 from compiler.bisection.search import Found, Search
-from compiler.bisection.trials import Trials
+from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values, fixed_inputs, specs_of
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.isolation.messages import CompileJob
@@ -40,7 +41,12 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
             record(_told(trials, found))
 
         found = Search(trials.graph, spec["departing"], trials.departing, told).run()
-        record(findings(trials.graph, found))
+        document = findings(trials.graph, found)
+        record(document)
+        if found.value and found.cut in trials.departures:
+            document |= judged(trials, found)
+            record(document)
+            _keep(trials, trials.departures[found.cut], document)
 
 
 def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
@@ -58,13 +64,19 @@ def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
 def _told(trials: Trials, found: Found) -> dict[str, Any]:
     """The findings, after the reproducer took the model that shows them."""
     document = findings(trials.graph, found)
-    if found.cut not in trials.folders:
-        return document
-    source, request = trials.folders[found.cut]
-    folder, target = Path(str(trials.job.reproducer)), trials.job.target
-    told = {**document, "message": sentence(document, None)}
-    reproducer.replace(folder, source, request, target, told)
+    if found.cut in trials.departures:
+        _keep(trials, trials.departures[found.cut], document)
     return document
+
+
+def _keep(trials: Trials, departure: Departure, document: dict[str, Any]) -> None:
+    reproducer.replace(
+        Path(str(trials.job.reproducer)),
+        departure.folder,
+        departure.request,
+        trials.job.target,
+        {**document, "message": sentence(document, None)},
+    )
 
 
 if __name__ == "__main__":

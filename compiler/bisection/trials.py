@@ -23,19 +23,29 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
 
+@dataclass(frozen=True)
+class Departure:
+    """A cut that departs: `folder` with its model and inputs, the request to repeat it, the outputs
+    that depart, and all outputs of the library and of the reference.
+    """
+
+    folder: Path
+    request: CompileRequest
+    departing: tuple[str, ...]
+    got: Mapping[str, cuts.Array]
+    want: Mapping[str, cuts.Array]
+
+
 @dataclass
 class Trials:
-    """job: of the whole model; specs: symbolic shapes of its values, as far as they are known.
-
-    folders: of the cuts that departed, each with the model, its inputs and `request` to repeat it.
-    """
+    """job: of the whole model; specs: symbolic shapes of its values, as far as they are known."""
 
     job: CompileJob
     graph: Graph
     values: Values
     specs: Mapping[str, TensorSpec]
     scratch: Path
-    folders: dict[Cut, tuple[Path, CompileRequest]] = field(default_factory=dict)
+    departures: dict[Cut, Departure] = field(default_factory=dict)
     _count: int = 0
 
     def departing(self, cut: Cut) -> tuple[str, ...]:
@@ -48,7 +58,7 @@ class Trials:
             return ()
         if not comparable or not arrays:
             return ()
-        symbolic = cuts.symbolic(arrays, self.specs, self._request())
+        symbolic = cuts.symbolic(arrays, self.specs, self.request)
         for declared in dict.fromkeys((symbolic, cuts.fixed(arrays))):
             try:
                 return self._compare(cut, comparable, declared, arrays)
@@ -56,7 +66,9 @@ class Trials:
                 print(f"a cut of {len(cut.nodes)} nodes: {error}", flush=True)
         return ()
 
-    def _request(self) -> CompileRequest:
+    @property
+    def request(self) -> CompileRequest:
+        """The declarations about the whole model."""
         return CompileRequest.from_json(self.job.request)
 
     def _compare(
@@ -76,12 +88,14 @@ class Trials:
             folder / reproducer.MODEL,
         )
         to_npz(folder / reproducer.INPUTS, arrays)
-        options = dataclasses.replace(self._request().options, verify=True, profile=False)
+        options = dataclasses.replace(self.request.options, verify=True, profile=False)
         request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
         try:
             self._build(folder, request)
         except Mismatch as error:
-            self.folders[cut] = (folder, request)
+            self.departures[cut] = Departure(
+                folder, request, error.departing, error.got, error.want
+            )
             return error.departing
         except CompileError as error:
             if error.code.startswith("verify."):
@@ -90,7 +104,7 @@ class Trials:
             raise
         finally:
             shutil.rmtree(folder / "bundle", ignore_errors=True)
-            if cut not in self.folders:
+            if cut not in self.departures:
                 shutil.rmtree(folder)
         return ()
 

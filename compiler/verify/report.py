@@ -66,9 +66,12 @@ class Runner:
     patience: float = 1.0
 
 
+_SIDES = ("library", "reference")
+
+
 class Mismatch(VerifyError):
     """Outputs differ from the reference's; trial: the first where they do; departing: the names of
-    those that differ there.
+    those that differ there; got, want: all outputs there.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Mismatch(VerifyError):
         super().__init__(message, **fields)
         self.trial = trial
         self.departing = departing
+        self.got, self.want = (npz.read(trial.outputs(side)) for side in _SIDES)
 
 
 NATIVE = Runner()
@@ -240,7 +244,7 @@ def _sorted_out(
 
 
 def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[_Judged]:
-    got, want = (npz.read(trial.outputs(side)) for side in ("library", "reference"))
+    got, want = (npz.read(trial.outputs(side)) for side in _SIDES)
     judged = []
     for output in signature.outputs:
         tolerance = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)

@@ -34,11 +34,12 @@ class Engine(Protocol):
 class OnnxRuntime:
     """ONNX Runtime with its basic graph optimisations: those that do not trade accuracy for speed.
 
+    model: a path, or the file's bytes.
     quantized: keep products of uint8 by int8 exact. Without VNNI they saturate at 16 bits unless an
     extended optimisation rewrites them.
     """
 
-    def __init__(self, model: str, quantized: bool = False) -> None:
+    def __init__(self, model: str | bytes, quantized: bool = False) -> None:
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()

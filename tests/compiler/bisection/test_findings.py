@@ -1,0 +1,37 @@
+"""What a search found, in words."""
+
+from typing import Any
+
+import pytest
+
+from compiler.bisection.findings import hint, sentence
+
+NODE = {"node": "n", "op": "TopK", "value": "v", "nodes": 2}
+TIME = "the time budget of 9 s ran out"
+
+
+@pytest.mark.parametrize(
+    ("document", "stopped", "says"),
+    [
+        (NODE, None, "the first node whose output ('v') departs is 'n' (TopK)"),
+        ({**NODE, "value": "n"}, TIME, "the first node whose output departs is 'n' (TopK)"),
+        (
+            {"first": "a", "last": "b", "nodes": 7},
+            TIME,
+            f"between the nodes 'a' and 'b', where the search stopped: {TIME}",
+        ),
+        ({}, TIME, f"the node was not found: {TIME}"),
+        ({"first": "a", "last": "b"}, None, "no part of the model departs"),
+        ({**NODE, "wrong": "library"}, None, "float64 agrees with the reference"),
+        ({**NODE, "wrong": "reference"}, None, "the reference is wrong"),
+        ({**NODE, "wrong": "both", "rounding": True}, None, "rounding decides"),
+    ],
+)
+def test_sentences(document: dict[str, Any], stopped: str | None, says: str) -> None:
+    assert says in sentence(document, stopped)
+
+
+def test_only_what_is_no_fault_of_the_library_has_a_hint_of_its_own() -> None:
+    assert hint(NODE) is hint({**NODE, "wrong": "library"}) is None
+    assert "samples" in str(hint({**NODE, "wrong": "both", "rounding": True}))
+    assert "reference's authors" in str(hint({**NODE, "wrong": "reference"}))
