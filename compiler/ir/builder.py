@@ -23,6 +23,7 @@ from compiler.ir.extents import Extent, Scalar
 from compiler.ir.facts import Facts
 from compiler.ir.programs import call_program
 from compiler.ir.values import Known, Tensor, Value
+from relaxd.contract.tensors import storage_of
 
 MAX_SYMBOLS = 64
 """A run-time integer tensor of more elements than this is data, not a shape."""
@@ -149,8 +150,8 @@ class Builder:
             return self._write(value)
         cached = self._constants.get(id(value.data))
         if cached is None:
-            data = np.ascontiguousarray(value.data).reshape(value.shape)
-            constant = relax.const(tvm.runtime.tensor(data), value.dtype)
+            data = np.ascontiguousarray(value.held).reshape(value.shape)
+            constant = relax.const(tvm.runtime.tensor(data), storage_of(value.dtype))
             cached = (value.data, Tensor(constant, value.shape, value.dtype))
             self._constants[id(value.data)] = cached
         return cached[1]

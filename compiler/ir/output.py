@@ -27,7 +27,7 @@ def close(b: Builder, outputs: Sequence[tuple[str, Value]]) -> tuple[TensorSpec,
         if any(fresh for _, _, fresh in named):
             tensor = b.adopt(tensor.expr, [extent for _, extent, _ in named])
         tensors.append(tensor)
-        specs.append(TensorSpec(name, tensor.dtype, tuple(axis for axis, _, _ in named)))
+        specs.append(TensorSpec(name, value.dtype, tuple(axis for axis, _, _ in named)))
     b.bb.emit_func_output(relax.Tuple([tensor.expr for tensor in tensors]))
     return tuple(specs)
 

@@ -4,6 +4,7 @@ for from an axis whose expression holds it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
 from compiler.ir.signature import identifier
 from compiler.ir.values import Tensor
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import TensorSpec, storage_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ class Parameters:
             unknown.discard(solved[0])
         loose = {size.spec.name for size in self.sizes}
         return [
-            b.adopt(variable, shape) if spec.name in loose else Tensor(variable, shape, spec.dtype)
+            dataclasses.replace(
+                b.adopt(variable, shape) if spec.name in loose else Tensor(variable, shape, ""),
+                dtype=spec.dtype,
+            )
             for spec, shape, variable in zip(self.specs, self.shapes, self.variables, strict=True)
         ]
 
@@ -84,7 +88,7 @@ def parameters_of(
         variables.append(
             relax.Var(
                 identifier(spec.name),
-                relax.TensorType([ex.prim(extent) for extent in own], spec.dtype),
+                relax.TensorType([ex.prim(extent) for extent in own], storage_of(spec.dtype)),
             )
         )
     return Parameters(specs, shapes, tuple(variables), tuple(sizes), frozenset(unknown))

@@ -13,6 +13,7 @@ from tvm.ir import Expr, GlobalVar
 
 from compiler.ir import extents as ex
 from compiler.ir.values import Tensor
+from relaxd.contract.tensors import storage_of
 
 OPAQUE = 8
 """TVM's OpPatternKind of a program that fusion leaves alone."""
@@ -33,7 +34,9 @@ def call_program(
     one set of variables is used throughout and renewed at the end.
     """
     placeholders = [
-        te.placeholder([ex.prim(extent) for extent in t.shape], t.dtype, name=f"p{index}")
+        te.placeholder(
+            [ex.prim(extent) for extent in t.shape], storage_of(t.dtype), name=f"p{index}"
+        )
         for index, t in enumerate(inputs)
     ]
     made = compute(*placeholders)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
+import ml_dtypes  # noqa: F401  registers its element types with numpy
 import numpy as np
 from tvm import relax
 from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.extents import Extent, Scalar
+from relaxd.contract.tensors import storage_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,14 @@ class Known:
         return self.data.shape
 
     @property
+    def held(self) -> np.ndarray[Any, Any]:
+        """The array as a library holds it (see `relaxd.contract.tensors.STORAGE`)."""
+        held = storage_of(self.dtype)
+        if held == self.dtype:
+            return self.data
+        return self.data.view(held) if "float" in self.dtype else self.data.astype(held)
+
+    @property
     def symbolic(self) -> bool:
         """Whether an element is an expression of dims."""
         return self.data.dtype == object
@@ -55,6 +64,8 @@ class Known:
 class Tensor:
     """A run-time tensor: a Relax expression (a variable) whose extents are all known as
     expressions.
+
+    dtype: the expression's, or an element type that its bytes hold (see `compiler.ir.formats`).
     """
 
     expr: relax.Expr

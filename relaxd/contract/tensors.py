@@ -8,8 +8,24 @@ from typing import Any
 from relaxd.contract.axes import Axis, axes_of
 from relaxd.errors import DeclarationError
 
+STORAGE = {
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+    "float4_e2m1fn": "uint8",
+    "int4": "int8",
+    "uint4": "uint8",
+    "int2": "int8",
+    "uint2": "uint8",
+}
+"""Element types that numpy lacks, by ml_dtypes' names, and what holds one element in a byte: the
+bit pattern of a float, the value of an integer."""
+
 DTYPES = frozenset(
     {
+        *STORAGE,
         "bool",
         "int8",
         "int16",
@@ -26,7 +42,12 @@ DTYPES = frozenset(
     }
 )
 
-_SPEC = re.compile(r"\s*(?P<dtype>[a-z0-9]+)\s*\[(?P<axes>[^\[\]]*)\]\s*")
+_SPEC = re.compile(r"\s*(?P<dtype>[a-z0-9_]+)\s*\[(?P<axes>[^\[\]]*)\]\s*")
+
+
+def storage_of(dtype: str) -> str:
+    """The dtype of the bytes that hold elements of `dtype` in a library and in files of weights."""
+    return STORAGE.get(dtype, dtype)
 
 
 @dataclass(frozen=True)

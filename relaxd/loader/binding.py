@@ -9,8 +9,9 @@ import numpy as np
 
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import InputError
+from relaxd.loader import narrow
 
 _REMEMBERED_SHAPES = 4096
 _PROBE = 1009
@@ -178,17 +179,19 @@ def _may_exceed(dim: Dim, top: int) -> bool:
 
 
 def _numpy_dtype(name: str) -> np.dtype | None:
-    """The numpy dtype; None for bfloat16, which numpy knows only after ml_dtypes is imported and
-    which is recognised by name.
+    """The numpy dtype; None for those that numpy knows only after ml_dtypes is imported and
+    which are recognised by name.
     """
-    return None if name == "bfloat16" else np.dtype(name)
+    return None if name == "bfloat16" or name in STORAGE else np.dtype(name)
 
 
 def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray:
-    """The value as an array of exactly the spec's dtype, in any byte order; raises InputError,
-    never casts.
+    """The value as an array of exactly the spec's dtype, in any byte order, or of the bytes that
+    hold it; raises InputError, never casts.
     """
     array = value if type(value) is np.ndarray else np.asarray(value)
+    if spec.dtype in STORAGE and narrow.is_held(array, spec.dtype):
+        return narrow.bytes_of(array, spec)
     if array.dtype is not dtype and array.dtype.name != spec.dtype:
         raise InputError(
             f"input {spec.name!r} has dtype {array.dtype}, it must be {spec.dtype}",

@@ -10,8 +10,9 @@ import numpy as np
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import STORAGE, TensorSpec, storage_of
 from relaxd.errors import ExecutionError
+from relaxd.loader import narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.bundle import opened
 from relaxd.loader.check import check_contract
@@ -68,8 +69,9 @@ class Model:
         self._team = team
         self._verified_up_to = MappingProxyType(dict(verified_up_to))
         self._binding = Binding(manifest.inputs, manifest.dims, self._verified_up_to)
-        self._dtypes = [spec.dtype for spec in manifest.inputs]
+        self._dtypes = [storage_of(spec.dtype) for spec in manifest.inputs]
         self._output_names = [spec.name for spec in manifest.outputs]
+        self._narrow = {s.name: s.dtype for s in manifest.outputs if s.dtype in STORAGE}
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -108,6 +110,9 @@ class Model:
 
         An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is
         contiguous, writable and aligned to 64 bytes is used in place. An output owns its memory.
+        Types of 8 bits and fewer that numpy lacks come as arrays of ml_dtypes, or one element a
+        byte as `relaxd.contract.tensors.STORAGE` says; outputs of them are ml_dtypes' where it is
+        installed, else bytes.
         Raises InputError for inputs that the model does not admit, ExecutionError where the
         compiled code fails.
         """
@@ -125,7 +130,10 @@ class Model:
             }
             told = explain(str(error), self._binding.solve(tuple(array.shape for array in arrays)))
             raise ExecutionError(f"{self.manifest.name} failed: {told}", shapes=shapes) from error
-        return dict(zip(self._output_names, outputs, strict=True))
+        named = dict(zip(self._output_names, outputs, strict=True))
+        for name, dtype in self._narrow.items():
+            named[name] = narrow.typed(named[name], dtype)
+        return named
 
     def _compute(self, tensors: list[Any]) -> list[np.ndarray]:
         """The results leave the virtual machine before the next call enters it."""

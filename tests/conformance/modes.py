@@ -6,7 +6,7 @@ from itertools import count
 
 import onnx
 
-from compiler.ir.onnx.scope import DTYPES
+from compiler.ir.onnx.dtypes import CARRIED
 from relaxd.contract.request import CompileRequest
 from tests.conformance.cases import Case
 
@@ -36,7 +36,7 @@ def request(case: Case, mode: Mode) -> CompileRequest:
         tensor = value.type.tensor_type
         if (
             not value.type.HasField("tensor_type")
-            or tensor.elem_type not in DTYPES
+            or tensor.elem_type not in CARRIED
             or not tensor.HasField("shape")
         ):
             # The compiler is to refuse it by itself.
@@ -48,7 +48,7 @@ def request(case: Case, mode: Mode) -> CompileRequest:
             continue
         axes = [_axis(dim, loosened, fresh) for dim in tensor.shape.dim]
         dims.update({axis: (0, None) for axis in axes if not axis.isdigit()})
-        inputs[value.name] = f"{DTYPES[tensor.elem_type]}[{','.join(axes)}]"
+        inputs[value.name] = f"{CARRIED[tensor.elem_type]}[{','.join(axes)}]"
     return CompileRequest.of(inputs=inputs, dims=dims, options=_OPTIONS)
 
 

@@ -23,6 +23,7 @@ from compiler.link.library import link_objects
 from compiler.passes.graph.add_release import AddRelease
 from compiler.runtimes.threads import threads
 from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
+from relaxd.contract.tensors import STORAGE
 from tests import declared
 
 HOST = targets.resolve("native")
@@ -184,6 +185,22 @@ def dtypes(directory):
     write(directory, "dtypes", module(inputs, body), *specs, ["n=0:"])
 
 
+def narrow(directory):
+    """A copy of an input of every type that is held in bytes of another."""
+    inputs = [tensor(f"x_{name}", [N], held) for name, held in STORAGE.items()]
+
+    def body(builder, *inputs):
+        return [
+            builder.emit_te(
+                lambda a: te.compute((N,), lambda i: a[i]), x, primfunc_name_hint="copy"
+            )
+            for x in inputs
+        ]
+
+    specs = [[f"{side}_{name}={name}[n]" for name in STORAGE] for side in "xy"]
+    write(directory, "narrow", module(inputs, body), *specs, ["n=0:"])
+
+
 def vector(directory):
     """Rows in parallel, aligned 16-float vectors within, `work` passes: crashes on an unaligned
     input.
@@ -221,5 +238,5 @@ def vector(directory):
 
 
 if __name__ == "__main__":
-    for build in (dims, ownership, constant, twice, weighty, dtypes, vector):
+    for build in (dims, ownership, constant, twice, weighty, dtypes, narrow, vector):
         build(sys.argv[1])

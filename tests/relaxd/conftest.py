@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of small bundles: dims, ownership, constant, dtypes, vector."""
+    """A directory of small bundles: dims, ownership, constant, dtypes, narrow, vector."""
     directory = tmp_path_factory.mktemp("bundles")
     script = Path(__file__).with_name("build_bundles.py")
     done = subprocess.run(

@@ -1,43 +1,119 @@
-"""Constants of integers of 2 and 4 bits, which we hold in 8: exact where they are only
-dequantised.
+"""Runs an operator's handler on values of the narrow element types (`compiler.ir.formats`): those
+that only move elements get the bytes, those that compare get the numbers.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+from collections.abc import Sequence
+
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import defs
 
-from compiler.ir.onnx.support import walk
-from compiler.ir.values import Known
+from compiler.errors import ImportFailed
+from compiler.ir.builder import Builder
+from compiler.ir.formats import EXPONENTS
+from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import Handler
+from compiler.ir.ops import narrow
+from compiler.ir.values import Known, Tensor, Value
+from relaxd.contract.tensors import storage_of
 
-WIDER = {
-    TensorProto.INT2: "int8",
-    TensorProto.INT4: "int8",
-    TensorProto.UINT2: "uint8",
-    TensorProto.UINT4: "uint8",
-}
-
-
-def widened(graph: onnx.GraphProto) -> dict[str, Known]:
-    """The initialisers of such types by name, without those that another operator than
-    DequantizeLinear reads.
-
-    Any other could tell the difference: QuantizeLinear saturates to the type of its zero point.
-    """
-    narrow = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type in WIDER}
-    if not narrow:
-        return {}
-    others = {
-        name
-        for proto in walk(graph.node)
-        if proto.op_type != "DequantizeLinear"
-        for name in proto.input
+_CONVERT = frozenset({"BitCast", "Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"})
+"""Operators whose handlers take such values themselves."""
+_COMPARE = frozenset({"Equal", "IsInf", "IsNaN"})
+"""Operators that give the same of the numbers in a wider type."""
+_MOVE = frozenset(
+    {
+        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements",
+        "GatherND", "Identity", "If", "Loop", "OptionalHasElement", "Pad", "Reshape",
+        "ReverseSequence", "Scan", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze",
+        "TensorScatter", "Tile", "Transpose", "Unsqueeze", "Where",
     }
-    others |= {output.name for output in graph.output}
-    return {name: _held(tensor) for name, tensor in narrow.items() if name not in others}
+)  # fmt: skip
+"""Operators that look at no element of such an input."""
 
 
-def _held(tensor: TensorProto) -> Known:
-    dtype = WIDER[tensor.data_type]
-    return Known(np.asarray(numpy_helper.to_array(tensor)).astype(dtype), dtype)
+def run(handler: Handler, b: Builder, node: Node) -> Sequence[Value | None]:
+    """The handler's outputs; fails for an operator that would take bits for numbers."""
+    given = next((v for v in node.inputs if v is not None and narrow.is_narrow(v.dtype)), None)
+    name = node.proto.op_type
+    if name in _CONVERT or (given is None and not _bodies(node)):
+        return _listed(handler(b, node))
+    if given is not None and name in _COMPARE:
+        return _listed(handler(b, _with(node, [v and narrow.widened(b, v) for v in node.inputs])))
+    if given is not None and not _moves(node, given):
+        node.fail(
+            f"{node.op} of {given.dtype} is not supported",
+            reason="dtype",
+            hint="cast it to float32 first, or dequantise it",
+        )
+    made = _listed(handler(b, _with(node, [v and narrow.stored(v) for v in node.inputs])))
+    return [
+        value if value is None else narrow.typed(value, dtype or value.dtype)
+        for value, dtype in zip(made, _dtypes(node, len(made)), strict=True)
+    ]
+
+
+def entering(formal: onnx.ValueInfoProto, value: Value | None) -> Value | None:
+    """The value of a subgraph's input: bytes, where the subgraph declares what they hold."""
+    dtype = CARRIED.get(formal.type.tensor_type.elem_type, "")
+    if value is None or not narrow.is_narrow(dtype):
+        return value
+    if value.dtype != storage_of(dtype):
+        raise ImportFailed(
+            f"{value.dtype} is given for the subgraph's input {formal.name!r} of {dtype}",
+            reason="dtype",
+        )
+    return narrow.typed(value, dtype)
+
+
+def leaving(output: onnx.ValueInfoProto, value: Value) -> Value:
+    """The bytes of a subgraph's output, which must be declared to hold what they hold."""
+    dtype = CARRIED.get(output.type.tensor_type.elem_type, "")
+    if value.dtype != dtype and (narrow.is_narrow(value.dtype) or narrow.is_narrow(dtype)):
+        raise ImportFailed(
+            f"the subgraph's output {output.name!r} is {value.dtype}, declared as "
+            f"{dtype or 'nothing'}",
+            reason="dtype",
+            hint="declare the element types of the subgraph's outputs",
+        )
+    return narrow.stored(value)
+
+
+def _moves(node: Node, given: Value) -> bool:
+    if node.proto.domain not in ("", "ai.onnx") or node.proto.op_type not in _MOVE:
+        return False
+    # The type has no zero to pad with.
+    return node.proto.op_type != "Pad" or node.has(2) or given.dtype != EXPONENTS
+
+
+def _bodies(node: Node) -> list[onnx.GraphProto]:
+    return [a for a in node.attributes.values() if isinstance(a, onnx.GraphProto)]
+
+
+def _dtypes(node: Node, count: int) -> list[str | None]:
+    """The dtype of each output: as the body declares it, else that of the inputs of the same type
+    in the operator's schema; None where neither says.
+    """
+    if bodies := _bodies(node):
+        outputs = bodies[0].output
+        declared = [CARRIED.get(output.type.tensor_type.elem_type) for output in outputs]
+        return declared[len(outputs) - count :]
+    schema = defs.get_schema(node.proto.op_type, node.opset, "")
+    found: dict[str, str] = {}
+    for index, value in enumerate(node.inputs):
+        kind = schema.inputs[min(index, len(schema.inputs) - 1)].type_str
+        if value is not None and found.setdefault(kind, value.dtype) != value.dtype:
+            node.fail(f"{found[kind]} and {value.dtype} in one {node.op}", reason="dtype")
+    outputs = schema.outputs
+    return [found.get(outputs[min(i, len(outputs) - 1)].type_str) for i in range(count)]
+
+
+def _with(node: Node, inputs: Sequence[Value | None]) -> Node:
+    return dataclasses.replace(node, inputs=tuple(inputs))
+
+
+def _listed(made: Value | Sequence[Value | None]) -> Sequence[Value | None]:
+    return [made] if isinstance(made, (Known, Tensor)) else made

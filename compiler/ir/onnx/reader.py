@@ -19,7 +19,8 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.scope import DTYPES, Model, Scope
+from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
@@ -116,7 +117,7 @@ def _inputs(graph: onnx.GraphProto) -> list[FileInput]:
 def _input(value: onnx.ValueInfoProto) -> FileInput:
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
-    if kind != "tensor_type" or tensor.elem_type not in DTYPES:
+    if kind != "tensor_type" or tensor.elem_type not in CARRIED:
         shown = (
             onnx.TensorProto.DataType.Name(tensor.elem_type)
             if kind == "tensor_type"
@@ -129,12 +130,12 @@ def _input(value: onnx.ValueInfoProto) -> FileInput:
             hint="inputs are tensors of bool, integers and floats",
         )
     if not tensor.HasField("shape"):
-        return FileInput(value.name, DTYPES[tensor.elem_type], None)
+        return FileInput(value.name, CARRIED[tensor.elem_type], None)
     axes = tuple(
         d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None
         for d in tensor.shape.dim
     )
-    return FileInput(value.name, DTYPES[tensor.elem_type], axes)
+    return FileInput(value.name, CARRIED[tensor.elem_type], axes)
 
 
 def _fixed(found: FileInput, value: Any) -> Known:

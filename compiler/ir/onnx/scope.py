@@ -5,7 +5,7 @@ nested scopes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,22 +14,12 @@ from onnx import numpy_helper
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
-from compiler.ir.onnx import registry
+from compiler.ir.onnx import narrow, registry
+from compiler.ir.onnx.dtypes import CARRIED
 from compiler.ir.onnx.functions import function_of
-from compiler.ir.onnx.narrow import widened
 from compiler.ir.onnx.node import Node, describe
 from compiler.ir.signature import check_rank
 from compiler.ir.values import Known, Tensor, Value
-
-DTYPES: dict[int, str] = {
-    getattr(onnx.TensorProto, code): name
-    for code, name in {
-        "BOOL": "bool", "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
-        "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
-        "FLOAT16": "float16", "BFLOAT16": "bfloat16", "FLOAT": "float32", "DOUBLE": "float64",
-    }.items()
-}  # fmt: skip
-"""ONNX element types that we carry, with their numpy names."""
 
 
 @dataclass
@@ -81,11 +71,8 @@ class Scope:
 
     def load_initializers(self, graph: onnx.GraphProto) -> None:
         """Read dense and sparse initialisers as known arrays."""
-        narrow = widened(graph)
         for tensor in graph.initializer:
-            self.values[tensor.name] = (
-                narrow[tensor.name] if tensor.name in narrow else known_of(tensor)
-            )
+            self.values[tensor.name] = known_of(tensor)
         for sparse in graph.sparse_initializer:
             self.values[sparse.values.name] = dense_of(sparse)
 
@@ -108,7 +95,7 @@ class Scope:
         if axes is None or not isinstance(value, Tensor):
             return value
         check_rank(name, axes, value)
-        return self.builder.adopt(value.expr, axes)
+        return replace(self.builder.adopt(value.expr, axes), dtype=value.dtype)
 
     def _import(self, proto: onnx.NodeProto) -> Sequence[Value | None]:
         opset = self.model.opset(proto.domain)
@@ -125,10 +112,7 @@ class Scope:
         handler = registry.find(proto.domain, proto.op_type, opset)
         with node.naming_errors():
             if handler is not None:
-                results = handler(self.builder, node)
-                outputs: Sequence[Value | None] = (
-                    [results] if isinstance(results, (Known, Tensor)) else results
-                )
+                outputs = narrow.run(handler, self.builder, node)
             else:
                 outputs = self._call(proto, node, attributes)
         if self.model.trace is not None:
@@ -199,13 +183,16 @@ class Scope:
         inner = Scope(self.builder, self.model, outer=self, attributes=self.attributes)
         inner.load_initializers(graph)
         inner.values.update(
-            {formal.name: value for formal, value in zip(graph.input, inputs, strict=False)}
+            {
+                formal.name: narrow.entering(formal, value)
+                for formal, value in zip(graph.input, inputs, strict=False)
+            }
         )
         inner.run(graph.node)
         return [
-            value
-            for value in (inner.lookup(output.name) for output in graph.output)
-            if value is not None
+            narrow.leaving(output, value)
+            for output in graph.output
+            if (value := inner.lookup(output.name)) is not None
         ]
 
 
@@ -224,13 +211,13 @@ def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]
 
 def known_of(tensor: onnx.TensorProto) -> Known:
     """A TensorProto as a known array; raises ImportFailed for an element type we do not carry."""
-    if tensor.data_type not in DTYPES:
+    if tensor.data_type not in CARRIED:
         kind = onnx.TensorProto.DataType.Name(tensor.data_type)
         raise ImportFailed(
             f"the constant {tensor.name!r} has element type {kind}, which is not supported",
             reason="dtype",
         )
-    dtype = DTYPES[tensor.data_type]
+    dtype = CARRIED[tensor.data_type]
     return Known(np.asarray(numpy_helper.to_array(tensor)), dtype)
 
 

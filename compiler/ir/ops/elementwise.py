@@ -220,9 +220,16 @@ def cast(b: Builder, x: Value, dtype: str) -> Value:
     if isinstance(x, Known) and x.symbolic:
         return map_symbols(b, lambda item: _cast_symbol(item, dtype), x, dtype=dtype)
     tensor = b.tensor(x)
+    if dtype == "bool" and x.dtype == "bfloat16":
+        # TVM has no isnan of it.
+        return cast(b, cast(b, x, "float32"), dtype)
     if dtype == "bool":
         zero = relax.const(np.zeros((), np.dtype(x.dtype)), x.dtype)
-        return b.emit(relax.op.not_equal(tensor.expr, zero), tensor.shape)
+        truth = relax.op.not_equal(tensor.expr, zero)
+        # TVM's comparison is false of NaN, which is not zero.
+        if is_float(x.dtype):
+            truth = relax.op.logical_or(truth, relax.op.isnan(tensor.expr))
+        return b.emit(truth, tensor.shape)
     return b.emit(relax.op.astype(tensor.expr, dtype), tensor.shape)
 
 

@@ -4,6 +4,7 @@ an axis or blocks.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,16 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.formats import FLOATS, WIDTHS, encoded, limits_of
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
+from compiler.ir.ops import layout, narrow
 from compiler.ir.ops import reduce as rd
 from compiler.ir.ops.pointwise import pointwise
 from compiler.ir.values import Known, Value
+from relaxd.contract.tensors import storage_of
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
-"""What reals are quantised to."""
+"""What reals are quantised to, beside the types of `compiler.ir.formats`."""
 
 
 @dataclass(frozen=True)
@@ -52,28 +55,42 @@ def work_of(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def quantize(b: Builder, x: Value, grid: Grid, dtype: str, precision: str | None = None) -> Value:
+def quantize(
+    b: Builder,
+    x: Value,
+    grid: Grid,
+    dtype: str,
+    precision: str | None = None,
+    saturate: bool = True,
+) -> Value:
     """Saturate(round(x / scale) + zero), halves to even; the quotient is rounded to `precision`, by
-    default the scale's dtype.
+    default the scale's dtype. Floats may be asked not to `saturate`.
     """
-    low, high = _limits(dtype)
     precision = precision or grid.scale.dtype
-    work = work_of(precision)
+    work, grid = work_of(precision), _widened(b, grid)
 
     def one(item: Any, scale: Any, zero: Any) -> Any:
         quotient = item.astype(work) / scale.astype(work)
         quotient = quotient.astype(precision).astype(work) if precision != work else quotient
-        return saturated(quotient, zero, dtype)
+        if dtype not in FLOATS:
+            return saturated(quotient, zero, dtype)
+        real = quotient.astype("float32")
+        return encoded(real if zero is None else real + zero, dtype, saturate)
 
-    if isinstance(x, Known) and not x.symbolic and grid.known:
+    if isinstance(x, Known) and not x.symbolic and grid.known and dtype not in FLOATS:
         scale, zero = _spread(b, grid, x.shape)
         with np.errstate(all="ignore"):
             quotient = (x.data.astype(work) / scale.astype(work)).astype(precision)
-            return Known(
-                np.clip(np.rint(quotient.astype("float64")) + zero, low, high).astype(dtype), dtype
-            )
+            moved = np.clip(np.rint(quotient.astype("float64")) + zero, *_limits(dtype))
+            return Known(moved.astype(np.dtype(dtype)), dtype)
     b.quantized = True
-    return _apply(b, x, grid, one, "quantize")
+    return narrow.typed(_apply(b, x, grid, one, "quantize"), dtype)
+
+
+def _widened(b: Builder, grid: Grid) -> Grid:
+    """The grid with a zero point of a type that arithmetic takes."""
+    zero = None if grid.zero is None else narrow.widened(b, grid.zero)
+    return dataclasses.replace(grid, zero=zero)
 
 
 def saturated(value: Any, zero: Any, dtype: str) -> Any:
@@ -86,17 +103,19 @@ def saturated(value: Any, zero: Any, dtype: str) -> Any:
     shift = tirx.const(0, "int32") if zero is None else zero.astype("int32")
     least, most = ((limit - shift).astype(value.ty.dtype) for limit in (low, high))
     return (tirx.nearbyint(tirx.min(tirx.max(value, least), most)).astype("int32") + shift).astype(
-        dtype
+        storage_of(dtype)
     )
 
 
 def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Value:
-    """(x - zero) * scale in `dtype`, by default the scale's; known integers fold whatever their
+    """(x - zero) * scale in `dtype`, by default the scale's; known numbers fold whatever their
     number.
     """
+    x, grid = narrow.widened(b, x), _widened(b, grid)
     dtype = dtype or grid.scale.dtype
     work = work_of(dtype)
     wide = "int64" if x.dtype in ("int32", "uint32") else "int32"
+    wide = x.dtype if ew.is_float(x.dtype) else wide
 
     def one(item: Any, scale: Any, zero: Any) -> Any:
         apart = item.astype(wide) if zero is None else item.astype(wide) - zero.astype(wide)
@@ -151,11 +170,13 @@ def dynamic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _limits(dtype: str) -> tuple[int, int]:
+    if dtype in WIDTHS:
+        return limits_of(dtype)
     if dtype not in INTEGERS:
         raise ImportFailed(
             f"quantising to {dtype} is not supported",
             reason="unsupported_dtype",
-            hint=f"quantise to one of {', '.join(INTEGERS)}",
+            hint=f"quantise to one of {', '.join((*INTEGERS, *WIDTHS, *FLOATS))}",
         )
     info = np.iinfo(np.dtype(dtype))
     return int(info.min), int(info.max)
@@ -242,7 +263,9 @@ def _spread(b: Builder, grid: Grid, shape: Sequence[int]) -> tuple[Any, Any]:
         assert isinstance(value, Known)
         _place(b, value.shape, shape, axis, grid.block)
         made.append(_laid_out(value.data, shape, axis, grid.block))
-    return made[0], made[1].astype("int64") if len(made) > 1 else 0
+    if len(made) == 1:
+        return made[0], 0
+    return made[0], made[1] if made[1].dtype.kind == "f" else made[1].astype("int64")
 
 
 def _laid_out(data: np.ndarray[Any, Any], shape: Sequence[int], axis: int, block: int) -> Any:

@@ -54,6 +54,23 @@ def test_a_bundle_runs_on_numpy_and_tvm_ffi_alone(slim, bundles, tmp_path):
     assert report["megabytes"] < 150
 
 
+def test_bytes_come_and_go_without_ml_dtypes(slim, bundles, tmp_path):
+    code = (
+        "import json, sys, numpy as np, relaxd\n"
+        "model = relaxd.load(sys.argv[1])\n"
+        "held = {'int4': 'int8', 'int2': 'int8'}\n"
+        "x = {s.name: np.array([1, 0], held.get(s.dtype, 'uint8')) for s in model.inputs}\n"
+        "y = model.run(x)\n"
+        "print(json.dumps([sorted({a.dtype.name for a in y.values()}), y['y_int4'].tolist(),"
+        " 'ml_dtypes' in sys.modules]))"
+    )
+    done = subprocess.run(
+        [slim, "-I", "-c", code, bundles / "narrow"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [["int8", "uint8"], [1, 0], False]
+
+
 def test_the_environment_has_nothing_heavier(slim):
     code = (
         f"import importlib.util, json; print(json.dumps([n for n in {HEAVY!r} if "

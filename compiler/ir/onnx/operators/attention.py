@@ -7,9 +7,9 @@ from typing import Any
 
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import attention as at
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, linear

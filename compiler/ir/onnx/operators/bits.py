@@ -8,10 +8,12 @@ import numpy as np
 from tvm import relax, tirx
 
 from compiler.ir.builder import Builder
+from compiler.ir.formats import width_of
+from compiler.ir.onnx.dtypes import CARRIED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import narrow
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Known, Value
 
@@ -62,15 +64,21 @@ def bit_shift(b: Builder, node: Node) -> Value:
     return pw.pointwise(b, shift, x, y, name="bit_shift")
 
 
+def _width(dtype: str) -> int:
+    return width_of(dtype) if narrow.is_narrow(dtype) else np.dtype(dtype).itemsize * 8
+
+
 @op("BitCast", since=26)
 def bit_cast(b: Builder, node: Node) -> Value:
     """The same bits as another dtype of the same width."""
     x, code = node.value(0), node.attr("to")
-    if code not in DTYPES:
+    if code not in CARRIED:
         node.fail("that element type is not supported", reason="dtype")
-    dtype = DTYPES[code]
-    if np.dtype(dtype).itemsize != np.dtype(x.dtype).itemsize:
+    dtype = CARRIED[code]
+    if _width(dtype) != _width(x.dtype):
         node.fail(f"{x.dtype} and {dtype} differ in width", reason="dtype")
+    if narrow.is_narrow(dtype) or narrow.is_narrow(x.dtype):
+        return narrow.bit_cast(b, x, dtype)
     if isinstance(x, Known) and not x.symbolic:
         return Known(x.data.view(np.dtype(dtype)), dtype)
     if "bool" in (x.dtype, dtype):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing, layout
 from compiler.ir.ops import scatter as sc

@@ -8,9 +8,9 @@ from tvm import te, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout
 from compiler.ir.ops import nn_norm as norm

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.dtypes import CARRIED, DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.convolution import kernel_of
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.onnx.window import window_of
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import integer, nn_conv
@@ -22,19 +24,19 @@ def grid_of(node: Node, scale: int, axis: int = 0) -> Grid:
     return Grid(node.value(scale), node.optional(scale + 1), axis)
 
 
-def dtype_attr(node: Node, name: str) -> str | None:
-    """An attribute that names an element type, None where it is absent; fails for types we do not
-    carry.
+def dtype_attr(node: Node, name: str, allowed: Mapping[int, str] = DTYPES) -> str | None:
+    """An attribute that names an element type, None where it is absent; fails for types that are
+    not `allowed`.
     """
     code = node.attr(name, 0)
     if not code:
         return None
-    if code not in DTYPES:
+    if code not in allowed:
         node.fail(
             f"{name} is an element type that is not supported (code {code})",
             reason="unsupported_dtype",
         )
-    return DTYPES[code]
+    return allowed[code]
 
 
 @op("QuantizeLinear", since=10)
@@ -42,11 +44,13 @@ def quantize_linear(b: Builder, node: Node) -> Value:
     """Reals to integers: by one scale, one for each place on `axis`, or one a block along it."""
     x, grid = node.value(0), _grid(node)
     zero = grid.zero
-    dtype = zero.dtype if zero is not None else dtype_attr(node, "output_dtype") or "uint8"
+    dtype = zero.dtype if zero is not None else dtype_attr(node, "output_dtype", CARRIED)
     precision = dtype_attr(node, "precision")
     if precision is None and not ew.is_float(grid.scale.dtype):
         precision = "float32"
-    return qt.quantize(b, x, grid, dtype, precision)
+    return qt.quantize(
+        b, x, grid, dtype or "uint8", precision, saturate=bool(node.attr("saturate", 1))
+    )
 
 
 @op("DequantizeLinear", since=10)

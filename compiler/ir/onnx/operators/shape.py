@@ -11,10 +11,11 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.dtypes import CARRIED, DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES, known_of
-from compiler.ir.ops import axes, broadcast, indexing, layout, windows
+from compiler.ir.onnx.scope import known_of
+from compiler.ir.ops import axes, broadcast, indexing, layout, narrow, windows
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
 
@@ -61,19 +62,27 @@ def get_element(b: Builder, node: Node) -> Value:
 def cast(b: Builder, node: Node) -> Value:
     """Elements converted to the dtype `to`."""
     code = node.attr("to")
-    if code not in DTYPES:
+    if code not in CARRIED:
         import onnx
 
         node.fail(
             f"casting to {onnx.TensorProto.DataType.Name(code)} is not supported", reason="dtype"
         )
-    return ew.cast(b, node.value(0), DTYPES[code])
+    return _cast(b, node, CARRIED[code])
 
 
 @op("CastLike", since=15)
 def cast_like(b: Builder, node: Node) -> Value:
     """Elements converted to the dtype of the second input."""
-    return ew.cast(b, node.value(0), node.value(1).dtype)
+    return _cast(b, node, node.value(1).dtype)
+
+
+def _cast(b: Builder, node: Node, dtype: str) -> Value:
+    rounding = node.attr("round_mode", "up")
+    if rounding not in ("up", "down", "nearest"):
+        node.fail(f"there is no rounding {rounding!r}", reason="attribute")
+    saturate = bool(node.attr("saturate", 1))
+    return narrow.cast(b, node.value(0), dtype, saturate=saturate, rounding=rounding)
 
 
 @op("Shape")
@@ -279,9 +288,8 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
         else Known(np.zeros(1, np.float32), "float32")
     )
     extents = node.known(0, "extent", low=0).scalars()
-    return broadcast.expand(
-        b, Known(fill.data.reshape([1] * len(extents)), fill.dtype), extents, "fill"
-    )
+    held = narrow.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
+    return narrow.typed(broadcast.expand(b, held, extents, "fill"), fill.dtype)
 
 
 @op("Range", since=11)

@@ -8,9 +8,9 @@ import numpy as np
 
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.onnx.scope import DTYPES
 from compiler.ir.ops import fourier, windows
 from compiler.ir.values import Value
 

@@ -130,6 +130,15 @@ def test_casts(source: str) -> None:
     assert_like_onnxruntime(model, [{"x": np.array([0, 1, 2, 77, 100]).astype(source)}])
 
 
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+def test_what_is_not_zero_is_true(source: str) -> None:
+    """NaN too."""
+    model = model_of([NODE("Cast", ["x"], ["y"], to=9)], {"x": f"{source}[n]"})
+    x = np.array([0, -0.0, 1, -2, np.nan, -np.nan, np.inf, 1e-5]).astype(source)
+    (y,) = build(model).run({"x": x})
+    np.testing.assert_array_equal(y, [False, False, *[True] * 6])
+
+
 def test_booleans_compare() -> None:
     model = model_of([NODE("Equal", ["x", "y"], ["z"])], {"x": "bool[a,b]", "y": "bool[b]"})
     assert_like_onnxruntime(model, [{"x": np.array([[True, False]]), "y": np.array([True, True])}])

@@ -124,8 +124,9 @@ def test_a_scale_that_fits_no_axis_is_refused() -> None:
         build(one_node("QuantizeLinear", {"x": "float32[n,5]"}, {"s": f32(1, 2, 3, 4)}, "x s", ""))
 
 
-def test_types_of_four_bits_are_refused_by_name() -> None:
-    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=onnx.TensorProto.INT4)
+def test_types_of_six_bits_are_refused_by_name() -> None:
+    kind = onnx.TensorProto.FLOAT6E2M3
+    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=kind)
     with pytest.raises(ImportFailed, match="output_dtype"):
         build(model_of([node], {"x": "float32[n]"}, {"s": f32(1.0)}, opset=21))
 
