@@ -17,6 +17,7 @@ from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.errors import ServiceError
 from service.observability import logs
+from service.processes.connections import TimedProtocol
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
 
@@ -100,6 +101,7 @@ async def _run(services: Services, listener: socket.socket, place: Place, worker
     # uvicorn's own access log is off: the app logs requests with their ids.
     config = uvicorn.Config(
         create_app(services),
+        http=TimedProtocol,
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -1,0 +1,135 @@
+"""Clients that stand still are closed; those that move are served."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from service.processes.connections import TimedProtocol
+
+PATIENCE_S = 0.5
+BIG = 64 << 20
+CLOSED = "reset by peer|Broken pipe"
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+
+
+class Impatient(TimedProtocol):
+    patience_s = PATIENCE_S
+    least_rate = 1 << 20
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the length of the body; /big with many bytes, /refused before the body."""
+    size, more = 0, scope["path"] != "/refused"
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message["body"]), message["more_body"]
+    body = bytes(BIG) if scope["path"] == "/big" else str(size).encode()
+    length = str(len(body)).encode()
+    headers = [(b"content-length", length)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(app, http=Impatient, log_config=None, lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with serving() as port:
+        yield port
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        yield client
+
+
+def rest(client: socket.socket) -> bytearray:
+    """What arrives until the server closes."""
+    received = bytearray()
+    try:
+        while chunk := client.recv(1 << 16):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def trickle(client: socket.socket, chunk: bytes, pause: float) -> None:
+    for _ in range(1000):
+        client.sendall(chunk)
+        time.sleep(pause)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", POST % 100, POST % 100 + b"x"])
+def test_a_request_that_does_not_arrive_is_a_408(client: socket.socket, sent: bytes) -> None:
+    client.sendall(sent)
+    answer = rest(client)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"urn:relaxd:problem:http.request_timeout" in answer
+
+
+def test_a_second_header_that_does_not_arrive(client: socket.socket) -> None:
+    client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
+    client.sendall(b"GET / HTTP")
+    assert b"HTTP/1.1 408 " in rest(client)
+
+
+def test_a_body_that_trickles_is_a_408(client: socket.socket) -> None:
+    client.sendall(POST % 1000)
+    with pytest.raises(OSError, match=CLOSED):
+        trickle(client, b"x", PATIENCE_S / 10)
+
+
+def test_a_body_that_moves_may_take_its_time(client: socket.socket) -> None:
+    client.sendall(POST % (8 << 20))
+    for _ in range(8):
+        client.sendall(bytes(1 << 20))
+        time.sleep(PATIENCE_S / 2)
+    client.shutdown(socket.SHUT_WR)
+    assert rest(client).endswith(str(8 << 20).encode())
+
+
+def test_a_client_that_does_not_read_is_closed(client: socket.socket) -> None:
+    client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+    time.sleep(6 * PATIENCE_S)
+    assert len(rest(client)) < BIG
+
+
+def test_a_client_that_reads_gets_everything(client: socket.socket) -> None:
+    client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert len(rest(client)) > BIG
+
+
+def test_a_body_that_nobody_wants_is_not_read_for_ever(client: socket.socket) -> None:
+    client.sendall((POST % (1 << 40)).replace(b" / ", b" /refused "))
+    with pytest.raises(OSError, match=CLOSED):
+        trickle(client, bytes(1 << 16), PATIENCE_S / 20)
+
+
+def test_an_idle_connection_stays_for_the_next_request(client: socket.socket) -> None:
+    for _ in range(2):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
+        time.sleep(2 * PATIENCE_S)
