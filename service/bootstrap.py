@@ -37,12 +37,6 @@ class Services:
         """Blobs and the action cache."""
         return self.core.store
 
-    def check(self) -> None:
-        """Raise DatabaseUnavailable unless the service can take jobs; the broker may be away
-        without harm.
-        """
-        self.core.db.ping()
-
     def close(self) -> None:
         """Release connections."""
         self.core.db.close()

@@ -20,6 +20,7 @@ from service.api.origins import SameOrigin
 from service.api.respond import respond
 from service.api.watching import Watch
 from service.bootstrap import Services
+from service.usecases.readiness import Readiness
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -36,6 +37,7 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
+    app.state.readiness = Readiness(services.core)
     app.state.watch = Watch(services.jobs)
     app.state.registry = CollectorRegistry()
     registry = oci.router(

@@ -5,10 +5,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from service.api.context import UseServices
 from service.api.wire import Health
+from service.usecases.readiness import Readiness
 
 router = APIRouter(tags=["operations"])
-
-NO_BLOB = "sha256:" + "0" * 64
 
 
 @router.get("/healthz", summary="Whether the process answers")
@@ -18,12 +17,12 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", summary="Whether the service can take jobs")
-def readyz(services: UseServices) -> Health:
-    """Asks the database and the store; a problem with status 503 while either is away. Needs no
-    token.
+def readyz(request: Request) -> Health:
+    """Asks the database, and writes to the store and the data folder, every five seconds at most; a
+    problem with status 503 or 507 while one of them is away or full. Needs no token.
     """
-    services.check()
-    services.store.blobs.has(NO_BLOB)
+    readiness: Readiness = request.app.state.readiness
+    readiness.check()
     return Health(status="ok")
 
 

@@ -1,12 +1,13 @@
 """Uploads under way, one file each on disk, so that they outlive the process that began them."""
 
 import fcntl
+import math
 import os
 import re
 import time
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
@@ -14,12 +15,14 @@ from typing import BinaryIO
 import anyio.to_thread
 from starlette.requests import ClientDisconnect
 
-from artifacts.errors import DigestMismatch
+from artifacts.errors import DigestMismatch, StorageFailed
+from artifacts.files import storage_errors
 from artifacts.store import CHUNK, Blob, BlobStore
 from service.api.oci_errors import Code, RegistryError
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 FORGOTTEN_S = 24 * 3600
+SWEEP_S = 60
 
 
 class Sessions:
@@ -30,15 +33,25 @@ class Sessions:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._swept = -math.inf
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> str:
-        """A new session's identifier; sweeps those that nobody has written to for a day."""
-        for path in self._folder.iterdir():
-            _remove_forgotten(path)
+        """A new session's identifier; now and again sweeps those that nobody has written to for a
+        day. Raises StorageFailed.
+        """
         identifier = uuid.uuid4().hex
-        (self._folder / identifier).touch(exist_ok=False)
+        with storage_errors(f"cannot begin an upload in {self._folder}"):
+            if time.monotonic() - self._swept >= SWEEP_S:
+                self._swept = time.monotonic()
+                for path in self._folder.iterdir():
+                    _remove_forgotten(path)
+            (self._folder / identifier).touch(exist_ok=False)
         return identifier
+
+    def forget(self, identifier: str) -> None:
+        """End the session, if there is one."""
+        self._path(identifier).unlink(missing_ok=True)
 
     def size(self, identifier: str) -> int:
         """Bytes received so far; raises BLOB_UPLOAD_UNKNOWN."""
@@ -79,10 +92,21 @@ class Sessions:
     async def append(self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None) -> int:
         """Add the body to a session being written; the session's size after it.
 
-        A body that is too large, or not of the length announced, leaves the session as it was. A
-        connection that breaks leaves what had arrived, for the client to go on from.
+        A body that is too large, not of the length announced, or that the disk does not take leaves
+        the session as it was; raises RegistryError, StorageFailed. A connection that breaks leaves
+        what had arrived, for the client to go on from.
         """
-        start = size = file.tell()
+        start = file.tell()
+        try:
+            return await self._append(file, body, length, start)
+        except StorageFailed:
+            await anyio.to_thread.run_sync(_cut, file, start)
+            raise
+
+    async def _append(
+        self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None, start: int
+    ) -> int:
+        size = start
         pending = bytearray()
         try:
             async for chunk in body:
@@ -131,8 +155,14 @@ class Sessions:
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
     view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+    with storage_errors("cannot keep the upload"):
+        while view:
+            view = view[file.write(view) :]
+
+
+def _cut(file: BinaryIO, size: int) -> None:
+    with suppress(OSError):
+        file.truncate(size)
 
 
 def _remove_forgotten(path: Path) -> None:

@@ -30,7 +30,10 @@ def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
         upload = await anyio.to_thread.run_sync(sessions.start)
         if digest is None:
             return _accepted(name, upload, 0)
-        return await _finish(blobs, sessions, name, upload, digest, request)
+        try:
+            return await _finish(blobs, sessions, name, upload, digest, request)
+        finally:
+            sessions.forget(upload)  # the client was never told of it, so it cannot go on
 
     @routes.get("/v2/{name:path}/blobs/uploads/{upload}")
     def status(name: Repository, upload: str) -> Response:

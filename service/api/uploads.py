@@ -8,6 +8,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from artifacts.files import storage_errors
 from artifacts.store import CHUNK, BlobStore
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.text import clean
@@ -73,7 +74,8 @@ async def read_upload(request: Request, blobs: BlobStore, settings: Settings) ->
         max_part_size=settings.max_request_bytes,
     )
     try:
-        form = await parser.parse()
+        with storage_errors("cannot keep the upload"):
+            form = await parser.parse()
     except MultiPartException as error:
         raise MalformedForm(
             error.message, hint="as curl sends it: -F model=@model.onnx -F 'request={...}'"

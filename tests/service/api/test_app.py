@@ -1,12 +1,17 @@
+import errno
 import logging
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import structlog
+from starlette.datastructures import UploadFile
 
+from artifacts import files
 from service.errors import DatabaseUnavailable
+from service.usecases import readiness
 from tests.e2e.deployment import until
 from tests.service.live import Live
 
@@ -44,10 +49,42 @@ def test_a_database_that_is_away_is_no_readiness(
     def away() -> None:
         raise DatabaseUnavailable("gone")
 
-    monkeypatch.setattr(type(api.services), "check", lambda self: away())
+    monkeypatch.setattr(readiness, "REMEMBERED_S", 0)
+    monkeypatch.setattr(type(api.services.core.db), "ping", lambda self: away())
     answer = api.http.get("/readyz")
     assert (answer.status_code, answer.json()["retryable"]) == (503, True)
     assert api.http.get("/healthz").status_code == 200
+
+
+def test_a_store_that_is_gone_or_full_is_no_readiness(
+    api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "REMEMBERED_S", 0)
+    store = Path(api.services.settings.store)
+    store.rename(store.with_name("elsewhere"))
+    answer = api.http.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "store.unavailable")
+    store.with_name("elsewhere").rename(store)
+    assert api.http.get("/readyz").status_code == 200
+
+    def full(path: str, flags: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_open_read_only", full)
+    answer = api.http.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (507, "store.full")
+
+
+def test_a_disk_that_is_full_during_an_upload_is_a_507(
+    api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(self: UploadFile, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(UploadFile, "write", full)
+    answer = api.compile(b"a model")
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["retryable"]) == (507, "store.full", True)
 
 
 def test_a_bug_is_a_problem_without_its_text(

@@ -4,16 +4,22 @@ import asyncio
 import fcntl
 import itertools
 import os
+import socket
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
+from artifacts.errors import StoreFull
+from service.api import oci_sessions
 from service.api.oci_errors import RegistryError
 from service.api.oci_sessions import FORGOTTEN_S, Sessions
+from tests.e2e.deployment import until
 from tests.service.api.registry import error_code, push_blob, serving, sha256
+from tests.service.live import Live
 
 DATA = bytes(range(250)) * 4
 UPLOADS = "/v2/relaxd/test/blobs/uploads/"
@@ -258,10 +264,55 @@ def test_a_broken_connection_leaves_what_had_arrived(tmp_path):
     assert sessions.size(upload) == len(b"arrived")
 
 
-def test_forgotten_uploads_are_swept(client, tmp_path):
+def test_forgotten_uploads_are_swept(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(oci_sessions, "SWEEP_S", 0)
     forgotten, alive = start(client), start(client)
     long_ago = time.time() - FORGOTTEN_S - 60
     os.utime(tmp_path / "uploads" / forgotten.rpartition("/")[2], (long_ago, long_ago))
     start(client)
     assert client.get(forgotten).status_code == 404
     assert client.get(alive).status_code == 204
+
+
+def test_a_full_disk_is_a_507_and_leaves_the_upload_as_it_was(client, tmp_path, monkeypatch):
+    upload = start(client)
+    assert client.patch(upload, content=b"kept").status_code == 202
+
+    def fill(file, data):
+        file.write(data[:3])
+        raise StoreFull("cannot keep the upload")
+
+    monkeypatch.setattr(oci_sessions, "_write_all", fill)
+    answer = client.patch(upload, content=b"too much")
+    assert (answer.status_code, error_code(answer)) == (507, "UNAVAILABLE")
+    assert client.get(upload).headers["Range"] == "0-3"
+    client.delete(upload)
+    assert client.post(f"{UPLOADS}?digest={sha256(b'x')}", content=b"x").status_code == 507
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_a_device_without_room_is_told_by_the_system(client, tmp_path):
+    upload = start(client)
+    path = tmp_path / "uploads" / upload.rpartition("/")[2]
+    path.unlink()
+    path.symlink_to("/dev/full")
+    assert client.patch(upload, content=b"x").status_code == 507
+
+
+@pytest.mark.parametrize("digest", [sha256(b"other"), "sha256:" + "0" * 64])
+def test_an_upload_in_one_request_leaves_nothing_when_it_fails(client, tmp_path, digest):
+    assert client.post(f"{UPLOADS}?digest={digest}", content=b"x").status_code == 400
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_an_aborted_upload_in_one_request_leaves_nothing(api: Live) -> None:
+    head = (
+        f"POST {UPLOADS}?digest={sha256(b'x')} HTTP/1.1\r\n"
+        "Host: x\r\nContent-Length: 9999\r\n\r\nxxx"
+    )
+    folder = api.services.settings.data_dir / "uploads"
+    address = urlsplit(api.url)
+    with socket.create_connection((str(address.hostname), int(address.port or 0))) as sender:
+        sender.sendall(head.encode())
+        until(lambda: list(folder.iterdir()), 20, "the upload")
+    until(lambda: not list(folder.iterdir()), 20, "its end")
