@@ -238,9 +238,8 @@ def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return report.Reference(model.path, consts, reference.TORCHSCRIPT)
-    return report.Reference(
-        reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch), consts
-    )
+    path = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+    return report.Reference(path, consts, reference.engines_of(model.proto))
 
 
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
@@ -305,7 +304,7 @@ def _verify(
     this.on_event(
         Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")
     )
-    if signature.quantized and original.engines == reference.ONNX:
+    if signature.quantized and original.engines != reference.TORCHSCRIPT:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
     return report.verify(

@@ -87,8 +87,13 @@ class Node(NodeErrors):
         return self.scope.model.ranks.get(self.proto.output[index])
 
     def wants(self, index: int) -> bool:
-        """Whether the node's output of that index is used at all."""
+        """Whether the node's output of that index has a name."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def used(self, index: int) -> bool:
+        """Whether another node or an output of the model may read that output."""
+        used = self.scope.model.used
+        return self.wants(index) and (used is None or self.proto.output[index] in used)
 
     def described(self) -> list[str]:
         """As in NodeErrors."""

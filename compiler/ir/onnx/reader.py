@@ -77,6 +77,7 @@ def _read(
             for v in (*graph.value_info, *graph.output)
             if v.type.tensor_type.HasField("shape")
         },
+        used=_used(graph),
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)
@@ -104,6 +105,19 @@ def _read(
         tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
     )
+
+
+def _used(graph: onnx.GraphProto) -> set[str]:
+    """The names that nodes, those of subgraphs too, and outputs read."""
+    read = {name for proto in support.walk(graph.node) for name in proto.input}
+    inner = {
+        output.name
+        for proto in support.walk(graph.node)
+        for attribute in proto.attribute
+        for body in (attribute.g, *attribute.graphs)
+        for output in body.output
+    }
+    return read | inner | {output.name for output in graph.output}
 
 
 def _inputs(graph: onnx.GraphProto) -> list[FileInput]:

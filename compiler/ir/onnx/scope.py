@@ -4,7 +4,7 @@ nested scopes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,8 @@ class Model:
     """What every scope of one model shares: opsets by domain, model-local functions, and notes for
     the manifest.
 
-    assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`).
+    assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`);
+    used: the names that a node or an output reads, None where that is not known.
     """
 
     opsets: dict[str, int]
@@ -37,6 +38,7 @@ class Model:
     trace: list[dict[str, Any]] | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     assumed: Mapping[str, bool] = field(default_factory=dict)
+    used: Collection[str] | None = None
 
     def opset(self, domain: str) -> int:
         """The version of a domain's operators that the model imports, 1 where it does not say."""

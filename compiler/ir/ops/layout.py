@@ -107,7 +107,10 @@ def _stays(b: Builder, x: Value, axis: int) -> None:
         raise ImportFailed(
             f"squeezing {_show(x.shape)} without axes leaves the rank open",
             reason="shape",
-            hint="declare the dim's min as 2, or fix it to 1",
+            hint=f"give Squeeze its axes when exporting, or declare that {extent} is never 1 "
+            f"(--dim {extent}=2:64), or always (--dim {extent}=1)"
+            if isinstance(extent, tirx.Var)
+            else f"give Squeeze its axes when exporting, or declare dims so that {extent} is never 1",
         )
     b.require(
         ex.not_equal(extent, 1),

@@ -89,7 +89,10 @@ def when(condition: Any) -> Iterator[None]:
 
 def cell(dtype: str = "int64", start: Any = 0) -> Any:
     """A local variable, read and written as `cell[0]`."""
-    made = T.buffer_proxy(T.alloc_buffer([1], dtype, scope="local"))
+    # Without this annotation TVM takes the variable from the heap, each time it is declared.
+    made = T.buffer_proxy(
+        T.alloc_buffer([1], dtype, scope="local", annotations={"disable_lower_builtin": True})
+    )
     made[0] = tirx.const(start, dtype) if isinstance(start, (int, float, bool)) else start
     return made
 

@@ -36,10 +36,10 @@ class OnnxRuntime:
 
     model: a path, or the file's bytes.
     quantized: keep products of uint8 by int8 exact. Without VNNI they saturate at 16 bits unless an
-    extended optimisation rewrites them.
+    extended optimisation rewrites them. threads: 0 for as many as there are cores.
     """
 
-    def __init__(self, model: str | bytes, quantized: bool = False) -> None:
+    def __init__(self, model: str | bytes, quantized: bool = False, threads: int = 0) -> None:
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()
@@ -50,6 +50,7 @@ class OnnxRuntime:
         )
         settings.add_session_config_entry("session.x64quantprecision", "1")
         settings.log_severity_level = 4
+        settings.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(
             model, settings, providers=["CPUExecutionProvider"]
         )
@@ -96,24 +97,37 @@ def _torch(model: str) -> Engine:
 ENGINES: dict[str, Callable[[str], Engine]] = {
     "onnxruntime": OnnxRuntime,
     "onnxruntime.quantized": partial(OnnxRuntime, quantized=True),
+    "onnxruntime.ordered": partial(OnnxRuntime, threads=1),
     "onnx.reference": OnnxReference,
     "torch": _torch,
 }
 ONNX = ("onnxruntime", "onnx.reference")
 QUANTIZED = ("onnxruntime.quantized", "onnx.reference")
+ORDERED = ("onnxruntime.ordered", "onnx.reference")
+"""For ensembles of trees, whose weights several threads add up in an order of their own: of classes
+with equal votes any then wins.
+"""
 TORCHSCRIPT = ("torch",)
+
+
+def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
+    """The references of a model that is not quantised, in the order in which they are tried."""
+    trees = any(node.op_type.startswith("TreeEnsemble") for node in model.graph.node)
+    return ORDERED if trees else ONNX
 
 
 def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:
     """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their
-    shape any more.
+    shape any more and whose maps of probabilities are tensors.
     """
-    if not request.inputs:
+    zipped = [node for node in model.graph.node if node.op_type == "ZipMap"]
+    if not request.inputs and not zipped:
         return path
     import onnx
 
     relaxed = onnx.ModelProto()
     relaxed.CopyFrom(model)
+    _unzip(relaxed)
     redeclared = {spec.name: len(spec.shape) for spec in request.inputs}
     del relaxed.graph.value_info[:]
     for entry in (*relaxed.graph.input, *relaxed.graph.output):
@@ -126,6 +140,20 @@ def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scrat
     copy = scratch / "reference.onnx"
     onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
     return copy
+
+
+def _unzip(model: "onnx.ModelProto") -> None:
+    """Give what ZipMap nodes read in place of what they make of it, as the import does."""
+    names = set()
+    for node in model.graph.node:
+        if node.op_type == "ZipMap":
+            names.add(node.output[0])
+            node.op_type, node.domain = "Identity", ""
+            del node.attribute[:]
+    for entry in model.graph.output:
+        if entry.name in names:
+            entry.type.Clear()
+            entry.type.tensor_type.elem_type = 1
 
 
 def run_reference(spec: Record, record: Callable[[Record], None]) -> None:

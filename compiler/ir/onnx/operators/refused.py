@@ -15,10 +15,6 @@ STRINGS = "strings are not supported: do text processing before the model"
 TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
 RANDOM = "random operators are not supported: pass the random numbers in as an input"
-TREES = (
-    "classical machine learning operators are not supported: convert trees to ai.onnx.ml "
-    "TreeEnsemble (opset 5)"
-)
 TRAINING = "gradients are not supported: export the graph with the backward pass in it"
 CODECS = "decoding images is not supported: decode before the model"
 
@@ -46,30 +42,4 @@ refuse(
 )
 refuse("ImageDecoder", why=CODECS)
 refuse("Gradient", domain="ai.onnx.preview.training", why=TRAINING)
-refuse(
-    "LabelEncoder",
-    "CategoryMapper",
-    "DictVectorizer",
-    "CastMap",
-    "ZipMap",
-    domain="ai.onnx.ml",
-    why=MAPS,
-)
-refuse(
-    "TreeEnsembleClassifier",
-    "TreeEnsembleRegressor",
-    "SVMClassifier",
-    "SVMRegressor",
-    domain="ai.onnx.ml",
-    why=TREES,
-)
-refuse(
-    "LinearClassifier",
-    "LinearRegressor",
-    "FeatureVectorizer",
-    "Imputer",
-    "Normalizer",
-    domain="ai.onnx.ml",
-    why=TREES,
-)
-refuse("OneHotEncoder", "Scaler", domain="ai.onnx.ml", why=TREES)
+refuse("CategoryMapper", "DictVectorizer", "CastMap", domain="ai.onnx.ml", why=MAPS)

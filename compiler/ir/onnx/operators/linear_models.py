@@ -1,0 +1,56 @@
+"""ai.onnx.ml's linear models: products with coefficients, as labels and scores."""
+
+from __future__ import annotations
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.classical import DOMAIN, floats, labels_of, post_transform, rows
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import linear
+from compiler.ir.ops import scores as sc
+from compiler.ir.ops.scores import PostTransform
+from compiler.ir.values import Known, Value
+
+
+def _scores(b: Builder, node: Node, count: int) -> Value:
+    """x coefficients^T + intercepts: float32 [n, count]."""
+    weights, offsets = floats(node, "coefficients"), floats(node, "intercepts")
+    if not count or not len(weights) or len(weights) % count:
+        node.fail(
+            f"{len(weights)} coefficients do not make {count} rows of features", reason="attribute"
+        )
+    by_feature = Known.of(weights.reshape(count, -1).T.copy(), "float32")
+    product = linear.matmul(b, rows(b, node, "float32"), by_feature)
+    if len(offsets) != count:
+        return product
+    return ew.add(b, product, Known.of(offsets, "float32"))
+
+
+@op("LinearRegressor", domain=DOMAIN)
+def linear_regressor(b: Builder, node: Node) -> Value:
+    """x [n, features] to float32 [n, targets]."""
+    return sc.transformed(b, _scores(b, node, node.attr("targets", 1)), post_transform(node))
+
+
+@op("LinearClassifier", domain=DOMAIN)
+def linear_classifier(b: Builder, node: Node) -> list[Value | None]:
+    """x [n, features] to labels [n] and float32 scores [n, classes]."""
+    labels = labels_of(node, "classlabels_ints", "classlabels_strings")
+    count = len(floats(node, "intercepts")) or len(labels)
+    values, post = _scores(b, node, count), post_transform(node)
+    if count == 1:
+        if len(labels) != 2:
+            node.fail(f"{len(labels)} labels are given for two classes", reason="attribute")
+        if post is PostTransform.PROBIT:
+            node.fail(
+                "PROBIT of two classes with one score is not defined for the second class",
+                reason="unsupported_form",
+                hint="export the model with another post_transform",
+            )
+        label = sc.choose(b, values, 0.0, labels.numbers)
+        return [labels.named(node, label), sc.pair(b, values, post, True)]
+    if len(labels) < count:
+        node.fail(f"{len(labels)} labels are given for {count} classes", reason="attribute")
+    label = sc.best(b, values, labels.numbers[:count])
+    return [labels.named(node, label), sc.transformed(b, values, post)]

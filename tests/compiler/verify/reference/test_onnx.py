@@ -1,0 +1,46 @@
+"""What the reference runs, and by which engine."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from compiler.verify.reference.onnx import (
+    ENGINES,
+    ONNX,
+    ORDERED,
+    engines_of,
+    prepare,
+)
+from relaxd.contract.request import CompileRequest
+
+
+def zipped() -> onnx.ModelProto:
+    """Probabilities as skl2onnx gives them unless asked not to."""
+    node = helper.make_node(
+        "ZipMap", ["x"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]
+    )
+    kind = helper.make_map_type_proto(
+        onnx.TensorProto.INT64, helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    )
+    output = helper.make_value_info("maps", helper.make_sequence_type_proto(kind))
+    graph = helper.make_graph(
+        [node], "zip", [helper.make_tensor_value_info("x", 1, ["n", 2])], [output]
+    )
+    opsets = [helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("", 19)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_maps_are_given_as_the_tensor_they_are_made_of(tmp_path: Path) -> None:
+    path = prepare(zipped(), tmp_path / "model.onnx", CompileRequest.of(), tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for name in ONNX:
+        np.testing.assert_array_equal(ENGINES[name](str(path)).run({"x": x}, {})["maps"], x)
+
+
+def test_trees_are_added_up_in_their_order() -> None:
+    model = zipped()
+    assert engines_of(model) == ONNX
+    model.graph.node[0].op_type = "TreeEnsembleRegressor"
+    assert engines_of(model) == ORDERED
