@@ -110,7 +110,7 @@ def _stays(b: Builder, x: Value, axis: int) -> None:
             hint=f"give Squeeze its axes when exporting, or declare that {extent} is never 1 "
             f"(--dim {extent}=2:64), or always (--dim {extent}=1)"
             if isinstance(extent, tirx.Var)
-            else f"give Squeeze its axes when exporting, or declare dims so that {extent} is never 1",
+            else f"give Squeeze its axes when exporting, or declare dims so that {extent} is not 1",
         )
     b.require(
         ex.not_equal(extent, 1),
