@@ -92,7 +92,9 @@ def _count(core: Core, report: Report, expired: int, known: int) -> None:
 
 
 def roots(core: Core) -> Iterator[str]:
-    """Digests of what is needed: tags, pins, and the models, samples and bundles of jobs."""
+    """Digests of what is needed: tags, pins, and the models, samples, bundles and reproducers of
+    jobs.
+    """
     for pin in pinning.pinned(core):
         yield pin.digest
     tags = list(core.store.references.all_tags())
@@ -100,10 +102,12 @@ def roots(core: Core) -> Iterator[str]:
         kept = ~expiring.is_old(core, tx.now)
         of_jobs = builds.join(jobs, builds.c.job_id == jobs.c.id)
         artifact = builds.c.artifact["digest"].as_string()
+        reproducer = builds.c.error["details"]["reproducer"]["digest"].as_string()
         found = [
             select(jobs.c.model).where(kept).distinct(),
             select(jobs.c.request["samples"].as_string()).where(kept).distinct(),
             select(artifact).select_from(of_jobs).where(kept).distinct(),
+            select(reproducer).select_from(of_jobs).where(kept).distinct(),
         ]
         digests = {digest for query in found for digest in tx.connection.scalars(query) if digest}
         living = set(tx.connection.scalars(select(jobs.c.id).where(kept)))

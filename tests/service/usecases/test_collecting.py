@@ -7,11 +7,13 @@ import pytest
 
 from artifacts.documents import read_document
 from artifacts.errors import BlobNotFound
-from artifacts.oci import REPOSITORY, publish_bundle
+from artifacts.oci import REPOSITORY, REPRODUCER, publish_bundle, publish_files
+from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from service.domain import Artifact, Outcome
 from service.errors import ChoreTaken, UnknownJob, UnknownPin
-from service.usecases import chores, collecting, counting, pinning
+from service.usecases import chores, claiming, collecting, counting, ending, pinning
 
 DAY = 86400.0
 LONG = 40 * DAY
@@ -58,6 +60,23 @@ def test_a_young_job_keeps_its_model_bundle_and_index(core, jobs, model, answer,
     assert core.store.actions.get(build.action_key) == build.artifact.digest
     assert core.store.references.resolve(REPOSITORY, f"job-{job.id}") == job.index.digest
     assert core.store.blobs.has(model)
+
+
+def test_the_reproducer_of_a_failed_build_stays_as_long_as_the_job(
+    core, jobs, model, clock, tmp_path
+):
+    (tmp_path / "model.onnx").write_bytes(b"few nodes")
+    shown = publish_files(core.store.blobs, tmp_path, REPRODUCER, {})
+    job = jobs.submit(model, CompileRequest.of())
+    reproducer = Artifact(shown.digest, shown.ref, shown.size).to_json()
+    failure = Failure("verify.mismatch", "verify", "off", details={"reproducer": reproducer})
+    claim = claiming.take(core, job.builds[0].id, "worker")
+    ending.finish(core, claim, Outcome(State.FAILED, error=failure))
+    clock.advance(2 * DAY)
+    assert collecting.run(core).removed == ()
+    assert core.store.blobs.has(shown.digest)
+    clock.advance(LONG)
+    assert shown.digest in collecting.run(core).removed
 
 
 def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer, clock):
