@@ -304,7 +304,7 @@ def _verify(
     this.on_event(
         Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")
     )
-    if signature.quantized and original.engines != reference.TORCHSCRIPT:
+    if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
     return report.verify(

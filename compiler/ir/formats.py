@@ -95,12 +95,15 @@ def encoded(value: Any, dtype: str, saturate: bool, rounding: str = "up") -> Any
     """The byte of the float nearest to a float32, halves to even.
 
     saturate: numbers out of range become the greatest, otherwise infinite or NaN. rounding: `up`,
-    `down` or `nearest`, of `EXPONENTS` alone, which keeps the magnitude of what is negative.
+    `down` or `nearest`, of `EXPONENTS` alone, for which what is negative lies below its range.
     """
     bits = _bits(value)
     magnitude = bits & _u((1 << 31) - 1)
     if dtype == EXPONENTS:
-        return _exponent(magnitude, saturate, rounding).astype("uint8")
+        negative = tirx.And(bits > magnitude, magnitude <= _u(_INFINITY))
+        below = _u(0 if saturate else 255)
+        code = _exponent(magnitude, saturate, rounding)
+        return tirx.Select(negative, below, code).astype("uint8")
     form = FLOATS[dtype]
     code = _rounded(form, magnitude)
     if saturate or form.overflow == form.largest:
@@ -132,7 +135,9 @@ def _step(form: Float) -> float:
 
 
 def _exponent(magnitude: Any, saturate: bool, rounding: str) -> Any:
-    """The power of two for a positive float32, by the table of ONNX's Cast."""
+    """The power of two for a positive float32, by the table of ONNX's Cast, as ONNX Runtime has it:
+    onnx's own evaluator takes numbers without one for subnormal.
+    """
     low = _u(1 << _BITS - 1)
     exponent, rest = magnitude >> _u(_BITS), magnitude & _u((1 << _BITS) - 1)
     subnormal = tirx.EQ(exponent, _u(0))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compiler.errors import LinkError
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import TensorSpec, storage_of
 
 FILENAME = "model.h"
 
@@ -160,7 +160,9 @@ def opener_of(header: Path) -> str:
 
 
 def _line(spec: TensorSpec) -> str:
-    return f"{_plain(spec.name)}: {_plain(spec.text)}"
+    held = storage_of(spec.dtype)
+    bytes_ = f", one element a byte as {held}" if held != spec.dtype else ""
+    return f"{_plain(spec.name)}: {_plain(spec.text)}{bytes_}"
 
 
 def _plain(text: str) -> str:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.tensors import TensorSpec
+from relaxd.loader.narrow import dtype_of
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Bounds = Mapping[str, tuple[int, int]]
@@ -31,21 +33,23 @@ def _draw_one(
     random: np.random.Generator,
 ) -> np.ndarray[Any, Any]:
     if "float" in spec.dtype:
-        values = random.standard_normal(shape, dtype=np.float32)
-        return np.asarray(values).astype(_numpy_dtype(spec.dtype))
+        values = np.asarray(random.standard_normal(shape, dtype=np.float32))
+        # Its numbers are powers of two.
+        values = np.exp2(values.round()) if spec.dtype == "float8_e8m0fnu" else values
+        return values.astype(dtype_of(spec.dtype))
     if bounds is None and "mask" in spec.name.lower():
-        return _mask(shape, random).astype(spec.dtype)
+        return _mask(shape, random).astype(dtype_of(spec.dtype))
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)
-    low, high = bounds or _small(np.iinfo(spec.dtype))
+    low, high = bounds or _small(ml_dtypes.iinfo(spec.dtype))
     # Where the smallest shape leaves nothing to index, the first is there in every other.
     return np.asarray(random.integers(low, max(low, high), size=shape, endpoint=True)).astype(
-        spec.dtype
+        dtype_of(spec.dtype)
     )
 
 
-def _small(info: np.iinfo[Any]) -> tuple[int, int]:
-    return (int(info.min), int(info.max)) if info.bits == 8 else (0, 9)
+def _small(info: Any) -> tuple[int, int]:
+    return (int(info.min), int(info.max)) if info.bits <= 8 else (0, 9)
 
 
 def _mask(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -56,11 +60,3 @@ def _mask(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any
         return np.ones(shape)
     lengths = random.integers(1, max(shape[-1], 1), size=(*shape[:-1], 1), endpoint=True)
     return np.asarray(np.arange(shape[-1]) < lengths)
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    if dtype != "bfloat16":
-        return np.dtype(dtype)
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)

@@ -1,4 +1,4 @@
-"""Named arrays in a file between two steps of a build, bfloat16 among them."""
+"""Named arrays in a file between two steps of a build, of every element type of the contract."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-_BFLOAT16 = "bfloat16"
+from relaxd.contract.tensors import STORAGE
+from relaxd.loader.narrow import dtype_of
+
 _INDEX = "index"
 
 
@@ -28,24 +30,20 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """The array, its bits read as the dtype of that name: NumPy's files hold bfloat16 as uint16."""
-    if dtype != _BFLOAT16:
-        return array
-    import ml_dtypes
-
-    return array.view(ml_dtypes.bfloat16)
+    """The array, its bits read as the dtype of that name: NumPy's files hold those of ml_dtypes as
+    integers.
+    """
+    return array if array.dtype.name == dtype else array.view(dtype_of(dtype))
 
 
 def storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array in a dtype that NumPy's files hold; inverse of `typed`."""
-    return array.view(np.uint16) if array.dtype.name == _BFLOAT16 else array
-
-
-def storage(dtype: str) -> str:
-    """The numpy dtype that holds elements of `dtype` in a file."""
-    return "uint16" if dtype == "bfloat16" else dtype
+    name = array.dtype.name
+    if name not in STORAGE and name != "bfloat16":
+        return array
+    return np.ascontiguousarray(array).reshape(array.shape).view(f"uint{array.itemsize * 8}")
 
 
 def itemsize(dtype: str) -> int:
     """Bytes of one element."""
-    return np.dtype(storage(dtype)).itemsize
+    return int(dtype_of(dtype).itemsize)

@@ -17,7 +17,8 @@ from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.reference.onnx import ONNX
 from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
 from relaxd.contract.options import CompileOptions
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import STORAGE, TensorSpec
+from relaxd.loader.narrow import dtype_of
 
 
 class Verdict(StrEnum):
@@ -256,10 +257,18 @@ def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[
             )
         judged.append(
             _Judged(
-                output, trial, tolerance, compare(got[output.name], want[output.name], tolerance)
+                output,
+                trial,
+                tolerance,
+                compare(got[output.name], _narrowed(want[output.name], output), tolerance),
             )
         )
     return judged
+
+
+def _narrowed(want: Any, output: TensorSpec) -> Any:
+    """The reference's output: it gives those of narrow types as float32."""
+    return want.astype(dtype_of(output.dtype)) if output.dtype in STORAGE else want
 
 
 def _report(

@@ -12,7 +12,9 @@ from compiler.verify import npz
 from compiler.verify.drawing import Arrays
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import STORAGE, TensorSpec
+from relaxd.errors import InputError
+from relaxd.loader import narrow
 
 
 def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Point, Arrays]:
@@ -27,7 +29,7 @@ def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> t
     for spec in inputs:
         if spec.name not in arrays:
             raise _bad_sample(f"the samples have no array {spec.name!r}")
-        if arrays[spec.name].dtype != np.dtype(npz.storage(spec.dtype)):
+        if not _holds(arrays[spec.name], spec.dtype):
             raise _bad_sample(
                 f"sample {spec.name!r} is {arrays[spec.name].dtype}, the input is {spec.dtype}"
             )
@@ -35,7 +37,7 @@ def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> t
             raise _bad_sample(
                 f"sample {spec.name!r} has rank {arrays[spec.name].ndim}, the input is {spec.text}"
             )
-    chosen = {spec.name: npz.typed(arrays[spec.name], spec.dtype) for spec in inputs}
+    chosen = {spec.name: _typed(arrays[spec.name], spec) for spec in inputs}
     return Point("sample", _solve(chosen, inputs, {dim.name: dim for dim in dims})), chosen
 
 
@@ -46,6 +48,22 @@ def to_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, npz.storable(array), allow_pickle=False)
+
+
+def _holds(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    if dtype in STORAGE:
+        return narrow.is_held(array, dtype)
+    wanted = "uint16" if dtype == "bfloat16" else dtype
+    return bool(array.dtype.name == wanted)
+
+
+def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
+    if spec.dtype not in STORAGE:
+        return npz.typed(array, spec.dtype)
+    try:
+        return narrow.typed(narrow.bytes_of(array, spec), spec.dtype)
+    except InputError as error:
+        raise _bad_sample(str(error)) from error
 
 
 def fitted(sample: Arrays, point: Point, inputs: Iterable[TensorSpec]) -> Arrays:

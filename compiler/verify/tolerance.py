@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxd.contract.tensors import STORAGE
+
 _LEAST_RANGE = 1e-2
 """Outputs smaller than this may be the noise of sums that cancel: a difference that is small beside
 this range, but not beside the outputs, is no evidence of a fault, nor of its absence."""
@@ -30,11 +32,19 @@ _TOLERANCES = {
     "bfloat16": Tolerance(5e-2, 5e-2),
     "float32": Tolerance(1e-4, 1e-3),
     "float64": Tolerance(1e-6, 1e-6),
+    # One step, which a number close to the middle of two may take either way.
+    "float8_e4m3fn": Tolerance(1e-3, 0.13),
+    "float8_e4m3fnuz": Tolerance(1e-3, 0.13),
+    "float8_e5m2": Tolerance(1e-4, 0.26),
+    "float8_e5m2fnuz": Tolerance(1e-4, 0.26),
+    "float8_e8m0fnu": Tolerance(0.0, 1.0),
+    "float4_e2m1fn": Tolerance(0.1, 0.5),
 }
 _EXACT = Tolerance(0.0, 0.0)
 _ONE_STEP = Tolerance(0.0, 0.0, steps=1)
 _QUANTIZED = Tolerance(0.25, 0.0, mean=0.03)
-_FEW_BITS = ("uint8", "int8", "uint16", "int16")
+_NARROW_INTEGERS = ("uint4", "int4", "uint2", "int2")
+_FEW_BITS = ("uint8", "int8", "uint16", "int16", *_NARROW_INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ def tolerance_of(
     own = _TOLERANCES.get(dtype)
     if own is None:
         return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
-    own = _QUANTIZED if quantized else own
+    own = _QUANTIZED if quantized and dtype not in STORAGE else own
     return Tolerance(
         own.atol if atol is None else atol, own.rtol if rtol is None else rtol, own.mean
     )
@@ -87,7 +97,7 @@ def compare(
         )
     if not got.size:
         return Difference(0.0, 0.0, None)
-    if want.dtype.kind in "biu":
+    if want.dtype.kind in "biu" or want.dtype.name in _NARROW_INTEGERS:
         steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
         wrong, apart = (
             int(np.count_nonzero((got != want) & ~((steps > 0) & (steps <= tolerance.steps)))),

@@ -12,6 +12,7 @@ import typer
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import plain_table
+from relaxd.contract.tensors import STORAGE
 from relaxd.errors import DeclarationError
 from relaxd.loader.binding import Binding
 from relaxd.loader.samples import dim_values, draw
@@ -179,8 +180,11 @@ def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
 
 
 def _portable(array: np.ndarray) -> np.ndarray:
-    """bfloat16 is widened to float32: an .npz cannot name it."""
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    """What an .npz cannot name is widened: floats to float32, integers of few bits to 8."""
+    name = array.dtype.name
+    if name in STORAGE and "float" not in name:
+        return array.astype(STORAGE[name])
+    return array.astype(np.float32) if name in STORAGE or name == "bfloat16" else array
 
 
 def _describe(array: np.ndarray) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Inputs of a model drawn at random, at chosen values of its dims."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.tensors import TensorSpec, storage_of
 from relaxd.errors import DeclarationError
+from relaxd.loader.narrow import dtype_of
 
 
 def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, int]:
@@ -33,7 +33,8 @@ def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, in
 def draw(
     inputs: tuple[TensorSpec, ...], values: Mapping[str, int], seed: int
 ) -> dict[str, np.ndarray]:
-    """Standard normal floats, integers 0 or 1 (most integer inputs index something), and booleans.
+    """Standard normal floats, integers 0 or 1 (most integer inputs index something), and booleans;
+    types that numpy lacks as `relaxd.Model.run` takes them.
 
     An input's draw depends on the seed, its name and its shape alone.
     """
@@ -51,17 +52,19 @@ def _draw(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:
             hint=f"its shape is {spec.text}",
         )
     random = np.random.default_rng([seed, *spec.name.encode()])
-    if "float" in spec.dtype:
-        return random.standard_normal(shape).astype(_dtype(spec.dtype))
-    return random.integers(0, 2, shape).astype(_dtype(spec.dtype))
-
-
-def _dtype(name: str) -> Any:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return np.dtype(name)
+    if "float" not in spec.dtype:
+        return random.integers(0, 2, shape).astype(storage_of(spec.dtype))
+    values = np.asarray(random.standard_normal(shape))
+    if spec.dtype == "float8_e8m0fnu":
+        values = np.exp2(values.round())
+    try:
+        return values.astype(dtype_of(spec.dtype))
+    except ImportError as error:
+        raise DeclarationError(
+            f"drawing input {spec.name!r} of {spec.dtype} takes ml_dtypes, which is not installed",
+            field=f"inputs.{spec.name}",
+            hint="pip install ml_dtypes, or give the input from a file",
+        ) from error
 
 
 def _least(dim: Dim) -> int:

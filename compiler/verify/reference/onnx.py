@@ -13,6 +13,7 @@ from compiler.errors import summary
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.request import CompileRequest
+from relaxd.contract.tensors import STORAGE
 
 if TYPE_CHECKING:
     import onnx
@@ -107,27 +108,47 @@ ORDERED = ("onnxruntime.ordered", "onnx.reference")
 """For ensembles of trees, whose weights several threads add up in an order of their own: of classes
 with equal votes any then wins.
 """
+SPECIFICATION = ("onnx.reference",)
 TORCHSCRIPT = ("torch",)
 
 
 def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
-    """The references of a model that is not quantised, in the order in which they are tried."""
+    """The references of a model that is not quantised, in the order in which they are tried; onnx's
+    evaluator alone where ONNX Runtime is known to differ from the specification.
+    """
+    from compiler.verify.reference import boundary
+
+    if boundary.truncates(model):
+        return SPECIFICATION
     trees = any(node.op_type.startswith("TreeEnsemble") for node in model.graph.node)
     return ORDERED if trees else ONNX
 
 
 def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:
     """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their
-    shape any more and whose maps of probabilities are tensors.
+    shape any more, whose inputs and outputs of narrow types are float32 (see `boundary`), and whose
+    maps of probabilities are tensors.
     """
-    zipped = [node for node in model.graph.node if node.op_type == "ZipMap"]
-    if not request.inputs and not zipped:
-        return path
     import onnx
 
+    from compiler.verify.reference import boundary
+
+    zipped = any(node.op_type == "ZipMap" for node in model.graph.node)
+    if not request.inputs and not zipped and not boundary.is_narrow(model):
+        return path
     relaxed = onnx.ModelProto()
     relaxed.CopyFrom(model)
     _unzip(relaxed)
+    boundary.widen(relaxed)
+    _loosen(relaxed, request)
+    copy = scratch / "reference.onnx"
+    onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
+    return copy
+
+
+def _loosen(relaxed: "onnx.ModelProto", request: CompileRequest) -> None:
+    if not request.inputs:
+        return
     redeclared = {spec.name: len(spec.shape) for spec in request.inputs}
     del relaxed.graph.value_info[:]
     for entry in (*relaxed.graph.input, *relaxed.graph.output):
@@ -137,9 +158,6 @@ def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scrat
             del shape.dim[:]
             for _ in range(rank):
                 shape.dim.add()
-    copy = scratch / "reference.onnx"
-    onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
-    return copy
 
 
 def _unzip(model: "onnx.ModelProto") -> None:
@@ -166,13 +184,17 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            outputs = engine.run(inputs, spec["consts"])
+            outputs = engine.run({n: _wide(a) for n, a in inputs.items()}, spec["consts"])
             return {name: np.asarray(value) for name, value in outputs.items()}
         # A point that the reference refuses, for whatever reason, cannot be judged.
         except Exception as error:
             raise PointFailed(summary(error)) from error
 
     run_points(spec, record, run, failure="refused")
+
+
+def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.float32) if array.dtype.name in STORAGE else array
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from compiler.verify.emulation import emulator, tensors
 from compiler.verify.emulation.tensors import Array
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import BundleError
+from relaxd.loader import narrow
 from relaxd.loader.bundle import read_manifest
 
 _TAIL = 500
@@ -34,7 +36,7 @@ class _Program:
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the program printed."""
         given, given_back = self.scratch / "inputs", self.scratch / "outputs"
-        tensors.write(given, [inputs[item.name] for item in self.manifest.inputs])
+        tensors.write(given, [_held(inputs[item.name], item) for item in self.manifest.inputs])
         done = subprocess.run(
             [*self.command, str(given), str(given_back)],
             capture_output=True,
@@ -47,8 +49,14 @@ class _Program:
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
             raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
-        names = (item.name for item in self.manifest.outputs)
-        return dict(zip(names, tensors.read(given_back), strict=True))
+        return {
+            item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
+            for item, array in zip(self.manifest.outputs, tensors.read(given_back), strict=True)
+        }
+
+
+def _held(array: Array, item: TensorSpec) -> Array:
+    return narrow.bytes_of(array, item) if item.dtype in STORAGE else array
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:

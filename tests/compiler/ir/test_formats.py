@@ -90,7 +90,7 @@ def same_patterns(got: Array, want: Array, dtype: str) -> None:
 
 def exponent_of(x: float, saturate: bool, rounding: str) -> int:
     """The specification's table in Python's numbers: the pattern n means 2^(n - 127)."""
-    x = abs(float(x))
+    x = float(x)
     if np.isnan(x):
         return 255
     if x > 2.0**127:

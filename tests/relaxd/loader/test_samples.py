@@ -32,7 +32,7 @@ def test_drawn_inputs_fit_their_specs():
     specs = tuple(
         declared.spec(text)
         for text in ("a=float32[n,2*n]", "b=int64[n]", "c=bool[]", "d=bfloat16[3]", "e=uint8[100]")
-    )
+    ) + tuple(declared.spec(text) for text in ("f=float8_e8m0fnu[99]", "g=int2[4]"))
     arrays = draw(specs, {"n": 5}, seed=1)
     assert {name: (str(array.dtype), array.shape) for name, array in arrays.items()} == {
         "a": ("float32", (5, 10)),
@@ -40,7 +40,10 @@ def test_drawn_inputs_fit_their_specs():
         "c": ("bool", ()),
         "d": ("bfloat16", (3,)),
         "e": ("uint8", (100,)),
+        "f": ("float8_e8m0fnu", (99,)),
+        "g": ("int8", (4,)),
     }
+    assert np.isfinite(arrays["f"].astype(np.float32)).all()
     assert arrays["d"].dtype == ml_dtypes.bfloat16
     assert set(arrays["e"].tolist()) == {0, 1}
 
