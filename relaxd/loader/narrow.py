@@ -59,11 +59,11 @@ def _check(array: np.ndarray, spec: TensorSpec) -> None:
 
 def typed(array: np.ndarray, dtype: str) -> np.ndarray:
     """A library's bytes as ml_dtypes' array of the type; the bytes themselves where ml_dtypes is
-    not installed.
+    not installed or does not know the type yet.
     """
     try:
         own = dtype_of(dtype)
-    except ImportError:
+    except (ImportError, AttributeError):
         return array
     # An int4 of ml_dtypes is made from the number, a float of it from the bits.
     return array.view(own) if "float" in dtype else array.astype(own)

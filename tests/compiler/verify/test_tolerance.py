@@ -109,3 +109,22 @@ def test_floats_of_quantised_models_are_held_in_the_mean() -> None:
         compare(want + np.float32(0.05), want, tolerance).problem or ""
     )
     assert compare(one_off + np.float32(0.1), want, tolerance).problem is not None
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+)
+def test_floats_of_eight_bits_may_be_a_step_off(dtype: str) -> None:
+    tolerance = tolerance_of(dtype, None, None, quantized=True)
+    normal = np.arange(0x20, 0x78, dtype=np.uint8)
+    want, next_, second = ((normal + step).astype(np.uint8).view(dtype) for step in (0, 1, 3))
+    assert compare(next_, want, tolerance).problem is None
+    assert compare(second, want, tolerance).problem is not None
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_integers_of_few_bits_are_compared_as_integers(dtype: str) -> None:
+    one, two = (np.array([0, value]).astype(dtype) for value in (0, 1))
+    assert compare(one, one, tolerance_of(dtype, None, None)).problem is None
+    assert compare(one, two, tolerance_of(dtype, None, None)).problem == "1 of 2 elements differ"
+    assert compare(one, two, tolerance_of(dtype, None, None, quantized=True)).problem is None

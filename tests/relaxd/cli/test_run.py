@@ -70,6 +70,19 @@ def test_every_dtype_is_described_and_saved(bundles, tmp_path):
         assert outputs["y_uint64"].shape == (5,)
 
 
+def test_types_that_numpy_lacks_are_read_drawn_and_saved(bundles, tmp_path):
+    np.savez(tmp_path / "in.npz", x_int4=np.int8([-8, 7]), x_float8_e5m2=np.uint8([0x3C, 0xBE]))
+    report = run(bundles / "narrow", "--inputs", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
+    facts = report["outputs"]["y_float8_e5m2"]
+    assert (facts["dtype"], facts["min"], facts["max"]) == ("float8_e5m2", -1.5, 1)
+    with np.load(tmp_path / "out.npz") as outputs:
+        assert outputs["y_float8_e5m2"].tolist() == [1, -1.5]
+        assert outputs["y_float8_e5m2"].dtype == np.float32
+        assert outputs["y_int4"].tolist() == [-8, 7]
+        assert outputs["y_int4"].dtype == np.int8
+        assert outputs["y_uint2"].dtype == np.uint8
+
+
 def test_an_empty_output(bundles):
     assert run(bundles / "ownership", "--dim", "n=0")["outputs"]["o0"] == {
         "dtype": "float32",
