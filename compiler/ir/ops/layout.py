@@ -98,6 +98,14 @@ def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
     return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])
 
 
+def _never_one(extent: Extent) -> str:
+    """What to change where an extent may be 1 or not."""
+    axes = "give Squeeze its axes when exporting, or declare that"
+    if isinstance(extent, tirx.Var):
+        return f"{axes} {extent} is never 1 (--dim {extent}=2:64) or always (--dim {extent}=1)"
+    return f"{axes} the dims of {extent} never make it 1"
+
+
 def _stays(b: Builder, x: Value, axis: int) -> None:
     """Require an axis not to be 1: refused where a declaration can say so, checked at run time
     where the extent is found on the way.
@@ -107,10 +115,7 @@ def _stays(b: Builder, x: Value, axis: int) -> None:
         raise ImportFailed(
             f"squeezing {_show(x.shape)} without axes leaves the rank open",
             reason="shape",
-            hint=f"give Squeeze its axes when exporting, or declare that {extent} is never 1 "
-            f"(--dim {extent}=2:64), or always (--dim {extent}=1)"
-            if isinstance(extent, tirx.Var)
-            else f"give Squeeze its axes when exporting, or declare dims so that {extent} is not 1",
+            hint=_never_one(extent),
         )
     b.require(
         ex.not_equal(extent, 1),

@@ -89,5 +89,6 @@ def test_squeeze_without_axes_of_an_extent_found_on_the_way() -> None:
 
 
 def test_squeeze_without_axes_of_a_declared_dim_is_refused() -> None:
-    with pytest.raises(ImportFailed, match="leaves the rank open"):
+    with pytest.raises(ImportFailed, match="leaves the rank open") as caught:
         build(model_of([NODE("Squeeze", ["x"], ["y"])], {"x": "float32[n,1]"}))
+    assert "--dim n=2:64" in str(caught.value.failure.hint)
