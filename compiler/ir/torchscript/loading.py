@@ -4,6 +4,7 @@ imports torch.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.errors import LoadError, ToolchainMissing
+from compiler.ir.torchscript import torchvision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,19 +70,42 @@ def load(source: Path | bytes) -> Program:
     """
     torch = load_torch()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = torch.jit.load(
-                BytesIO(source) if isinstance(source, bytes) else str(source), map_location="cpu"
-            )
+        module = _read(torch, source)
     except Exception as error:
         raise LoadError(
             f"torch cannot load the model: {_first_line(error)}",
             reason="not_torchscript",
             field="model",
-            hint="save it with torch.jit.save",
+            hint=_hint(str(error)),
         ) from error
     return prepare(module)
+
+
+def _read(torch: Any, source: Path | bytes) -> Any:
+    """The module, with torchvision's operators defined if it names them."""
+
+    def read() -> Any:
+        file = BytesIO(source) if isinstance(source, bytes) else str(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.jit.load(file, map_location="cpu")
+
+    try:
+        return read()
+    except RuntimeError as error:
+        if torchvision.NAMESPACE not in str(error) or not torchvision.define(torch):
+            raise
+    return read()
+
+
+def _hint(message: str) -> str:
+    found = re.search(r"Unknown builtin op: (\w+::\w+)", message)
+    if found is None:
+        return "save it with torch.jit.save"
+    return (
+        f"the model calls {found[1]}, which torch alone does not have: write that part in torch's "
+        "own operators and save it again"
+    )
 
 
 def prepare(module: Any) -> Program:
