@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax
 
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.operators import recurrent
 from compiler.ir.onnx.operators.quantized import MICROSOFT, grid_of
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.window import window_of
@@ -236,3 +238,27 @@ def _constant(node: Node, index: int) -> np.ndarray:  # type: ignore[type-arg]
             hint="store the quantised weights in the model",
         )
     return value.data
+
+
+@op("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value | None]:
+    """An LSTM of quantised weights, [directions, inputs, 4 * hidden] each, by one scale a direction
+    or a column. Inputs and states stay reals: ONNX Runtime rounds them to 8 bits before products.
+    """
+    weights = [_lstm_weights(b, node, index, scale) for index, scale in ((1, 8), (2, 10))]
+    b.quantized = True
+    return recurrent.lstm(b, replace(node, inputs=(node.inputs[0], *weights, *node.inputs[3:8])))
+
+
+def _lstm_weights(b: Builder, node: Node, index: int, scale: int) -> Value:
+    """Float32 [directions, 4 * hidden, inputs], as LSTM takes them."""
+    real = ew.cast(b, node.value(index), "float32")
+    zero = node.optional(scale + 1)
+    if zero is not None:
+        real = ew.subtract(b, real, _beside(b, ew.cast(b, zero, "float32")))
+    return layout.transpose(b, ew.multiply(b, real, _beside(b, node.value(scale))), [0, 2, 1])
+
+
+def _beside(b: Builder, x: Value) -> Value:
+    """A number a direction, or a row of them a direction, against [directions, inputs, columns]."""
+    return layout.unsqueeze(b, x, [1, 2] if len(x.shape) == 1 else [1])
