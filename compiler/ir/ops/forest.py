@@ -12,6 +12,9 @@ from compiler.errors import ImportFailed
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+TARGETS = 1 << 20
+"""Targets or classes of an ensemble at most."""
+
 
 class Test(IntEnum):
     """How a node compares a feature with its split, in ONNX's numbering."""
@@ -89,8 +92,12 @@ class Forest:
             _require(ways, limit, "a node of a tree leads nowhere")
         _require(self.features, 1 << 31, "a tree asks for a feature of a negative number")
         _require(self.targets, targets, "a leaf of a tree has a target that does not exist")
-        if not len(self.roots) or targets < 1:
-            raise ImportFailed("the ensemble has no trees or no targets", reason="attribute")
+        if not len(self.roots) or not 1 <= targets <= TARGETS:
+            raise ImportFailed(
+                f"the ensemble has {len(self.roots)} trees and {targets} targets; both are needed, "
+                f"targets up to {TARGETS}",
+                reason="attribute",
+            )
         if limit >= 1 << 31 or len(self.weights) >= 1 << 31:
             raise ImportFailed("the ensemble has 2^31 nodes or more", reason="too_large")
         return self._depth()

@@ -117,7 +117,9 @@ def _by_vectors(
     b: Builder, node: Node, labels: Labels, per_class: np.ndarray[Any, Any]
 ) -> tuple[Value, Value]:
     count, total = len(labels), int(per_class.sum())
-    if len(per_class) != count or per_class.min() < 0 or count < 2:
+    # The sum of huge numbers would wrap around to a small one.
+    inside = per_class.min() >= 0 and per_class.max() <= total
+    if len(per_class) != count or not inside or count < 2:
         node.fail("vectors_per_class and the labels do not fit together", reason="attribute")
     pairs = count * (count - 1) // 2
     vectors = _vectors(node, total)

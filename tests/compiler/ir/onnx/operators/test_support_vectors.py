@@ -107,6 +107,10 @@ def test_classifier_without_vectors(classes: int, positive: bool) -> None:
         ({"rho": []}, "rho"),
         ({"kernel_type": "COSINE"}, "kernel_type"),
         ({"vectors_per_class": [8, -1]}, "vectors_per_class"),
+        (
+            {"vectors_per_class": [(1 << 63) - 1] * 2 + [9], "classlabels_ints": [1, 2, 3]},
+            "vectors_per_class",
+        ),
         ({"prob_a": [1.0]}, "prob_b"),
         ({"classlabels_ints": []}, "no classes"),
         ({"post_transform": "PROBIT"}, "PROBIT"),

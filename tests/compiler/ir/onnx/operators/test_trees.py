@@ -83,6 +83,7 @@ def test_softmax_over_the_scores_that_are_not_zero() -> None:
         ({"nodes_featureids": [0, -1, 0, 1]}, "feature"),
         ({"leaf_targetids": [0, 1, 0, 2, 0, 0]}, "target"),
         ({"leaf_targetids": [0, 1, 0, 1, 0]}, "length"),
+        ({"n_targets": 1 << 40}, "targets"),
         ({"nodes_trueleafs": [1]}, "length"),
         ({"nodes_modes": np.array([LEQ, GT, 7, EQ], np.uint8)}, "does not define"),
         ({"membership_values": np.array([1.0, 3.0], np.float32)}, "sets"),
