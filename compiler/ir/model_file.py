@@ -14,6 +14,7 @@ from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from compiler.errors import LoadError, summary
+from compiler.ir.model_texts import check_texts
 
 MAX_MODEL_BYTES = (2 << 30) - 1
 MAX_DATA_BYTES = 64 << 30
@@ -128,6 +129,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
         raise _not_onnx()
     if not model.graph.output:
         raise LoadError("the model has no output", reason="no_output", field="model")
+    check_texts(model)
     return model
 
 
