@@ -117,6 +117,21 @@ class UnknownPin(ServiceError):
         )
 
 
+class DatabaseTooNew(ServiceError):
+    """A newer relaxd has migrated the job database; this one does not know its tables."""
+
+    code = "database.too_new"
+
+    def __init__(self, revision: str, known: str) -> None:
+        super().__init__(
+            f"the job database is at revision {revision} of a newer relaxd; this one knows "
+            f"revisions up to {known}",
+            hint="run that relaxd, or restore a backup of the database from before its upgrade",
+            revision=revision,
+            known=known,
+        )
+
+
 class StaleClaim(ServiceError):
     """The worker no longer holds the build: its lease expired, or the build ended; nothing it
     reports is stored.

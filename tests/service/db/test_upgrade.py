@@ -1,12 +1,14 @@
 import threading
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 from service.db.engine import Database
 from service.db.schema import metadata
 from service.db.upgrade import upgrade
+from service.errors import DatabaseTooNew
 
 
 def test_the_migrations_make_the_tables_that_the_code_expects(database_url):
@@ -40,3 +42,14 @@ def test_processes_that_start_at_once_do_not_collide(database_url):
         assert set(metadata.tables) <= set(inspect(connection).get_table_names())
     for db in databases:
         db.close()
+
+
+def test_a_database_of_a_newer_release_is_left_alone(database_url):
+    db = Database(database_url)
+    upgrade(db)
+    with db.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseTooNew, match="revision 9999 of a newer relaxd") as refused:
+        upgrade(db)
+    assert "backup" in refused.value.hint
+    db.close()
