@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     value is what follows a comma, a colon or an opening bracket.
     lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
     many workers may be lost on one build.
+    drain_s: how long a worker that is to end goes on with its build before it gives the build back.
     sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered
     doorbell counts as lost.
     retention_days: how long jobs that have ended, and bundles that only the action cache names,
@@ -57,6 +58,7 @@ class Settings(BaseSettings):
     max_targets: int = Field(default=64, gt=0)
     lease_s: float = Field(default=30, gt=0)
     max_attempts: int = Field(default=3, ge=1)
+    drain_s: float = Field(default=5, ge=0)
     sweep_s: float = Field(default=1, gt=0)
     ring_after_s: float = Field(default=1, ge=0)
     retention_days: float = Field(default=30, ge=0)

@@ -110,7 +110,8 @@ async def _run(services: Services, listener: socket.socket, place: Place, worker
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
     command = (sys.executable, "-m", WORKERS, "--parent", str(os.getpid()))
-    supervisor = Supervisor(command, services.settings.environment(), workers)
+    settings = services.settings
+    supervisor = Supervisor(command, settings.environment(), workers, settings.drain_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(stopping))
         group.create_task(_announce(server, place, services.settings, workers))

@@ -19,11 +19,14 @@ logger = structlog.get_logger("relaxd.supervisor")
 
 @dataclass(frozen=True)
 class Supervisor:
-    """Runs `command` in `count` processes with `environment` added to this process's own."""
+    """Runs `command` in `count` processes with `environment` added to this process's own; a process
+    has `drain_s` to end its work, and GRACE_S more to end.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     count: int
+    drain_s: float = 0.0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`, which ends the processes."""
@@ -39,7 +42,7 @@ class Supervisor:
                 *self.command, env={**os.environ, **self.environment}
             )
             if not await _outlived(process, stopping):
-                return await _end(process)
+                return await _end(process, self.drain_s + GRACE_S)
             lived = time.monotonic() - began
             pause = FIRST_PAUSE_S if lived > HEALTHY_S else min(pause * 2, LONGEST_PAUSE_S)
             logger.warning(
@@ -65,11 +68,11 @@ async def _outlived(process: Process, stopping: asyncio.Event) -> bool:
     return True
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, seconds: float) -> None:
     if process.returncode is None:
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), GRACE_S)
+        await asyncio.wait_for(process.wait(), seconds)
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from relaxd.errors import RelaxdError
 from service.settings import read_settings
 from service.workers.main import run_worker
 
@@ -17,7 +18,11 @@ def main() -> int:
         help="end when the process of this id, which must be our parent, is gone",
     )
     options = parser.parse_args()
-    return run_worker(read_settings(), options.concurrency, parent=options.parent)
+    try:
+        return run_worker(read_settings(), options.concurrency, parent=options.parent)
+    except RelaxdError as error:
+        print(f"relaxd worker: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import threading
 import warnings
 from typing import Any
@@ -19,8 +20,8 @@ from service.workers.worker import Worker
 
 
 def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None = None) -> int:
-    """Work until SIGTERM or SIGINT, giving unfinished builds back, or until `parent` (a process id)
-    is gone; the exit status.
+    """Work until SIGTERM or SIGINT, giving back builds that do not end within `drain_s`, or until
+    `parent` (a process id) is gone; the exit status.
     """
     logs.configure(settings.log_level, settings.secrets())
     services = build(settings)
@@ -33,6 +34,8 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
 def serve(services: Services, concurrency: int, *, parent: int | None = None) -> int:
     """As `run_worker`, on services at hand; takes over the process's signals."""
     worker = Worker(services.core, slots=concurrency, registry=services.metrics)
+    # What a killed worker's compile processes had there is swept with the worker's own files.
+    tempfile.tempdir = str(worker.scratch)
     if services.settings.worker_metrics_port is not None:
         start_http_server(services.settings.worker_metrics_port, registry=services.metrics)
     register(services.celery, worker)
@@ -40,16 +43,17 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
     tidying = (worker.shutdown, services.core)
     janitor = threading.Thread(target=tidy_until, args=tidying, name="janitor", daemon=True)
 
-    def shut_down(**_: Any) -> None:
-        worker.shutdown.set()
+    def drain(**_: Any) -> None:
+        worker.drain()
 
-    signals.worker_shutting_down.connect(shut_down)
+    signals.worker_shutting_down.connect(drain)
     signals.setup_logging.connect(_keep_logging)
     sweeper.start()
     janitor.start()
     try:
         return _listen(services.celery, worker, concurrency)
     finally:
+        worker.draining.set()
         worker.shutdown.set()
         sweeper.join()
         janitor.join()
@@ -86,11 +90,11 @@ def _keep_logging(**_: Any) -> None:
 
 
 def _sweep(worker: Worker, parent: int | None) -> None:
-    """Sweep; whatever ends that but a shutdown ends the process, for a worker that does not sweep
-    is not whole.
+    """Sweep; whatever ends that but a drain ends the process, for a worker that does not sweep is
+    not whole.
     """
     try:
-        worker.sweep_until_shutdown(lambda: parent is None or os.getppid() == parent)
+        worker.sweep_until_drained(lambda: parent is None or os.getppid() == parent)
     finally:
-        if not worker.shutdown.is_set():
+        if not worker.draining.is_set():
             os.kill(os.getpid(), signal.SIGTERM)

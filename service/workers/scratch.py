@@ -25,6 +25,11 @@ class Workshop:
             self._folder = root / name
             self._folder.mkdir(exist_ok=True)
 
+    @property
+    def folder(self) -> Path:
+        """The worker's own folder, whose content goes with the worker however it ends."""
+        return self._folder
+
     @contextmanager
     def bench(self) -> Iterator[Path]:
         """An empty folder for one build, removed at the end."""

@@ -5,6 +5,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -35,18 +36,23 @@ class Worker:
         offers = core.compiler.capabilities()
         self.capabilities = (*offers.compiles, Kind.INSPECT.value)
         self._verifies = {name: status.value for name, status in offers.verifies.items()}
-        self.shutdown = threading.Event()
+        self.draining, self.shutdown = threading.Event(), threading.Event()
         self._workshop = Workshop(core.settings.work_dir, self.name)
         self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
         self._busy: set[str] = set()
         self._without_store_s = FIRST_PAUSE_S
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this worker's, removed with it or after its process died."""
+        return self._workshop.folder
 
     def answer(self, build_id: str) -> None:
         """Do the build, if it is there to be done, and then whatever else is queued: a doorbell
         only wakes.
         """
         upcoming: str | None = build_id
-        while upcoming and not self.shutdown.is_set():
+        while upcoming and not self.draining.is_set():
             if claim := claiming.take(self._core, upcoming, self.name):
                 self._pause_after(self._run(claim))
             upcoming = sweeping.next_build(self._core, self.capabilities)
@@ -78,16 +84,24 @@ class Worker:
             sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy))
         )
 
-    def sweep_until_shutdown(self, alive: Callable[[], bool] = lambda: True) -> None:
-        """Sweep every `sweep_s`, until shutdown is asked for or `alive` denies; survives a database
-        that is away.
+    def drain(self) -> None:
+        """Take no more builds; those that run have `drain_s` to end, then they are given back."""
+        if not self.draining.is_set():
+            self.draining.set()
+            last = threading.Timer(self._core.settings.drain_s, self.shutdown.set)
+            last.daemon = True
+            last.start()
+
+    def sweep_until_drained(self, alive: Callable[[], bool] = lambda: True) -> None:
+        """Sweep every `sweep_s`, until the worker is to take no more builds or `alive` denies;
+        survives a database that is away.
         """
         while alive():
             try:
                 self.sweep()
             except DatabaseUnavailable as error:
                 logger.warning("sweep failed", error=str(error))
-            if self.shutdown.wait(self._core.settings.sweep_s):
+            if self.draining.wait(self._core.settings.sweep_s):
                 return
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(
     services, start, ledger, deployment
 ):
     job = services.jobs.submit(model_of(services, ledger, 1.5), CompileRequest())
-    worker = start(FAKE)
+    worker = start(FAKE, deployment.model_copy(update={"drain_s": 0.1}))
     until(lambda: compiles(ledger) == 1)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE_S) == 0
@@ -105,6 +105,42 @@ def test_a_terminated_worker_gives_its_build_back_and_leaves_nothing(
     start(FAKE)
     ended = services.jobs.wait(job.id, PATIENCE_S)
     assert (ended.state, ended.builds[0].attempts) == (State.SUCCEEDED, 1)
+
+
+def test_a_terminated_worker_ends_its_build_within_the_limit_and_takes_no_other(
+    services, start, ledger, deployment
+):
+    running = services.jobs.submit(model_of(services, ledger, 2), CompileRequest())
+    worker = start(FAKE, deployment.model_copy(update={"drain_s": PATIENCE_S}))
+    until(lambda: compiles(ledger) == 1)
+    worker.send_signal(signal.SIGTERM)
+    # Given once the worker has heard the signal, so that it would take it were it not draining.
+    time.sleep(0.5)
+    later = services.jobs.submit(model_of(services, ledger, 0), CompileRequest())
+    assert worker.wait(PATIENCE_S) == 0
+    ended = services.jobs.get(running.id)
+    assert (ended.state, ended.builds[0].attempts) == (State.SUCCEEDED, 1)
+    assert services.jobs.get(later.id).state is State.QUEUED
+    assert compiles(ledger) == 1
+
+
+@pytest.mark.parametrize("deployment", ["embedded"], indirect=True)
+def test_a_killed_worker_leaves_nothing_once_another_has_started(
+    services, start, ledger, deployment, tmp_path, monkeypatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    services.jobs.submit(model_of(services, ledger, PATIENCE_S), CompileRequest())
+    worker = start(FAKE)
+    until(lambda: compiles(ledger) == 1)
+    worker.kill()
+    worker.wait()
+    left = set(deployment.work_dir.glob("*/*"))
+    assert left
+    assert list(temporary.iterdir()) == []
+    start(FAKE)
+    until(lambda: not any(path.exists() for path in left))
 
 
 @pytest.mark.scaled

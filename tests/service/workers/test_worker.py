@@ -75,12 +75,12 @@ def test_sweeping_survives_a_database_that_is_away(worker):
         raise DatabaseUnavailable("gone")
 
     worker.sweep = sweep
-    worker.sweep_until_shutdown(alive=lambda: len(rounds) < 1)
+    worker.sweep_until_drained(alive=lambda: len(rounds) < 1)
     assert rounds == [0]
 
 
 def test_a_worker_that_shuts_down_takes_nothing_more(jobs, model, compiler, worker):
-    worker.shutdown.set()
+    worker.drain()
     worker.answer(jobs.submit(model, CompileRequest()).builds[0].id)
     assert compiler.jobs == []
 
