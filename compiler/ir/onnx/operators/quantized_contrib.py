@@ -12,7 +12,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import recurrent
 from compiler.ir.onnx.operators.quantized import MICROSOFT, grid_of
-from compiler.ir.onnx.registry import op
+from compiler.ir.onnx.registry import Result, op
 from compiler.ir.onnx.window import window_of
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
@@ -241,7 +241,7 @@ def _constant(node: Node, index: int) -> np.ndarray:  # type: ignore[type-arg]
 
 
 @op("DynamicQuantizeLSTM", domain=MICROSOFT)
-def dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value | None]:
+def dynamic_quantize_lstm(b: Builder, node: Node) -> Result:
     """An LSTM of quantised weights, [directions, inputs, 4 * hidden] each, by one scale a direction
     or a column. Inputs and states stay reals: ONNX Runtime rounds them to 8 bits before products.
     """
