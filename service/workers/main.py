@@ -40,7 +40,7 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
         start_http_server(services.settings.worker_metrics_port, registry=services.metrics)
     register(services.celery, worker)
     sweeper = threading.Thread(target=_sweep, args=(worker, parent), name="sweeper", daemon=True)
-    tidying = (worker.shutdown, services.core)
+    tidying = (worker.draining, services.core)
     janitor = threading.Thread(target=tidy_until, args=tidying, name="janitor", daemon=True)
 
     def drain(**_: Any) -> None:

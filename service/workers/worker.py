@@ -67,7 +67,7 @@ class Worker:
     def _pause_after(self, ending: str) -> None:
         """Take no build for a while where the store is full: each would only wait again."""
         if ending == WITHOUT_STORE:
-            self.shutdown.wait(self._without_store_s)
+            self.draining.wait(self._without_store_s)
             self._without_store_s = min(2 * self._without_store_s, LONGEST_PAUSE_S)
         else:
             self._without_store_s = FIRST_PAUSE_S
