@@ -53,7 +53,7 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
         asked = request(case, mode)
         try:
             engine = reference.OnnxRuntime(
-                str(reference.prepare(case.model, path, asked, Path(folder)))
+                str(reference.prepare(case.model, path, asked, Path(folder), widen=False))
             )
         except Exception as error:
             return Outcome.REFUSED, line(error)

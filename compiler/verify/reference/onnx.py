@@ -124,22 +124,31 @@ def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
     return ORDERED if trees else ONNX
 
 
-def prepare(model: "onnx.ModelProto", path: Path, request: CompileRequest, scratch: Path) -> Path:
+def prepare(
+    model: "onnx.ModelProto",
+    path: Path,
+    request: CompileRequest,
+    scratch: Path,
+    *,
+    widen: bool = True,
+) -> Path:
     """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their
-    shape any more, whose inputs and outputs of narrow types are float32 (see `boundary`), and whose
-    maps of probabilities are tensors.
+    shape any more, whose inputs and outputs of narrow types are float32 (see `boundary`) unless
+    `widen` is off, and whose maps of probabilities are tensors.
     """
     import onnx
 
     from compiler.verify.reference import boundary
 
     zipped = any(node.op_type == "ZipMap" for node in model.graph.node)
-    if not request.inputs and not zipped and not boundary.is_narrow(model):
+    widen = widen and boundary.is_narrow(model)
+    if not request.inputs and not zipped and not widen:
         return path
     relaxed = onnx.ModelProto()
     relaxed.CopyFrom(model)
     _unzip(relaxed)
-    boundary.widen(relaxed)
+    if widen:
+        boundary.widen(relaxed)
     _loosen(relaxed, request)
     copy = scratch / "reference.onnx"
     onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
