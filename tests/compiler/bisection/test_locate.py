@@ -46,7 +46,7 @@ def job_of(folder: Path, model: onnx.ModelProto, **request: Any) -> CompileJob:
 
 
 def searched(
-    folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 600.0
+    folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 3600.0
 ) -> Failure:
     """The failure of a build of the net with the fault."""
     job = job_of(folder, net())
