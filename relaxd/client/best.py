@@ -1,11 +1,11 @@
 """Chooses the best of several bundles that this machine can run."""
 
-import json
 from collections.abc import Mapping
 
 from relaxd.client.errors import PullError
 from relaxd.client.pull import content_of, document_of
 from relaxd.client.transport import Transport
+from relaxd.contract.documents import read_json
 from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.errors import BundleError, LoadContractError
 from relaxd.loader.check import Probe, check_contract
@@ -61,6 +61,8 @@ def choose(transport: Transport, name: str, digests: Mapping[str, str]) -> str:
 def _manifest(transport: Transport, name: str, digest: str) -> Manifest:
     document = document_of(transport, name, digest)
     try:
-        return Manifest.from_json(json.loads(content_of(transport, name, document, FILENAME)))
-    except (ValueError, BundleError) as error:
+        return Manifest.from_json(
+            read_json(content_of(transport, name, document, FILENAME), FILENAME)
+        )
+    except BundleError as error:
         raise PullError(f"{digest} holds no readable {FILENAME}: {error}") from error

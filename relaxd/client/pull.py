@@ -1,7 +1,6 @@
 """Pulls artifacts from an OCI registry into a folder, which is whole and verified, or absent."""
 
 import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from relaxd.client.errors import PullError
 from relaxd.client.folder import replacing
 from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
 from relaxd.contract.canonical import digest_of, is_digest
+from relaxd.contract.documents import file_name, mapping, read_json
+from relaxd.errors import BundleError
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -41,16 +42,8 @@ class Layer:
                 "size": int(size),
                 "annotations": {"org.opencontainers.image.title": str(title)},
             }:
-                path = PurePosixPath(title)
-                safe = (
-                    title
-                    and not path.is_absolute()
-                    and ".." not in path.parts
-                    and "\\" not in title
-                    and "\0" not in title
-                )
-                if is_digest(digest) and size >= 0 and safe and path.parts:
-                    return cls(path, digest, size)
+                if is_digest(digest) and size >= 0 and _is_safe(title):
+                    return cls(PurePosixPath(title), digest, size)
         raise PullError(
             "the artifact has a layer that is no file of a bundle: "
             f"{document.get('annotations') or document.get('digest')}"
@@ -84,8 +77,18 @@ def pull(
     return directory
 
 
+def _is_safe(title: str) -> bool:
+    try:
+        return bool(file_name(title)) and bool(title.encode())
+    except (BundleError, UnicodeEncodeError):
+        return False
+
+
 def _layers(manifest: dict[str, Any]) -> list[Layer]:
-    layers = [Layer.of(document) for document in manifest.get("layers", [])]
+    listed = manifest.get("layers", [])
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise PullError("the artifact is no bundle: its layers are no list of descriptors")
+    layers = [Layer.of(document) for document in listed]
     paths = {layer.path for layer in layers}
     if (
         not layers
@@ -110,15 +113,24 @@ def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]
             f"the server's manifest does not match {version}",
             hint="the content was damaged on its way; try again",
         )
-    return dict(json.loads(answer.content))
+    try:
+        return mapping(read_json(answer.content, "the artifact"), "the artifact")
+    except BundleError as error:
+        raise PullError(f"{version} is no artifact: {error.message}") from error
 
 
 def targets_of(document: dict[str, Any]) -> dict[str, str]:
     """Digests of an index's bundles by target; of a single bundle, none."""
-    return {
-        str(entry.get("annotations", {}).get(TARGET)): str(entry["digest"])
-        for entry in document.get("manifests", [])
-    }
+    found = {}
+    listed = document.get("manifests", [])
+    for entry in listed if isinstance(listed, list) else [None]:
+        match entry:
+            case {"digest": str(digest), **rest} if is_digest(digest):
+                notes = rest.get("annotations")
+                found[str(notes.get(TARGET) if isinstance(notes, dict) else None)] = digest
+            case _:
+                raise PullError("the index lists something that is no manifest")
+    return found
 
 
 def content_of(transport: Transport, name: str, manifest: dict[str, Any], filename: str) -> bytes:

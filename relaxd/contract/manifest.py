@@ -1,14 +1,26 @@
 """The bundle's manifest: everything that a loader checks before it opens the library."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from relaxd.contract.dims import Dim
+from relaxd.contract.documents import (
+    file_name,
+    known_keys,
+    malformed,
+    mapping,
+    sequence,
+    sha256,
+    text,
+    texts,
+    whole,
+)
 from relaxd.contract.tensors import DTYPES, TensorSpec
 from relaxd.errors import BundleError, DeclarationError
 
 SCHEMA_VERSION = 1
 FILENAME = "manifest.json"
+_MAX_RANK, _MAX_EXTENT = 32, 2**63 - 1
 DUMP_START = "00_import.py"
 """The first file of a dump of the compiler, by which its folder is known."""
 REPRODUCER_START = "reproducer.json"
@@ -112,29 +124,108 @@ class Manifest:
     def from_json(cls, document: Any) -> "Manifest":
         """Inverse of `to_json`; raises BundleError for another schema or a malformed document."""
         version = document.get("schema_version") if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION:
+        if type(version) is not int or version != SCHEMA_VERSION:
             raise BundleError(
-                f"the manifest has schema version {version!r}, this relaxd reads {SCHEMA_VERSION}",
+                f"the manifest has schema version {str(version)[:40]}, this relaxd reads "
+                f"{SCHEMA_VERSION}",
                 hint="install the relaxd release that built the bundle, or rebuild it",
             )
         try:
-            return cls(
-                **{
-                    **document,
-                    "inputs": tuple(TensorSpec.from_json(spec) for spec in document["inputs"]),
-                    "outputs": tuple(TensorSpec.from_json(spec) for spec in document["outputs"]),
-                    "dims": tuple(Dim.of(name, dim) for name, dim in document["dims"].items()),
-                    "load": LoadContract(
-                        **{**document["load"], "isa": tuple(document["load"]["isa"])}
-                    ),
-                    "weights": tuple(
-                        Weight(**{**weight, "shape": tuple(weight["shape"])})
-                        for weight in document.get("weights", ())
-                    ),
-                    "files": {
-                        name: FileEntry(**entry) for name, entry in document["files"].items()
-                    },
-                }
-            )
-        except (KeyError, TypeError, AttributeError, DeclarationError) as error:
-            raise BundleError(f"the manifest is malformed: {error}") from error
+            known_keys(document, _FIELDS[Manifest], "it")
+            manifest = cls(**{**document, **_parts(document)})
+        except DeclarationError as error:
+            raise malformed(str(error)) from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise malformed(f"{type(error).__name__}: {str(error)[:200]}") from error
+        _check(manifest)
+        return manifest
+
+
+def _parts(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are more than plain JSON, and plain ones once they are checked."""
+    files = mapping(document["files"], "files")
+    return {
+        "name": text(document["name"], "name"),
+        "inputs": _specs(document["inputs"], "inputs"),
+        "outputs": _specs(document["outputs"], "outputs"),
+        "dims": tuple(
+            Dim.of(name, _small(dim)) for name, dim in mapping(document["dims"], "dims").items()
+        ),
+        "target": mapping(document["target"], "target"),
+        "load": _load(mapping(document["load"], "load")),
+        "action_key": mapping(document["action_key"], "action_key"),
+        "toolchain": mapping(document["toolchain"], "toolchain"),
+        "files": {file_name(name): _entry(name, entry) for name, entry in files.items()},
+        "weights": tuple(
+            _weight(weight) for weight in sequence(document.get("weights", ()), "weights")
+        ),
+        "memory": mapping(document.get("memory", {}), "memory"),
+    }
+
+
+def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
+    found = []
+    for document in sequence(value, what):
+        known_keys(mapping(document, f"one of {what}"), frozenset({"name", "dtype", "shape"}), what)
+        axes = sequence(document["shape"], f"a shape in {what}")
+        if not all(type(axis) in (int, str) for axis in axes) or len(axes) > _MAX_RANK:
+            raise malformed(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
+        text(document["dtype"], "a dtype"), text(document["name"], f"a name in {what}")
+        found.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
+    return tuple(found)
+
+
+def _small(value: Any) -> Any:
+    """The value, unless a number in it is larger than any extent."""
+    for number in value.values() if isinstance(value, dict) else (value,):
+        if type(number) is int and abs(number) > _MAX_EXTENT:
+            raise malformed("an extent is out of range")
+    return value
+
+
+def _load(document: dict[str, Any]) -> LoadContract:
+    known_keys(document, _FIELDS[LoadContract], "load")
+    optional = ("libc", "sm", "driver")
+    plain: dict[str, Any] = {
+        name: value if value is None and name in optional else text(value, f"load.{name}", 64)
+        for name, value in document.items()
+        if name not in ("isa", "runtime")
+    }
+    isa = tuple(text(name, "load.isa", 64) for name in sequence(document["isa"], "load.isa"))
+    return LoadContract(
+        **plain, isa=isa, runtime=texts(document.get("runtime", {}), "load.runtime")
+    )
+
+
+def _entry(name: str, document: Any) -> FileEntry:
+    known_keys(mapping(document, name), _FIELDS[FileEntry], name)
+    return FileEntry(sha256(document["sha256"], name), whole(document["size"], name))
+
+
+def _weight(document: Any) -> Weight:
+    known_keys(mapping(document, "a weight"), _FIELDS[Weight], "a weight")
+    shape = sequence(document["shape"], "the shape of a weight")
+    if len(shape) > _MAX_RANK:
+        raise malformed("a weight has too many axes")
+    extents = tuple(whole(size, "an extent of a weight", _MAX_EXTENT) for size in shape)
+    dtype = text(document["dtype"], "the dtype of a weight")
+    return Weight(dtype, extents, whole(document["offset"], "the offset of a weight"))
+
+
+def _check(manifest: Manifest) -> None:
+    """Raises BundleError where fields contradict each other."""
+    for name in ("library", "weights_file"):
+        file_name(getattr(manifest, name))
+    text(manifest.entry, "entry", 256)
+    whole(manifest.alignment, "alignment", 1 << 20)
+    if manifest.alignment < 1 or manifest.alignment & (manifest.alignment - 1):
+        raise malformed("alignment is not a power of two")
+    for what, specs in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
+        if len({spec.name for spec in specs}) < len(specs):
+            raise malformed(f"two {what} have one name")
+
+
+_FIELDS: dict[type, frozenset[str]] = {
+    kind: frozenset(entry.name for entry in fields(kind))
+    for kind in (Manifest, LoadContract, FileEntry, Weight)
+}

@@ -40,7 +40,7 @@ class Numerics:
                 tuple(str(warning) for warning in document.get("warnings", ())),
                 {str(name): int(top) for name, top in document.get("verified_up_to", {}).items()},
             )
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise BundleError(f"{FILENAME} is malformed: {error}") from error
 
     @property

@@ -1,19 +1,20 @@
 """A bundle on disk: its manifest and its files, a directory or a tar, checked by hash."""
 
 import hashlib
-import json
-import tarfile
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import IO
 
 from relaxd.contract import numerics
+from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.contract.numerics import Numerics
 from relaxd.errors import BundleError
+from relaxd.loader.archive import budget_of, members
 
 _FETCH_AGAIN = "fetch the bundle again"
 
@@ -36,7 +37,7 @@ class Bundle:
         differs.
         """
         for name, entry in self.manifest.files.items():
-            path = self.directory / _safe(name)
+            path = self.directory / name
             if not path.is_file():
                 raise BundleError(
                     f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name
@@ -59,7 +60,7 @@ class Bundle:
         if numerics.FILENAME not in self.manifest.files:
             return Numerics()
         return Numerics.from_json(
-            _json(self.path(numerics.FILENAME).read_bytes(), numerics.FILENAME)
+            read_json(_content(self.path(numerics.FILENAME)), numerics.FILENAME)
         )
 
 
@@ -79,9 +80,12 @@ def read_manifest(path: Path) -> Manifest:
             raise BundleError(
                 f"{path} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
             )
-        return _parse(file.read_bytes())
-    with _tar(path) as tar:
-        return _parse(_content(tar, FILENAME))
+        return _parse(_content(file))
+    with members(path) as files:
+        for name, size, content in files:
+            if name == FILENAME:
+                return _parse(content.read(min(size, MAX_BYTES + 1)))
+    raise BundleError(f"the tar holds no {FILENAME}", hint=_FETCH_AGAIN, file=FILENAME)
 
 
 @contextmanager
@@ -95,51 +99,52 @@ def opened(path: Path) -> Iterator[Bundle]:
         return
     with tempfile.TemporaryDirectory(prefix="relaxd-") as scratch:
         directory = Path(scratch)
-        with _tar(path) as tar:
-            for name in manifest.files:
-                target = directory / _safe(name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(_content(tar, name))
+        _unpack(path, manifest, directory)
         yield Bundle(directory, manifest)
 
 
-def _parse(data: bytes) -> Manifest:
-    return Manifest.from_json(_json(data, FILENAME))
-
-
-def _json(data: bytes, name: str) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise BundleError(f"{name} is not JSON: {error}", hint=_FETCH_AGAIN, file=name) from error
-
-
-def _safe(name: str) -> str:
-    """The name itself; BundleError when it would lead out of the bundle."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise BundleError(f"the manifest lists {name!r}, which is outside the bundle", file=name)
-    return name
-
-
-@contextmanager
-def _tar(path: Path) -> Iterator[tarfile.TarFile]:
-    if not path.exists():
+def _unpack(path: Path, manifest: Manifest, directory: Path) -> None:
+    """Write the files that the manifest lists, of the sizes that it lists."""
+    wanted = dict(manifest.files)
+    if sum(entry.size for entry in wanted.values()) > budget_of(path):
         raise BundleError(
-            f"there is no bundle at {path}", hint="give the directory or tar that a build wrote"
+            f"{path} is too small for the files that its manifest lists",
+            hint="unpack it yourself, and load the folder",
         )
-    try:
-        with tarfile.open(path) as tar:
-            yield tar
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise BundleError(
-            f"{path} is neither a bundle directory nor a readable tar: {error}", hint=_FETCH_AGAIN
-        ) from error
-
-
-def _content(tar: tarfile.TarFile, name: str) -> bytes:
-    members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
-    file = tar.extractfile(members[name]) if name in members else None
-    if file is None:
+    with members(path) as files:
+        for name, size, content in files:
+            if (entry := wanted.pop(name, None)) is None:
+                continue
+            if size != entry.size:
+                raise BundleError(
+                    f"{name} has {size} bytes; the manifest lists {entry.size}",
+                    hint=_FETCH_AGAIN,
+                    file=name,
+                )
+            _write(directory / name, content)
+    if wanted:
+        name = next(iter(wanted))
         raise BundleError(f"the tar holds no {name}", hint=_FETCH_AGAIN, file=name)
-    return file.read()
+
+
+def _write(path: Path, content: IO[bytes]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+    except FileExistsError as error:
+        raise BundleError(f"{path.name} stands where a folder has to be", file=path.name) from error
+
+
+def _parse(data: bytes) -> Manifest:
+    return Manifest.from_json(read_json(data, FILENAME))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BundleError(
+            f"{path} cannot be read: {error}", hint=_FETCH_AGAIN, file=path.name
+        ) from error

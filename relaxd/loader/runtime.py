@@ -119,7 +119,9 @@ def open_machine(bundle: Bundle) -> tuple[Any, Any]:
         ]
         machine["vm_initialization"](*(number for device in devices for number in device))
         return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])
-    except (RuntimeError, AttributeError, ValueError, OSError) as error:
+    except BundleError:
+        raise
+    except Exception as error:  # of whatever the manifest names and the library has not
         raise BundleError(
             f"{manifest.library} cannot be opened: {error}",
             hint="rebuild the bundle",

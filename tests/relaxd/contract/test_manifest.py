@@ -15,31 +15,37 @@ SPECS = st.lists(
         [declared.spec(text) for text in ("ids=int64[batch,2*seq]", "x=float32[]", "m=bool[3]")]
     ),
     max_size=2,
+    unique=True,
 ).map(tuple)
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+NAMES = st.from_regex(r"[a-z0-9_]{1,8}(/[a-z0-9_]{1,8}(\.[a-z]{1,4})?)?", fullmatch=True)
+DIGESTS = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+SIZES = st.integers(0, 2**40)
 MANIFESTS = st.builds(
     Manifest,
-    name=st.text(),
+    name=WORDS,
     inputs=SPECS,
     outputs=SPECS,
-    dims=st.sampled_from([(), (Dim("batch", 1, 8), Dim("seq", 8, None, 8, 128))]),
+    dims=st.just((Dim("batch", 1, 8), Dim("seq", 8, None, 8, 128))),
     target=st.just({"name": "native"}),
     load=st.builds(
         LoadContract,
-        st.text(),
-        isa=st.lists(st.text()).map(tuple),
-        libc=st.none() | st.text(),
-        runtime=st.dictionaries(st.text(), st.text()),
+        WORDS,
+        isa=st.lists(WORDS, max_size=3).map(tuple),
+        libc=st.none() | WORDS,
+        runtime=st.dictionaries(WORDS, WORDS, max_size=3),
     ),
     action_key=st.just({"digest": "sha256:0", "parts": {}}),
-    toolchain=st.dictionaries(st.text(), st.text()),
-    files=st.dictionaries(st.text(), st.builds(FileEntry, st.text(), st.integers(0))),
+    toolchain=st.dictionaries(WORDS, WORDS, max_size=3),
+    files=st.dictionaries(NAMES, st.builds(FileEntry, DIGESTS, SIZES), max_size=3),
     weights=st.lists(
         st.builds(
             Weight,
             st.sampled_from(["float32", "int8"]),
-            st.lists(st.integers(0)).map(tuple),
-            st.integers(0),
-        )
+            st.lists(SIZES, max_size=4).map(tuple),
+            SIZES,
+        ),
+        max_size=3,
     ).map(tuple),
 )
 
