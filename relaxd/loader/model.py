@@ -1,5 +1,6 @@
 """A loaded model: numpy arrays in and out, every call checked against the declared dims."""
 
+import os
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -17,6 +18,7 @@ from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.bundle import opened
 from relaxd.loader.check import check_contract
 from relaxd.loader.failures import explain
+from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
@@ -42,14 +44,15 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
         from relaxd.loader.runtime import PROCESS, open_model
         from relaxd.loader.threads import team_for
 
-        PROCESS.require(bundle)
-        return Model(
-            bundle.manifest,
-            open_model(bundle),
-            Transport(bundle.manifest),
-            team_for(threads),
-            bundle.numerics().verified_up_to,
-        )
+        with GATE:
+            PROCESS.require(bundle)
+            return Model(
+                bundle.manifest,
+                open_model(bundle),
+                Transport(bundle.manifest),
+                team_for(threads),
+                bundle.numerics().verified_up_to,
+            )
 
 
 class Model:
@@ -65,6 +68,7 @@ class Model:
     ) -> None:
         self.manifest = manifest
         self._function = function
+        self._process = os.getpid()
         self._transport = transport
         self._team = team
         self._verified_up_to = MappingProxyType(dict(verified_up_to))
@@ -114,8 +118,23 @@ class Model:
         byte as `relaxd.contract.tensors.STORAGE` says; outputs of them are ml_dtypes' where it is
         installed, else bytes.
         Raises InputError for inputs that the model does not admit, ExecutionError where the
-        compiled code fails.
+        compiled code fails, or in a forked process that cannot use the model: one of a device, or
+        one whose fork cut a call short (see `relaxd.loader.forking`).
         """
+        with GATE:
+            self._check_process()
+            return self._run(inputs)
+
+    def _check_process(self) -> None:
+        device = self.manifest.load.device
+        if device != "cpu" and os.getpid() != self._process:
+            raise ExecutionError(
+                f"{self.manifest.name} was loaded in another process, and {device} does not "
+                "survive a fork",
+                hint="load the model after the fork, or start processes by `spawn`",
+            )
+
+    def _run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         arrays = self._binding.arrays(inputs)
         try:
             tensors = [

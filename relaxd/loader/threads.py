@@ -6,7 +6,8 @@ i stays in group i;
 afterwards;
 - calls of one team are one at a time, from whichever thread; helpers start at the first and sleep
 between calls;
-- after a fork the child starts helpers of its own.
+- after a fork, which comes between calls (`relaxd.loader.forking`), the child starts helpers of its
+own.
 
 Left to TVM's pool, every parallel loop would wait for each of its threads, also one that never got
 to run because another program has its core; and there would be a pool for each thread that calls.
