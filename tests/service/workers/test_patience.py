@@ -1,0 +1,78 @@
+"""A full store: builds wait for room with their work done, and lose no attempt."""
+
+import pytest
+
+from artifacts.errors import StorageFailed, StoreFull
+from artifacts.local import LocalStore
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.domain import EventType
+from service.workers import patience as module
+from service.workers.runner import WITHOUT_STORE
+
+
+@pytest.fixture
+def core(core, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.1)
+    changed = core.settings.model_copy(update={"store_patience_s": 0.3})
+    object.__setattr__(core, "settings", changed)
+    return core
+
+
+def failing(monkeypatch, error, times):
+    """The next so many puts fail."""
+    real, left = LocalStore.put, [times]
+
+    def put(store, data, expected=None):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error
+        return real(store, data, expected)
+
+    monkeypatch.setattr(LocalStore, "put", put)
+    return left
+
+
+def submitted(jobs, model):
+    return jobs.submit(model, CompileRequest()).builds[0]
+
+
+def now(jobs, build):
+    (found,) = jobs.get(build.job_id).builds
+    return found
+
+
+@pytest.mark.parametrize("error", [StoreFull("no room"), StorageFailed("I/O error")])
+def test_a_build_waits_with_its_work_done(jobs, model, answer, compiler, monkeypatch, error):
+    build = submitted(jobs, model)
+    failing(monkeypatch, error, 2)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).attempts) == (State.SUCCEEDED, 1)
+    assert len(compiler.jobs) == 1, "it was compiled once"
+    lines = [
+        event.data["line"]
+        for event in jobs.events(build.job_id)
+        if event.type is EventType.BUILD_LOG
+    ]
+    assert sum("for the store" in line for line in lines) == 2
+
+
+def test_a_store_that_stays_full_costs_no_attempt(jobs, model, answer, monkeypatch, endings):
+    build = submitted(jobs, model)
+    left = failing(monkeypatch, StoreFull("no room"), 10**6)
+    for _ in range(4):  # more than max_attempts
+        answer(build.id)
+        assert (now(jobs, build).state, now(jobs, build).attempts) == (State.QUEUED, 0)
+    assert set(endings) == {WITHOUT_STORE}
+    left[0] = 0
+    answer(build.id)
+    assert now(jobs, build).state is State.SUCCEEDED
+
+
+def test_a_store_that_stays_away_fails_the_build_in_the_end(jobs, model, answer, monkeypatch):
+    build = submitted(jobs, model)
+    failing(monkeypatch, StorageFailed("I/O error"), 10**6)
+    answer(build.id), answer(build.id)
+    done = now(jobs, build)
+    assert (done.state, done.error.code) == (State.FAILED, "store.unavailable")
