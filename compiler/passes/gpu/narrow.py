@@ -119,10 +119,11 @@ def _check_constants(func: ir.BaseFunc) -> None:
 
 
 def _constant(constant: Any) -> Any:
-    dtype = (
-        STORED.get(str(constant.ty.dtype)) if isinstance(constant.ty, relax.TensorType) else None
-    )
-    return relax.const(constant.value.numpy().astype(dtype)) if dtype else constant
+    if not isinstance(constant.ty, relax.TensorType):
+        return constant
+    # Its type may be narrow already: it is mapped before the constant.
+    dtype = STORED.get(str(constant.value.dtype))
+    return relax.const(constant.value.numpy().astype(dtype), dtype) if dtype else constant
 
 
 def _restored(

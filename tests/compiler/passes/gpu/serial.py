@@ -16,6 +16,7 @@ from tvm.tirx.stmt import ForKind
 
 from compiler import targets
 from compiler.codegen import host_code
+from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes import manager
 
 
@@ -58,10 +59,10 @@ class OnProcessor:
         lowered = manager.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, {})
         plain = tvm.target.Target({**processor.to_tvm(), "opt-level": 0})
         built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=host_code.register())
-        self._machine = relax.VirtualMachine(built, tvm.cpu())
+        self._machine = relax.VirtualMachine(without_tail_calls(built), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         result = self._machine["main"](
-            *(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays)
+            *(tvm.runtime.tensor(np.require(array, requirements="C")) for array in arrays)
         )
         return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]

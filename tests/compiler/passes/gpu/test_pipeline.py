@@ -10,8 +10,11 @@ from compiler.bundle import weights
 from compiler.codegen.cubin import cuda_source
 from compiler.codegen.generate import device_code, generate
 from compiler.errors import ToolchainMissing
+from compiler.ir import import_model
 from compiler.passes import manager
 from compiler.toolchain.cuda import architecture_of, find_compiler
+from relaxd.contract.request import CompileRequest
+from tests.compiler.ir.onnx.operators.test_loops import collecting
 from tests.compiler.passes.gpu.programs import feed_forward
 from tests.compiler.passes.gpu.serial import OnProcessor
 
@@ -102,3 +105,15 @@ def test_a_lacking_toolkit_is_refused_with_what_to_do():
         pytest.skip("ROCm is installed")
     with pytest.raises(ToolchainMissing, match="ROCm"):
         manager.to_kernels(feed_forward()[0], target, {})
+
+
+@pytest.mark.parametrize("name", ["cuda-sm80", "webgpu"])
+def test_a_loop_that_run_time_ends_stacks_its_items(name):
+    imported = import_model(collecting(), CompileRequest.of(dims={"n": (1, 64)}))
+    run = OnProcessor(manager.to_kernels(imported.module, targets.resolve(name), {}))
+    x = np.float32([1, -2, 3])
+    for count in (1, 8, 300):
+        y, ys = run(np.asarray(count), x)
+        wanted = x * (2 - 0.5 ** np.arange(1, count + 1, dtype="float32")[:, None])
+        np.testing.assert_allclose(ys, wanted, rtol=1e-5)
+        np.testing.assert_array_equal(y, ys[-1])
