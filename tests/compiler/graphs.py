@@ -89,3 +89,29 @@ def unsupported() -> onnx.ModelProto:
             helper.make_node("Add", ["x", "noise"], ["y"]),
         ]
     )
+
+
+def endless() -> onnx.ModelProto:
+    """x doubled 2^62 times, float32[n]."""
+    info, scalar = helper.make_tensor_value_info, numpy_helper.from_array
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["again"]),
+            helper.make_node("Add", ["state", "state"], ["next"]),
+        ],
+        "body",
+        [
+            info("i", TensorProto.INT64, []),
+            info("go", TensorProto.BOOL, []),
+            info("state", TensorProto.FLOAT, ["n"]),
+        ],
+        [info("again", TensorProto.BOOL, []), info("next", TensorProto.FLOAT, ["n"])],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)],
+        "endless",
+        [info("x", TensorProto.FLOAT, ["n"])],
+        [info("y", TensorProto.FLOAT, ["n"])],
+        [scalar(np.asarray(1 << 62, np.int64), "trips")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

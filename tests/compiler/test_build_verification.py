@@ -20,7 +20,7 @@ from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from tests.compiler.building import DIMS, QUICK, build, failing, report
-from tests.compiler.graphs import WIDTH, add_and_divide, sigmoid, vanishing
+from tests.compiler.graphs import WIDTH, add_and_divide, endless, sigmoid, vanishing
 
 pytestmark = pytest.mark.slow
 
@@ -219,3 +219,17 @@ def test_indices_are_drawn_within_what_they_index(tmp_path: Path) -> None:
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["left_out"] == []
+
+
+def test_a_loop_without_an_end_is_not_published(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The reference does not return from it, and is ended with the budget."""
+    monkeypatch.setattr(builder, "_VERIFY", verify.Budget(seconds=4.0))
+    (tmp_path / "m.onnx").write_bytes(endless().SerializeToString())
+    request = CompileRequest.of(dims={"n": (1, 4)}).to_json()
+    job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")
+    with pytest.raises(VerifyError) as caught:
+        builder.build(job)
+    assert caught.value.code == "verify.nothing_ran"
+    assert not (tmp_path / "out").exists()
