@@ -238,8 +238,10 @@ def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return report.Reference(model.path, consts, reference.TORCHSCRIPT)
-    path = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
-    return report.Reference(path, consts, reference.engines_of(model.proto))
+    found = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+    return report.Reference(
+        found.path, consts, reference.engines_of(model.proto), draws=found.draws
+    )
 
 
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:

@@ -19,6 +19,7 @@ from tvm.ir import Expr as PrimExpr
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.checks import Checks
+from compiler.ir.draws import SEED
 from compiler.ir.extents import Extent, Scalar
 from compiler.ir.facts import Facts
 from compiler.ir.programs import call_program
@@ -36,17 +37,25 @@ class Block:
     block: Any = None
 
 
+def _seed() -> Tensor:
+    name = SEED.name.replace(".", "_")
+    return Tensor(relax.Var(name, relax.TensorType([], SEED.dtype)), (), SEED.dtype)
+
+
 @dataclass
 class Builder:
     """Emits Relax; one instance builds one function, `facts` holds what is known of its dims.
 
     quantized: whether it works on integers of few bits that stand for reals, so that roundings
     decide its numbers.
+    seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
     """
 
     facts: Facts = field(default_factory=Facts)
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     quantized: bool = False
+    seed: Tensor = field(default_factory=_seed)
+    drawn: bool = False
     checks: Checks = field(default_factory=Checks)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)

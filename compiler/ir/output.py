@@ -45,7 +45,13 @@ def finish(b: Builder) -> tvm.IRModule:
     where TVM's memory planner reads them.
     """
     module = in_blocks(b.bb.finalize())
+    if not b.drawn:
+        module["main"] = _without_seed(module["main"])
     bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
     module["main"] = b.checks.attached(main)
     return module
+
+
+def _without_seed(main: relax.Function) -> relax.Function:
+    return relax.Function(main.params[:-1], main.body, main.ret_ty, main.is_pure, main.attrs)

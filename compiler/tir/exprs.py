@@ -72,7 +72,7 @@ def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
 
 def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` with every node for which `replace` gives an expression replaced (top down), shared
-    nodes once.
+    nodes once. A binding whose value changes gets a variable of its own.
     """
     done: dict[
         int, Expr
@@ -83,6 +83,8 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
         if key in done:
             return done[key]
         new = replace(node)
+        if new is None and isinstance(node, prim.Let):
+            new = bound(node)
         if new is None:
             parts = children(node)
             fresh = [visit(part) for part in parts]
@@ -93,6 +95,15 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
             )
         done[key] = new
         return new
+
+    def bound(node: Expr) -> Expr | None:
+        value = visit(node.value)
+        if value.same_as(node.value):
+            return None
+        # TVM takes a variable of two values for an error, even in loops that exclude each other.
+        fresh = tirx.Var(node.var.name, dtype_of(value))
+        done[node.var.__chandle__()] = fresh
+        return prim.Let(fresh, value, visit(node.body))
 
     return visit(expr)
 

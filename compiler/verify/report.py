@@ -3,13 +3,14 @@ numerics.json.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import VerifyError
+from compiler.ir.draws import Draw
 from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
 from compiler.verify import npz
@@ -43,13 +44,14 @@ class Budget:
 
 @dataclass(frozen=True)
 class Reference:
-    """The model the reference runs, the scalars for inputs that the library has fixed, and the
-    engines to ask, in order.
+    """The model the reference runs, the scalars for inputs that the library has fixed, the engines
+    to ask, in order, and the numbers that inputs by these names are fed.
     """
 
     model: Path
     consts: dict[str, Any]
     engines: tuple[str, ...] = ONNX
+    draws: Mapping[str, Draw] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _ask_reference(
             "engine": name,
             "model": str(reference.model),
             "consts": reference.consts,
+            "draws": {input: draw.to_json() for input, draw in reference.draws.items()},
             "seconds": seconds,
             "points": [trial.to_spec("reference") for trial in trials],
         }

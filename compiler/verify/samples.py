@@ -27,6 +27,8 @@ def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> t
     except (OSError, ValueError) as error:
         raise _bad_sample(f"the samples are not an .npz of arrays: {error}") from error
     for spec in inputs:
+        if spec.default is not None:
+            arrays.setdefault(spec.name, np.full((), spec.default, spec.dtype))
         if spec.name not in arrays:
             raise _bad_sample(f"the samples have no array {spec.name!r}")
         if not _holds(arrays[spec.name], spec.dtype):

@@ -52,11 +52,16 @@ def storage_of(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output: `shape` is a tuple of Axis; dtype is one of DTYPES."""
+    """An input or output: `shape` is a tuple of Axis; dtype is one of DTYPES.
+
+    default: the number that fills an input of fixed shape where a call leaves it out; None where
+    every call must give the input.
+    """
 
     name: str
     dtype: str
     shape: tuple[Axis, ...]
+    default: int | float | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -81,6 +86,7 @@ class TensorSpec:
             "name": self.name,
             "dtype": self.dtype,
             "shape": [axis.text if axis.size is None else axis.size for axis in self.shape],
+            **({} if self.default is None else {"default": self.default}),
         }
 
     @classmethod
@@ -90,6 +96,7 @@ class TensorSpec:
             document["name"],
             document["dtype"],
             tuple(Axis(str(axis)) for axis in document["shape"]),
+            document.get("default"),
         )
 
     @classmethod

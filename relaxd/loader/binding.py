@@ -36,6 +36,13 @@ class Binding:
         self._specs = inputs
         self._wanted = [(spec, _numpy_dtype(spec.dtype)) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
+        self._defaults = {
+            spec.name: np.full(
+                [axis.evaluate({}) for axis in spec.shape], spec.default, _numpy_dtype(spec.dtype)
+            )
+            for spec in inputs
+            if spec.default is not None
+        }
         self._dims = {dim.name: dim for dim in dims}
         self._bounds = {
             dim.name: verified_up_to[dim.name]
@@ -48,9 +55,11 @@ class Binding:
         self.unverified_runs = 0
 
     def arrays(self, given: Mapping[str, Any]) -> list[np.ndarray]:
-        """The inputs as arrays in the model's order; raises InputError naming input, axis, dim,
-        value and range.
+        """The inputs as arrays in the model's order, those left out at their defaults; raises
+        InputError naming input, axis, dim, value and range.
         """
+        if given.keys() != self._names:
+            given = {**self._defaults, **given}
         if given.keys() != self._names:
             self._wrong_names(given)
         arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]

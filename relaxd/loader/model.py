@@ -113,7 +113,8 @@ class Model:
         """One inference: arrays by input name to arrays by output name.
 
         An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is
-        contiguous, writable and aligned to 64 bytes is used in place. An output owns its memory.
+        contiguous, writable and aligned to 64 bytes is used in place. One with a default may be
+        left out. An output owns its memory.
         Types of 8 bits and fewer that numpy lacks come as arrays of ml_dtypes, or one element a
         byte as `relaxd.contract.tensors.STORAGE` says; outputs of them are ml_dtypes' where it is
         installed, else bytes.

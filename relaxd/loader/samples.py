@@ -34,13 +34,14 @@ def draw(
     inputs: tuple[TensorSpec, ...], values: Mapping[str, int], seed: int
 ) -> dict[str, np.ndarray]:
     """Standard normal floats, integers 0 or 1 (most integer inputs index something), and booleans;
-    types that numpy lacks as `relaxd.Model.run` takes them.
+    types that numpy lacks as `relaxd.Model.run` takes them. Inputs with a default are left out.
 
     An input's draw depends on the seed, its name and its shape alone.
     """
     return {
         spec.name: _draw(spec, [axis.evaluate(values) for axis in spec.shape], seed)
         for spec in inputs
+        if spec.default is None
     }
 
 

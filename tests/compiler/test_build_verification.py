@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import relaxd
 from compiler import build as builder
 from compiler import targets
 from compiler.bundle import files
@@ -233,3 +234,38 @@ def test_a_loop_without_an_end_is_not_published(
         builder.build(job)
     assert caught.value.code == "verify.nothing_ran"
     assert not (tmp_path / "out").exists()
+
+
+def test_both_sides_are_fed_the_same_random_numbers(tmp_path: Path) -> None:
+    """Noise in a shape that only run time knows, as in text to speech; verification uses several
+    seeds.
+    """
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Cast", ["places"], ["found"], to=TensorProto.FLOAT),
+        helper.make_node("RandomNormalLike", ["found"], ["noise"]),
+        helper.make_node("Dropout", ["x", "", "training"], ["dropped"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH]),
+        helper.make_tensor_value_info("training", TensorProto.BOOL, []),
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ("noise", "dropped")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "noisy", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    build(tmp_path / "out", model, options={"profile": False})
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert (numerics["verdict"], numerics["left_out"]) == ("passed", [])
+    assert numerics["reference"].startswith("onnxruntime")
+    noise, dropped = numerics["outputs"]
+    assert noise["range"] > 2
+    assert noise["max_abs"] < 2e-6
+    assert dropped["max_abs"] < 1e-6
+    loaded = relaxd.load(tmp_path / "out")
+    x = {"x": np.ones((2, WIDTH), np.float32), "training": np.array(True)}
+    first, again, other = (loaded.run({**x, **more}) for more in ({}, {}, {"relaxd.seed": 1}))
+    np.testing.assert_array_equal(first["noise"], again["noise"])
+    assert (first["noise"] != other["noise"]).all()

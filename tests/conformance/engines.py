@@ -9,10 +9,12 @@ import numpy as np
 
 from compiler.build import build
 from compiler.errors import CompileError
+from compiler.ir.draws import SEED
 from compiler.isolation.messages import CompileJob
 from compiler.verify.reference import onnx as reference
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import load
+from relaxd.loader.model import Model, load
+from tests.conformance import laws
 from tests.conformance.cases import Case
 from tests.conformance.modes import Mode, request
 from tests.conformance.outcomes import Outcome
@@ -40,9 +42,17 @@ def relaxd(case: Case, mode: Mode) -> Ran:
             return outcome, f"{error.code}: {_place(error)}{error}"
         try:
             model = load(bundle, threads=1)
+            if laws.random(case):
+                fault = laws.broken(case, lambda inputs, seed: _drawn(model, case, inputs, seed))
+                return (Outcome.WRONG, fault) if fault else (Outcome.OK, "")
             return judged(case, lambda inputs: list(model.run(named(case, inputs)).values()))
         except RelaxdError as error:
             return Outcome.ERROR, f"{error.code}: {error}"
+
+
+def _drawn(model: Model, case: Case, inputs: Sequence[Any], seed: int) -> list[Any]:
+    given = {**named(case, inputs), SEED.name: np.asarray(seed)}
+    return list(model.run(given).values())
 
 
 def onnxruntime(case: Case, mode: Mode) -> Ran:
@@ -53,7 +63,7 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
         asked = request(case, mode)
         try:
             engine = reference.OnnxRuntime(
-                str(reference.prepare(case.model, path, asked, Path(folder), widen=False))
+                str(reference.prepare(case.model, path, asked, Path(folder), widen=False).path)
             )
         except Exception as error:
             return Outcome.REFUSED, line(error)

@@ -10,6 +10,7 @@ import onnx
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
+from compiler.ir.draws import SEED
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
@@ -20,7 +21,9 @@ from compiler.ir.onnx import (
     support,
 )
 from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.scope import Model, Scope
+from compiler.ir.onnx.walking import walk
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
@@ -38,7 +41,8 @@ def read(
     """
     if trace is None:
         support.check(model)
-    return explore(lambda assumed: _read(model, request, trace, assumed))
+    flat = without_calls(model)
+    return explore(lambda assumed: _read(flat, request, trace, assumed))
 
 
 def _read(
@@ -85,7 +89,7 @@ def _read(
     scope.values.update(
         {found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts}
     )
-    with builder.bb.function("main", parameters.variables):
+    with builder.bb.function("main", [*parameters.variables, builder.seed.expr]):
         scope.values.update(
             {
                 spec.name: tensor
@@ -98,7 +102,7 @@ def _read(
         )
     return Imported(
         finish(builder),
-        tuple(specs),
+        (*specs, SEED) if builder.drawn else tuple(specs),
         outputs,
         tuple(facts.dims.values()),
         facts.ranges,
@@ -109,10 +113,10 @@ def _read(
 
 def _used(graph: onnx.GraphProto) -> set[str]:
     """The names that nodes, those of subgraphs too, and outputs read."""
-    read = {name for proto in support.walk(graph.node) for name in proto.input}
+    read = {name for proto in walk(graph.node) for name in proto.input}
     inner = {
         output.name
-        for proto in support.walk(graph.node)
+        for proto in walk(graph.node)
         for attribute in proto.attribute
         for body in (attribute.g, *attribute.graphs)
         for output in body.output

@@ -49,6 +49,8 @@ class Model:
 class Scope:
     """Values by name; a nested scope sees those of the scopes around it unless it is a
     function's.
+
+    repeated: whether its nodes run once an iteration of a loop around them.
     """
 
     builder: Builder
@@ -57,6 +59,7 @@ class Scope:
     values: dict[str, Value | None] = field(default_factory=dict)
     producers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
+    repeated: bool = False
 
     def lookup(self, name: str) -> Value | None:
         """The value of a name, None for the empty name of an omitted input; KeyError where there is
@@ -169,6 +172,7 @@ class Scope:
             self.builder,
             Model(opsets, self.model.functions, assumed=self.model.assumed),
             attributes={**defaults, **attributes},
+            repeated=self.repeated,
         )
         inner.values.update(zip(body.input, node.inputs, strict=False))
         inner.values.update(dict.fromkeys(body.input[len(node.inputs) :]))
@@ -178,11 +182,22 @@ class Scope:
             for index, name in enumerate(body.output)
         ]
 
+    def inlined(
+        self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
+    ) -> list[Value | None]:
+        """Import nodes that stand for one of this scope; gives the values of these names."""
+        inner = Scope(
+            self.builder, self.model, self, attributes=self.attributes, repeated=self.repeated
+        )
+        inner.run(nodes)
+        return [inner.lookup(name) for name in outputs]
+
     def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Value | None] = ()) -> list[Value]:
         """Import a subgraph in the builder's current block with its formal inputs bound; gives its
         outputs.
         """
-        inner = Scope(self.builder, self.model, outer=self, attributes=self.attributes)
+        repeated = self.repeated or bool(graph.input)
+        inner = Scope(self.builder, self.model, self, attributes=self.attributes, repeated=repeated)
         inner.load_initializers(graph)
         inner.values.update(
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import onnx
@@ -10,6 +9,7 @@ from onnx import defs
 
 from compiler.errors import ImportFailed
 from compiler.ir.onnx import registry
+from compiler.ir.onnx.walking import walk
 
 SHOWN = 20
 """An error message names this many nodes; its details name all."""
@@ -64,15 +64,6 @@ def check(model: onnx.ModelProto) -> None:
         hint="`relaxd inspect` lists every node of the model",
         unsupported=[{"node": lack.node, "op": lack.op, "why": lack.why} for lack in missing],
     )
-
-
-def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those of their subgraphs, at any depth."""
-    for proto in nodes:
-        yield proto
-        for attribute in proto.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from walk(graph.node)
 
 
 def _why(

@@ -7,6 +7,7 @@ from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
+from compiler.ir.draws import SEED
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
@@ -65,7 +66,7 @@ def _read(
         builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed)
     )
     parameters = parameters_of(facts, inputs.specs, inputs.shapes)
-    with builder.bb.function("main", parameters.variables):
+    with builder.bb.function("main", [*parameters.variables, builder.seed.expr]):
         inputs.tensors.update(
             {
                 spec.name: tensor
@@ -89,7 +90,7 @@ def _read(
     bounds = tightest(uses, {spec.name for spec in inputs.specs})
     return Imported(
         finish(builder),
-        tuple(inputs.specs),
+        (*inputs.specs, SEED) if builder.drawn else tuple(inputs.specs),
         outputs,
         tuple(facts.dims.values()),
         facts.ranges,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import onnx
 from onnx import TensorProto, helper
 
-from compiler.ir.onnx.support import walk
+from compiler.ir.onnx.walking import walk
 from relaxd.contract.tensors import STORAGE
 
 _ENDING = "__narrow"

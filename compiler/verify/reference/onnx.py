@@ -3,6 +3,7 @@ torch for TorchScript.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from compiler.errors import summary
+from compiler.ir.draws import Draw
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
+from compiler.verify.reference import feeding
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import STORAGE
 
@@ -124,6 +127,14 @@ def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
     return ORDERED if trees else ONNX
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """The file to run, and what its inputs are fed that draw numbers in the library."""
+
+    path: Path
+    draws: Mapping[str, Draw]
+
+
 def prepare(
     model: "onnx.ModelProto",
     path: Path,
@@ -131,28 +142,31 @@ def prepare(
     scratch: Path,
     *,
     widen: bool = True,
-) -> Path:
-    """The file to run: the model's own, or a copy whose redeclared inputs say nothing of their
-    shape any more, whose inputs and outputs of narrow types are float32 (see `boundary`) unless
-    `widen` is off, and whose maps of probabilities are tensors.
+) -> Prepared:
+    """The model's own file, or a copy whose redeclared inputs say nothing of their shape any more,
+    whose inputs and outputs of narrow types are float32 (see `boundary`) unless `widen` is off,
+    whose maps of probabilities are tensors, and where inputs stand for random nodes (see
+    `feeding`).
     """
     import onnx
 
     from compiler.verify.reference import boundary
 
+    found = feeding.fed(model)
     zipped = any(node.op_type == "ZipMap" for node in model.graph.node)
     widen = widen and boundary.is_narrow(model)
-    if not request.inputs and not zipped and not widen:
-        return path
-    relaxed = onnx.ModelProto()
-    relaxed.CopyFrom(model)
+    if not request.inputs and not zipped and not widen and found is None:
+        return Prepared(path, {})
+    relaxed, draws = found or (onnx.ModelProto(), {})
+    if found is None:
+        relaxed.CopyFrom(model)
     _unzip(relaxed)
     if widen:
         boundary.widen(relaxed)
     _loosen(relaxed, request)
     copy = scratch / "reference.onnx"
     onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
-    return copy
+    return Prepared(copy, draws)
 
 
 def _loosen(relaxed: "onnx.ModelProto", request: CompileRequest) -> None:
@@ -186,14 +200,16 @@ def _unzip(model: "onnx.ModelProto") -> None:
 def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     """Record the engine's name, then run it at every point of the spec (see `run_points`).
 
-    spec: also holds engine, model and consts.
+    spec: also holds engine, model, consts and draws.
     """
     engine = ENGINES[spec["engine"]](spec["model"])
     record({"engine": engine.name})
+    draws = {name: Draw.from_json(draw) for name, draw in spec.get("draws", {}).items()}
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            outputs = engine.run({n: _wide(a) for n, a in inputs.items()}, spec["consts"])
+            wide = {name: _wide(array) for name, array in inputs.items()}
+            outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), wide, draws)
             return {name: np.asarray(value) for name, value in outputs.items()}
         # A point that the reference refuses, for whatever reason, cannot be judged.
         except Exception as error:

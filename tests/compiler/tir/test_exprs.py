@@ -2,6 +2,7 @@
 
 import tvm
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.tir.exprs import const, load, nodes, replace_loads, substitute
 
@@ -28,3 +29,13 @@ def test_what_replaces_a_load_stays_as_it_is() -> None:
     x, y = (tirx.decl_buffer([const(8)], "int64", name=name) for name in "xy")
     value = load(x, [i]) + load(y, [i]) * i
     tvm.ir.assert_structural_equal(replace_loads(value, x, i, {i: j}), i + load(y, [j]) * j)
+
+
+def test_a_binding_whose_value_changes_gets_its_own_variable() -> None:
+    """TVM's code generator refuses one variable of two values, in whatever loops they stand."""
+    i, j, y = (tirx.Var(name, "int64") for name in "ijy")
+    value = prim.Let(y, i + const(1), y * y)
+    moved = substitute(value, {i: j})
+    tvm.ir.assert_structural_equal(moved, prim.Let(y, j + const(1), y * y), map_free_vars=True)
+    assert not moved.var.same_as(y)
+    assert substitute(value, {j: i}).var.same_as(y)

@@ -67,3 +67,10 @@ def test_the_field_at_fault_is_the_input(text):
 def test_split_axes():
     assert split_axes("") == split_axes("  ") == []
     assert split_axes("n,min(a,b),max(1,min(c,d))") == ["n", "min(a,b)", "max(1,min(c,d))"]
+
+
+def test_a_default_reaches_the_manifest_and_comes_back():
+    spec = TensorSpec("seed", "int64", (), default=0)
+    assert spec.to_json() == {"name": "seed", "dtype": "int64", "shape": [], "default": 0}
+    assert TensorSpec.from_json(spec.to_json()) == spec
+    assert "default" not in TensorSpec.of("x", "float32[n]").to_json()

@@ -205,3 +205,15 @@ def test_threads_count_together():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: checked.arrays({"a": array}), range(2000)))
     assert checked.unverified_runs == 2000
+
+
+def test_an_input_with_a_default_may_be_left_out():
+    specs = (declared.spec("x=float32[n]"), TensorSpec("seed", "int64", (), default=3))
+    found = Binding(specs, (declared.dim("n=1:8"),))
+    x = np.zeros(2, np.float32)
+    assert [array.tolist() for array in found.arrays({"x": x})] == [[0, 0], 3]
+    assert found.arrays({"x": x, "seed": np.array(5)})[1] == 5
+    with pytest.raises(InputError, match="missing input 'x'"):
+        found.arrays({"seed": np.array(5)})
+    with pytest.raises(InputError, match="no input 'sed'"):
+        found.arrays({"x": x, "sed": np.array(5)})

@@ -59,3 +59,8 @@ def test_a_draw_depends_on_seed_and_name_alone():
 def test_an_axis_that_would_be_negative():
     with pytest.raises(DeclarationError, match="would have shape"):
         draw((TensorSpec.of("a", "float32[n-3]"),), {"n": 1}, seed=0)
+
+
+def test_what_has_a_default_is_left_out():
+    seed = TensorSpec("seed", "int64", (), default=0)
+    assert list(draw((TensorSpec.of("a", "float32[2]"), seed), {}, seed=0)) == ["a"]

@@ -9,6 +9,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.onnx.expansions import expanded
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -172,9 +173,12 @@ def flattened(b: Builder, node: Node) -> Value:
 
 @op("Dropout", since=7)
 def dropout(b: Builder, node: Node) -> list[Value | None]:
-    """The input, and a mask of trues; dropping elements (training), which is random, is refused."""
+    """The input, and a mask of trues, unless elements may be dropped, as in training."""
     x = node.value(0)
-    _demand_inference(node)
+    if _may_drop(node):
+        nodes = expanded(node.proto, x.dtype, node.opset)
+        assert nodes is not None
+        return node.scope.inlined(nodes, node.proto.output)
     if not node.wants(1):
         return [x]
     extents: Sequence[ex.Extent] = x.shape
@@ -187,12 +191,8 @@ def dropout(b: Builder, node: Node) -> list[Value | None]:
     return [x, mask]
 
 
-def _demand_inference(node: Node) -> None:
-    """Fail unless import can tell that nothing is dropped."""
+def _may_drop(node: Node) -> bool:
     training, ratio = node.optional(2), node.optional(1)
-    if training is None or (isinstance(training, Known) and not training.data.any()):
-        return
-    if isinstance(ratio, Known) and not ratio.data.any():
-        return
-    hint = "export the model for inference, or fix the training input with --const"
-    node.fail("dropout in training mode is random", reason="random", hint=hint)
+    never = isinstance(training, Known) and not training.data.any()
+    nothing = isinstance(ratio, Known) and not ratio.data.any()
+    return training is not None and not never and not nothing

@@ -1,6 +1,4 @@
-"""ONNX operators refused by name: those on values that are not tensors of numbers, and those whose
-answer is random.
-"""
+"""ONNX operators refused by name, most of them since their values are not tensors of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ OPTIONALS = "optional values are not supported: a compiled model's inputs are al
 STRINGS = "strings are not supported: do text processing before the model"
 TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
-RANDOM = "random operators are not supported: pass the random numbers in as an input"
 TRAINING = "gradients are not supported: export the graph with the backward pass in it"
 CODECS = "decoding images is not supported: decode before the model"
 
@@ -31,15 +28,6 @@ refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
 refuse("Optional", why=OPTIONALS)
 refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", why=STRINGS)
 refuse("TfIdfVectorizer", why=TEXT)
-refuse(
-    "Bernoulli",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-    "Multinomial",
-    why=RANDOM,
-)
 refuse("ImageDecoder", why=CODECS)
 refuse("Gradient", domain="ai.onnx.preview.training", why=TRAINING)
 refuse("CategoryMapper", "DictVectorizer", "CastMap", domain="ai.onnx.ml", why=MAPS)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.running import (
     assert_close,
     assert_like_onnxruntime,
@@ -136,24 +135,3 @@ def test_dropout_passes_through() -> None:
         [helper.make_node("Dropout", ["x"], ["y", "mask"])], {"x": "float32[n,3]"}, opset=13
     )
     assert_like_onnxruntime(model, [{"x": normal(n, 3)} for n in (0, 1, 5)])
-
-
-def test_dropout_in_training_is_refused() -> None:
-    constants = {"ratio": np.array(0.5, np.float32), "training": np.array(True)}
-    with pytest.raises(ImportFailed, match="random"):
-        build(
-            model_of(
-                [helper.make_node("Dropout", ["x", "ratio", "training"], ["y"])],
-                {"x": "float32[n,3]"},
-                constants,
-            )
-        )
-
-
-def test_dropout_that_a_run_could_switch_on_is_refused() -> None:
-    model = model_of(
-        [helper.make_node("Dropout", ["x", "", "training"], ["y"])],
-        {"x": "float32[n,3]", "training": "bool[]"},
-    )
-    with pytest.raises(ImportFailed, match="random"):
-        build(model)

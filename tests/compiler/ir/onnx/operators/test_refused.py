@@ -11,8 +11,6 @@ from tests.compiler.ir.onnx.running import build, model_of
     ("op", "why"),
     [
         ("SequenceConstruct", "sequences"),
-        ("Bernoulli", "random"),
-        ("RandomNormalLike", "random"),
         ("StringNormalizer", "strings"),
     ],
 )

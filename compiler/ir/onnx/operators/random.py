@@ -1,0 +1,36 @@
+"""ONNX's random operators: numbers by the seed, which becomes an input of the model."""
+
+from __future__ import annotations
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.onnx.expansions import LAWS, draw_of, expanded
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import random
+from compiler.ir.values import Value
+
+_LOOPS = "a node in the body of a Loop or Scan would draw the same numbers in every iteration"
+
+
+@op(*LAWS)
+def numbers(b: Builder, node: Node) -> Value:
+    """Uniform or normal numbers, of a given shape or in the shape of another tensor."""
+    if node.scope.repeated:
+        hint = "draw all numbers before the loop, and slice them in it"
+        node.fail(_LOOPS, reason="random_loop", hint=hint)
+    like = node.value(0) if node.op.endswith("Like") else None
+    shape = like.shape if like is not None else tuple(node.attr("shape"))
+    elements = node.attr("dtype", None)
+    dtype = (like.dtype if like else "float32") if elements is None else DTYPES.get(elements, "")
+    if not dtype.startswith(("float", "bfloat")):
+        node.fail("random numbers are floats", reason="dtype")
+    return random.draw(b, draw_of(node.proto, dtype), shape)
+
+
+@op("Bernoulli", "Multinomial")
+def chosen(b: Builder, node: Node) -> list[Value | None]:
+    """Whatever uniform numbers decide."""
+    nodes = expanded(node.proto, node.value(0).dtype, node.opset)
+    assert nodes is not None
+    return node.scope.inlined(nodes, node.proto.output)
