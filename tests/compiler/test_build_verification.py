@@ -269,3 +269,27 @@ def test_both_sides_are_fed_the_same_random_numbers(tmp_path: Path) -> None:
     first, again, other = (loaded.run({**x, **more}) for more in ({}, {}, {"relaxd.seed": 1}))
     np.testing.assert_array_equal(first["noise"], again["noise"])
     assert (first["noise"] != other["noise"]).all()
+
+
+def test_the_reference_takes_and_gives_sequences(tmp_path: Path) -> None:
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0),
+        helper.make_node("SequenceInsert", ["x", "y"], ["z"]),
+    ]
+    model = helper.make_model(
+        helper.make_graph(
+            nodes,
+            "sequences",
+            [helper.make_value_info("x", kind)],
+            [helper.make_value_info("z", kind)],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    items = {"x_0": "float32[batch,3]", "x_1": "float32[2,3]"}
+    build(tmp_path / "out", model, inputs=items, options={"profile": False})
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert numerics["reference"].startswith("onnxruntime")
+    assert [output["name"] for output in numerics["outputs"]] == ["z_0", "z_1", "z_2"]

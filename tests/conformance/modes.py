@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from enum import Enum
 from itertools import count
+from typing import Any
 
+import numpy as np
 import onnx
 
 from compiler.ir.onnx.dtypes import CARRIED
@@ -32,7 +34,7 @@ def request(case: Case, mode: Mode) -> CompileRequest:
     inputs, dims = {}, {}
     taken = {dim.dim_param for value in case.inputs for dim in value.type.tensor_type.shape.dim}
     fresh = (name for number in count() if (name := f"d{number}") not in taken)
-    for value in case.inputs:
+    for value in _tensors(case):
         tensor = value.type.tensor_type
         if (
             not value.type.HasField("tensor_type")
@@ -44,12 +46,31 @@ def request(case: Case, mode: Mode) -> CompileRequest:
         loosened = mode is Mode.DYNAMIC and not (
             len(tensor.shape.dim) == 1 and tensor.elem_type == onnx.TensorProto.INT64
         )
-        if not loosened and all(dim.dim_value for dim in tensor.shape.dim):
+        if not loosened and value in case.inputs and all(d.dim_value for d in tensor.shape.dim):
             continue
         axes = [_axis(dim, loosened, fresh) for dim in tensor.shape.dim]
         dims.update({axis: (0, None) for axis in axes if not axis.isdigit()})
         inputs[value.name] = f"{CARRIED[tensor.elem_type]}[{','.join(axes)}]"
     return CompileRequest.of(inputs=inputs, dims=dims, options=_OPTIONS)
+
+
+def _tensors(case: Case) -> Iterator[onnx.ValueInfoProto]:
+    """The tensors that a call gives: an optional value that the data has, and the items of a
+    sequence, are declared by the data's shapes.
+    """
+    for value, data in zip(case.inputs, case.data_sets[0][0], strict=False):
+        if value.type.HasField("tensor_type"):
+            yield value
+        elif isinstance(data, list):
+            yield from (_declared(f"{value.name}_{i}", item) for i, item in enumerate(data))
+        elif data is not None:
+            yield _declared(value.name, data)
+
+
+def _declared(name: str, data: Any) -> onnx.ValueInfoProto:
+    array = np.asarray(data)
+    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_value_info(name, code, array.shape)
 
 
 def _axis(dim: onnx.TensorShapeProto.Dimension, loosened: bool, fresh: Iterator[str]) -> str:

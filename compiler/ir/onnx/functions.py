@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 from onnx import defs
 
-from compiler.ir.values import Value
+from compiler.ir.onnx.lists import Content, Items, Stacked
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Model
 
 
 def function_of(
-    model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]
+    model: Model, proto: onnx.NodeProto, inputs: Sequence[Content | None]
 ) -> onnx.FunctionProto | None:
     """The function that a node calls, None where its operator has no body."""
     local = model.functions.get((proto.domain, proto.op_type, getattr(proto, "overload", "")))
@@ -26,7 +26,7 @@ def function_of(
 
 
 def _schema_body(
-    model: Model, proto: onnx.NodeProto, inputs: Sequence[Value | None]
+    model: Model, proto: onnx.NodeProto, inputs: Sequence[Content | None]
 ) -> onnx.FunctionProto | None:
     version = model.opset(proto.domain)
     domain = "" if proto.domain == "ai.onnx" else proto.domain
@@ -64,8 +64,8 @@ def _versioned(body: onnx.FunctionProto, version: int, domain: str) -> onnx.Func
     return body
 
 
-def _type_of(value: Value | None) -> bytes:
-    if value is None:
+def _type_of(value: Content | None) -> bytes:
+    if value is None or isinstance(value, (Items, Stacked)):
         return onnx.TypeProto().SerializeToString()
     code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
     shape = [extent if isinstance(extent, int) else None for extent in value.shape]

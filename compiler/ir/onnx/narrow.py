@@ -5,7 +5,7 @@ that only move elements get the bytes, those that compare get the numbers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 from onnx import defs
@@ -14,8 +14,9 @@ from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.formats import EXPONENTS
 from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
-from compiler.ir.onnx.registry import Handler
+from compiler.ir.onnx.registry import Handler, Result
 from compiler.ir.ops import narrow
 from compiler.ir.values import Known, Tensor, Value
 from relaxd.contract.tensors import storage_of
@@ -35,31 +36,32 @@ _MOVE = frozenset(
 """Operators that look at no element of such an input."""
 
 
-def run(handler: Handler, b: Builder, node: Node) -> Sequence[Value | None]:
+def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
     """The handler's outputs; fails for an operator that would take bits for numbers."""
-    given = next((v for v in node.inputs if v is not None and narrow.is_narrow(v.dtype)), None)
+    tensors = [value for value in node.inputs if isinstance(value, Known | Tensor)]
+    given = next((value for value in tensors if narrow.is_narrow(value.dtype)), None)
     name = node.proto.op_type
     if name in _CONVERT or (given is None and not _bodies(node)):
         return _listed(handler(b, node))
     if given is not None and name in _COMPARE:
-        return _listed(handler(b, _with(node, [v and narrow.widened(b, v) for v in node.inputs])))
+        return _listed(handler(b, _with(node, lambda value: narrow.widened(b, value))))
     if given is not None and not _moves(node, given):
         node.fail(
             f"{node.op} of {given.dtype} is not supported",
             reason="dtype",
             hint="cast it to float32 first, or dequantise it",
         )
-    made = _listed(handler(b, _with(node, [v and narrow.stored(v) for v in node.inputs])))
+    made = _listed(handler(b, _with(node, narrow.stored)))
     return [
-        value if value is None else narrow.typed(value, dtype or value.dtype)
+        narrow.typed(value, dtype or value.dtype) if isinstance(value, Known | Tensor) else value
         for value, dtype in zip(made, _dtypes(node, len(made)), strict=True)
     ]
 
 
-def entering(formal: onnx.ValueInfoProto, value: Value | None) -> Value | None:
+def entering(formal: onnx.ValueInfoProto, value: Content | None) -> Content | None:
     """The value of a subgraph's input: bytes, where the subgraph declares what they hold."""
     dtype = CARRIED.get(formal.type.tensor_type.elem_type, "")
-    if value is None or not narrow.is_narrow(dtype):
+    if not isinstance(value, Known | Tensor) or not narrow.is_narrow(dtype):
         return value
     if value.dtype != storage_of(dtype):
         raise ImportFailed(
@@ -69,8 +71,10 @@ def entering(formal: onnx.ValueInfoProto, value: Value | None) -> Value | None:
     return narrow.typed(value, dtype)
 
 
-def leaving(output: onnx.ValueInfoProto, value: Value) -> Value:
+def leaving(output: onnx.ValueInfoProto, value: Content | None) -> Content | None:
     """The bytes of a subgraph's output, which must be declared to hold what they hold."""
+    if not isinstance(value, Known | Tensor):
+        return value
     dtype = CARRIED.get(output.type.tensor_type.elem_type, "")
     if value.dtype != dtype and (narrow.is_narrow(value.dtype) or narrow.is_narrow(dtype)):
         raise ImportFailed(
@@ -105,15 +109,16 @@ def _dtypes(node: Node, count: int) -> list[str | None]:
     found: dict[str, str] = {}
     for index, value in enumerate(node.inputs):
         kind = schema.inputs[min(index, len(schema.inputs) - 1)].type_str
-        if value is not None and found.setdefault(kind, value.dtype) != value.dtype:
+        if isinstance(value, Known | Tensor) and found.setdefault(kind, value.dtype) != value.dtype:
             node.fail(f"{found[kind]} and {value.dtype} in one {node.op}", reason="dtype")
     outputs = schema.outputs
     return [found.get(outputs[min(i, len(outputs) - 1)].type_str) for i in range(count)]
 
 
-def _with(node: Node, inputs: Sequence[Value | None]) -> Node:
+def _with(node: Node, change: Callable[[Value], Value]) -> Node:
+    inputs = (change(v) if isinstance(v, Known | Tensor) else v for v in node.inputs)
     return dataclasses.replace(node, inputs=tuple(inputs))
 
 
-def _listed(made: Value | Sequence[Value | None]) -> Sequence[Value | None]:
-    return [made] if isinstance(made, (Known, Tensor)) else made
+def _listed(made: Result) -> Sequence[Content | None]:
+    return [made] if isinstance(made, Content) else made

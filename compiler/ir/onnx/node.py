@@ -11,6 +11,7 @@ import onnx
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.node_errors import NodeErrors
+from compiler.ir.onnx.lists import Content, Items, Stacked
 from compiler.ir.values import Known, Tensor, Value
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Node(NodeErrors):
     """
 
     proto: onnx.NodeProto
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[Content | None, ...]
     attributes: dict[str, Any]
     opset: int
     builder: Builder
@@ -59,17 +60,31 @@ class Node(NodeErrors):
         """Whether the optional input is given."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
-    def value(self, index: int) -> Value:
-        """A required input."""
+    def content(self, index: int) -> Content:
+        """A required input, a tensor or a sequence."""
         if not self.has(index):
             self.fail(f"input {index} is required", reason="input")
         found = self.inputs[index]
         assert found is not None
         return found
 
+    def value(self, index: int) -> Value:
+        """A required input, which is a tensor."""
+        found = self.content(index)
+        if isinstance(found, (Items, Stacked)):
+            self.fail(f"input {index} is a sequence where a tensor belongs", reason="sequence")
+        return found
+
+    def sequence(self, index: int) -> Items | Stacked:
+        """A required input, which is a sequence."""
+        found = self.content(index)
+        if not isinstance(found, (Items, Stacked)):
+            self.fail(f"input {index} is a tensor where a sequence belongs", reason="sequence")
+        return found
+
     def optional(self, index: int) -> Value | None:
         """An optional input, None when omitted."""
-        return self.inputs[index] if self.has(index) else None
+        return self.value(index) if self.has(index) else None
 
     def tensor(self, index: int) -> Tensor:
         """A required input as a run-time tensor."""
@@ -100,11 +115,17 @@ class Node(NodeErrors):
         return describe(self.inputs)
 
 
-def describe(inputs: Sequence[Value | None]) -> list[str]:
+def describe(inputs: Sequence[Content | None]) -> list[str]:
     """Dtype and symbolic shape of each input, for messages."""
-    return [
-        "-"
-        if value is None
-        else f"{value.dtype}[{','.join(str(extent) for extent in value.shape)}]"
-        for value in inputs
-    ]
+    return [_described(content) for content in inputs]
+
+
+def _described(content: Content | None) -> str:
+    match content:
+        case None:
+            return "-"
+        case Items():
+            return f"({', '.join(map(_described, content.values))})"
+        case Stacked():
+            return f"items of {_described(content.tensor)}"
+    return f"{content.dtype}[{','.join(str(extent) for extent in content.shape)}]"

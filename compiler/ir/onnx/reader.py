@@ -20,8 +20,10 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.dtypes import CARRIED
 from compiler.ir.onnx.expansions import without_calls
+from compiler.ir.onnx.inputs import formals_of
+from compiler.ir.onnx.item_names import item_name
+from compiler.ir.onnx.lists import Items, Stacked
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.walking import walk
 from compiler.ir.output import close, finish
@@ -54,7 +56,8 @@ def _read(
     graph = model.graph
     if trace is not None:
         trace.clear()
-    formal = _inputs(graph)
+    formals = formals_of(graph, request)
+    formal = [found for each in formals for found in each.parts]
     check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
@@ -96,9 +99,10 @@ def _read(
                 for spec, tensor in zip(specs, parameters.tensors(builder), strict=True)
             }
         )
+        scope.values.update({each.name: each.content(scope.values) for each in formals})
         scope.run(graph.node)
         outputs = close(
-            builder, [(output.name, _output(scope, output.name)) for output in graph.output]
+            builder, [pair for output in graph.output for pair in _outputs(scope, output.name)]
         )
     return Imported(
         finish(builder),
@@ -124,38 +128,6 @@ def _used(graph: onnx.GraphProto) -> set[str]:
     return read | inner | {output.name for output in graph.output}
 
 
-def _inputs(graph: onnx.GraphProto) -> list[FileInput]:
-    """The graph's real inputs: those that no initialiser overrides."""
-    constants = {tensor.name for tensor in graph.initializer} | {
-        sparse.values.name for sparse in graph.sparse_initializer
-    }
-    return [_input(value) for value in graph.input if value.name not in constants]
-
-
-def _input(value: onnx.ValueInfoProto) -> FileInput:
-    kind = value.type.WhichOneof("value")
-    tensor = value.type.tensor_type
-    if kind != "tensor_type" or tensor.elem_type not in CARRIED:
-        shown = (
-            onnx.TensorProto.DataType.Name(tensor.elem_type)
-            if kind == "tensor_type"
-            else str(kind).removesuffix("_type")
-        )
-        raise ImportFailed(
-            f"input {value.name!r} is of type {shown}, which is not supported",
-            reason="dtype",
-            field=f"inputs.{value.name}",
-            hint="inputs are tensors of bool, integers and floats",
-        )
-    if not tensor.HasField("shape"):
-        return FileInput(value.name, CARRIED[tensor.elem_type], None)
-    axes = tuple(
-        d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") else None
-        for d in tensor.shape.dim
-    )
-    return FileInput(value.name, CARRIED[tensor.elem_type], axes)
-
-
 def _fixed(found: FileInput, value: Any) -> Known:
     """A const of the request, in the input's dtype and shape; axes of any size become 1."""
     shape = tuple(axis if isinstance(axis, int) and axis > 0 else 1 for axis in found.axes or ())
@@ -169,11 +141,26 @@ def _fixed(found: FileInput, value: Any) -> Known:
         ) from error
 
 
-def _output(scope: Scope, name: str) -> Value:
+def _outputs(scope: Scope, name: str) -> list[tuple[str, Value]]:
+    """The tensors of an output by name: the items of a sequence are numbered."""
     try:
-        value = scope.lookup(name)
+        content = scope.lookup(name)
     except KeyError:
-        value = None
-    if value is None:
-        raise ImportFailed(f"no node produces the output {name!r}", reason="dangling", node=name)
-    return value
+        raise ImportFailed(
+            f"no node produces the output {name!r}", reason="dangling", node=name
+        ) from None
+    match content:
+        case None:
+            raise ImportFailed(
+                f"the output {name!r} is an optional value that is never there",
+                reason="unsupported_output",
+            )
+        case Stacked():
+            raise ImportFailed(
+                f"only run time knows how many items the output {name!r} has",
+                reason="unsupported_output",
+                hint="make one tensor of them with ConcatFromSequence",
+            )
+        case Items():
+            return [(item_name(name, i), value) for i, value in enumerate(content.values)]
+    return [(name, content)]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
-from compiler.ir.values import Value
 
-Result: TypeAlias = "Value | Sequence[Value | None]"
+Result: TypeAlias = "Content | Sequence[Content | None]"
 Handler: TypeAlias = Callable[[Builder, Node], Result]
 
 

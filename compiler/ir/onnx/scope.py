@@ -17,6 +17,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx import narrow, registry
 from compiler.ir.onnx.dtypes import CARRIED
 from compiler.ir.onnx.functions import function_of
+from compiler.ir.onnx.lists import Content, Items, Stacked
 from compiler.ir.onnx.node import Node, describe
 from compiler.ir.signature import check_rank
 from compiler.ir.values import Known, Tensor, Value
@@ -56,12 +57,12 @@ class Scope:
     builder: Builder
     model: Model
     outer: Scope | None = None
-    values: dict[str, Value | None] = field(default_factory=dict)
+    values: dict[str, Content | None] = field(default_factory=dict)
     producers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
     repeated: bool = False
 
-    def lookup(self, name: str) -> Value | None:
+    def lookup(self, name: str) -> Content | None:
         """The value of a name, None for the empty name of an omitted input; KeyError where there is
         none.
         """
@@ -87,12 +88,12 @@ class Scope:
             self.producers.update(dict.fromkeys(proto.output, proto))
             self._bind(proto, self._import(proto))
 
-    def _bind(self, proto: onnx.NodeProto, results: Sequence[Value | None]) -> None:
+    def _bind(self, proto: onnx.NodeProto, results: Sequence[Content | None]) -> None:
         for name, value in zip(proto.output, results, strict=False):
             if name:
                 self.values[name] = self._named(name, value)
 
-    def _named(self, name: str, value: Value | None) -> Value | None:
+    def _named(self, name: str, value: Content | None) -> Content | None:
         """Apply the request's `shapes`: restate the value's extents as the dims it names, checked
         at run time.
         """
@@ -102,7 +103,7 @@ class Scope:
         check_rank(name, axes, value)
         return replace(self.builder.adopt(value.expr, axes), dtype=value.dtype)
 
-    def _import(self, proto: onnx.NodeProto) -> Sequence[Value | None]:
+    def _import(self, proto: onnx.NodeProto) -> Sequence[Content | None]:
         opset = self.model.opset(proto.domain)
         inputs = tuple(self._input(proto, name) for name in proto.input)
         attributes = {a.name: a for a in map(self._resolved, proto.attribute) if a is not None}
@@ -126,7 +127,7 @@ class Scope:
             )
         return outputs
 
-    def _input(self, proto: onnx.NodeProto, name: str) -> Value | None:
+    def _input(self, proto: onnx.NodeProto, name: str) -> Content | None:
         try:
             return self.lookup(name)
         except KeyError:
@@ -153,7 +154,7 @@ class Scope:
 
     def _call(
         self, proto: onnx.NodeProto, node: Node, attributes: dict[str, onnx.AttributeProto]
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[Content | None]:
         """Expand a model-local function, or the body that the ONNX schema gives for the
         operator.
         """
@@ -184,7 +185,7 @@ class Scope:
 
     def inlined(
         self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
-    ) -> list[Value | None]:
+    ) -> list[Content | None]:
         """Import nodes that stand for one of this scope; gives the values of these names."""
         inner = Scope(
             self.builder, self.model, self, attributes=self.attributes, repeated=self.repeated
@@ -192,7 +193,21 @@ class Scope:
         inner.run(nodes)
         return [inner.lookup(name) for name in outputs]
 
-    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Value | None] = ()) -> list[Value]:
+    def subgraph(
+        self, graph: onnx.GraphProto, inputs: Sequence[Content | None] = ()
+    ) -> list[Value]:
+        """As `contents`, of a graph whose outputs are tensors."""
+        found = self.contents(graph, inputs)
+        for content, output in zip(found, graph.output, strict=True):
+            if isinstance(content, Items | Stacked):
+                raise ImportFailed(
+                    f"{output.name!r} is a sequence where a tensor belongs", reason="sequence"
+                )
+        return [content for content in found if isinstance(content, Known | Tensor)]
+
+    def contents(
+        self, graph: onnx.GraphProto, inputs: Sequence[Content | None] = ()
+    ) -> list[Content | None]:
         """Import a subgraph in the builder's current block with its formal inputs bound; gives its
         outputs.
         """
@@ -206,11 +221,7 @@ class Scope:
             }
         )
         inner.run(graph.node)
-        return [
-            narrow.leaving(output, value)
-            for output in graph.output
-            if (value := inner.lookup(output.name)) is not None
-        ]
+        return [narrow.leaving(output, inner.lookup(output.name)) for output in graph.output]
 
 
 def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:

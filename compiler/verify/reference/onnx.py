@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.errors import summary
 from compiler.ir.draws import Draw
+from compiler.ir.onnx.item_names import joined, parted
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.reference import feeding
@@ -72,7 +73,8 @@ class OnnxRuntime:
             if entry.name in consts
         }
         names = [entry.name for entry in self._session.get_outputs()]
-        return dict(zip(names, self._session.run(names, {**feeds, **fixed}), strict=True))
+        given = joined({**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()])
+        return parted(dict(zip(names, self._session.run(names, given), strict=True)))
 
 
 class OnnxReference:
@@ -89,7 +91,8 @@ class OnnxReference:
         """As in Engine."""
         fixed = {name: np.asarray(value) for name, value in consts.items()}
         names = list(self._evaluator.output_names)
-        return dict(zip(names, self._evaluator.run(names, {**feeds, **fixed}), strict=True))
+        given = joined({**feeds, **fixed}, self._evaluator.input_names)
+        return parted(dict(zip(names, self._evaluator.run(names, given), strict=True)))
 
 
 def _torch(model: str) -> Engine:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnx
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.lists import Content, Form, Items, Stacked, flattened, restored, stack_of
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import control, layout
@@ -18,7 +20,7 @@ UNROLLED = 32
 
 
 @op("If")
-def branch(b: Builder, node: Node) -> list[Value]:
+def branch(b: Builder, node: Node) -> Sequence[Content | None]:
     """The outputs of the branch that the condition takes; where only one of them fits the model,
     every run must take it.
     """
@@ -27,38 +29,87 @@ def branch(b: Builder, node: Node) -> list[Value]:
     taken = node.scope.model.assumed.get(node.label)
     if taken is not None and control.decided(b, condition) is None:
         control.demand(b, condition, taken, node.label)
-        return node.scope.subgraph(then if taken else other)
-    return control.branch(
-        b, condition, lambda: node.scope.subgraph(then), lambda: node.scope.subgraph(other)
-    )
+        return node.scope.contents(then if taken else other)
+    known = control.decided(b, condition)
+    if known is not None:
+        return node.scope.contents(then if known else other)
+    forms: list[list[Form]] = []
+
+    def make(graph: onnx.GraphProto) -> list[Value]:
+        values, form = _flat(node, node.scope.contents(graph))
+        forms.append(form)
+        if form != forms[0]:
+            node.fail("its branches give sequences of different lengths", reason="sequence")
+        return values
+
+    results = control.branch(b, condition, lambda: make(then), lambda: make(other))
+    return restored(results, forms[0])
+
+
+def _flat(node: Node, contents: Sequence[Content | None]) -> tuple[list[Value], list[Form]]:
+    given = [content for content in contents if content is not None]
+    if len(given) < len(contents):
+        node.fail("only run time knows whether an optional value is there", reason="optional")
+    return flattened(given)
 
 
 @op("Loop")
-def loop(b: Builder, node: Node) -> list[Value]:
+def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     """body(iteration, condition, state) -> condition, state, scan outputs; scan outputs stack along
     a new first axis.
     """
     body: onnx.GraphProto = node.attr("body")
-    state = [node.value(index) for index in range(2, len(node.inputs))]
+    carried = list(node.inputs[2:])
     trips = node.optional(0)
     go = node.optional(1)
-    scans = len(body.output) - 1 - len(state)
+    scans = len(body.output) - 1 - len(carried)
     count = _certain_trips(b, trips, go)
     if count is not None and _goes_on(body) and count <= UNROLLED:
-        return _unrolled(b, node, body, state, count, scans)
-    stacks = _stacks(b, node, body, state)
+        return _unrolled(b, node, body, carried, count, scans)
+    state, forms = _flat(node, _stacked(b, node, body, carried))
+    stacks = _stacks(b, node, body, restored(state, forms))
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        outputs = node.scope.subgraph(
-            body, [iteration, Known(np.asarray(True), "bool"), *current[: len(state)]]
-        )
+        held = restored(current[: len(state)], forms)
+        made = node.scope.contents(body, [iteration, Known(np.asarray(True), "bool"), *held])
+        outputs, form = _flat(node, made)
+        if form != [None, *forms, *[None] * scans]:
+            node.fail("an iteration makes another kind of value of its state", reason="sequence")
         grown = [
             control.push(b, stack, item)
             for stack, item in zip(current[len(state) :], outputs[1 + len(state) :], strict=True)
         ]
         return outputs[0], [*outputs[1 : 1 + len(state)], *grown]
 
-    return control.loop(b, trips, go, [*state, *stacks], step)
+    results = control.loop(b, trips, go, [*state, *stacks], step)
+    return [*restored(results[: len(state)], forms), *results[len(state) :]]
+
+
+def _stacked(
+    b: Builder, node: Node, body: onnx.GraphProto, carried: Sequence[Content | None]
+) -> list[Content | None]:
+    """The state with its sequences as stacks: only run time knows how many items they will have."""
+
+    def first(index: int) -> list[Value]:
+        start = [Known.of(0), Known(np.asarray(True), "bool"), *carried]
+        made = node.scope.contents(body, start)[1 + index]
+        if not isinstance(made, Items) or not made.values:
+            node.fail("only run time knows how many items a sequence has", reason="sequence")
+        return [made.values[0]]
+
+    found: list[Content | None] = []
+    for index, content in enumerate(carried):
+        if not isinstance(content, Items):
+            found.append(content)
+            continue
+        if not content.values:
+            found.append(Stacked(control.empty_stacks(b, partial(first, index))[0]))
+            continue
+        stack = stack_of(b, content)
+        if stack is None:
+            node.fail("a loop adds to a sequence whose items differ in shape", reason="sequence")
+        found.append(Stacked(stack))
+    return found
 
 
 def _certain_trips(b: Builder, trips: Value | None, go: Value | None) -> int | None:
@@ -89,17 +140,23 @@ def _goes_on(body: onnx.GraphProto) -> bool:
 
 
 def _unrolled(
-    b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], count: int, scans: int
-) -> list[Value]:
+    b: Builder,
+    node: Node,
+    body: onnx.GraphProto,
+    state: list[Content | None],
+    count: int,
+    scans: int,
+) -> list[Content | None]:
     collected: list[list[Value]] = [[] for _ in range(scans)]
     for iteration in range(count):
-        outputs = node.scope.subgraph(
+        made = node.scope.contents(
             body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state]
         )
-        if control.decided(b, outputs[0]) is False:
+        (go, *items), _ = _flat(node, [made[0], *made[1 + len(state) :]])
+        if control.decided(b, go) is False:
             node.fail("a loop's condition turned false while unrolling", reason="loop")
-        state = outputs[1 : 1 + len(state)]
-        for column, item in zip(collected, outputs[1 + len(state) :], strict=True):
+        state = made[1 : 1 + len(state)]
+        for column, item in zip(collected, items, strict=True):
             column.append(layout.unsqueeze(b, item, [0]))
     stacks = (
         [layout.concat(b, column, 0) for column in collected]
@@ -109,9 +166,15 @@ def _unrolled(
     return [*state, *stacks]
 
 
-def _stacks(b: Builder, node: Node, body: onnx.GraphProto, state: Sequence[Value]) -> list[Value]:
+def _stacks(
+    b: Builder, node: Node, body: onnx.GraphProto, state: Sequence[Content | None]
+) -> list[Value]:
     first = [Known.of(0), Known(np.asarray(True), "bool"), *state]
-    return control.empty_stacks(b, lambda: node.scope.subgraph(body, first)[1 + len(state) :])
+
+    def items() -> list[Value]:
+        return _flat(node, node.scope.contents(body, first)[1 + len(state) :])[0]
+
+    return control.empty_stacks(b, items)
 
 
 @op("Scan", since=9)

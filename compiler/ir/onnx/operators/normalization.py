@@ -10,6 +10,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.expansions import expanded
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -172,7 +173,7 @@ def flattened(b: Builder, node: Node) -> Value:
 
 
 @op("Dropout", since=7)
-def dropout(b: Builder, node: Node) -> list[Value | None]:
+def dropout(b: Builder, node: Node) -> Sequence[Content | None]:
     """The input, and a mask of trues, unless elements may be dropped, as in training."""
     x = node.value(0)
     if _may_drop(node):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.expansions import LAWS, draw_of, expanded
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import random
@@ -29,7 +30,7 @@ def numbers(b: Builder, node: Node) -> Value:
 
 
 @op("Bernoulli", "Multinomial")
-def chosen(b: Builder, node: Node) -> list[Value | None]:
+def chosen(b: Builder, node: Node) -> list[Content | None]:
     """Whatever uniform numbers decide."""
     nodes = expanded(node.proto, node.value(0).dtype, node.opset)
     assert nodes is not None

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from compiler.ir.onnx.registry import refuse
 
-SEQUENCES = (
-    "sequences are not supported: a compiled model's values are tensors; unroll the "
-    "sequence when exporting"
-)
-OPTIONALS = "optional values are not supported: a compiled model's inputs are always there"
 STRINGS = "strings are not supported: do text processing before the model"
 TEXT = "counting n-grams is not supported: do text processing before the model"
 MAPS = "maps are not supported: a compiled model's values are tensors"
 TRAINING = "gradients are not supported: export the graph with the backward pass in it"
 CODECS = "decoding images is not supported: decode before the model"
 
-refuse(
-    "SequenceConstruct",
-    "SequenceEmpty",
-    "SequenceAt",
-    "SequenceErase",
-    "SequenceInsert",
-    "SequenceLength",
-    why=SEQUENCES,
-)
-refuse("SequenceMap", "SplitToSequence", "ConcatFromSequence", why=SEQUENCES)
-refuse("Optional", why=OPTIONALS)
 refuse("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", why=STRINGS)
 refuse("TfIdfVectorizer", why=TEXT)
 refuse("ImageDecoder", why=CODECS)

@@ -12,6 +12,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.dtypes import CARRIED, DTYPES
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.scope import known_of
@@ -41,21 +42,9 @@ def constant(b: Builder, node: Node) -> Value:
 
 
 @op("Identity")
-def identity(b: Builder, node: Node) -> Value:
-    """The input."""
-    return node.value(0)
-
-
-@op("OptionalHasElement", since=15)
-def has_element(b: Builder, node: Node) -> Value:
-    """Whether the input is given: a tensor always is."""
-    return Known(np.asarray(node.has(0)), "bool")
-
-
-@op("OptionalGetElement", since=15)
-def get_element(b: Builder, node: Node) -> Value:
-    """The input: a tensor is its own element."""
-    return node.value(0)
+def identity(b: Builder, node: Node) -> list[Content | None]:
+    """The input, whatever it is."""
+    return [node.inputs[0]]
 
 
 @op("Cast", since=6)

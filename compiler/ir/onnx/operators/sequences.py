@@ -1,0 +1,191 @@
+"""ONNX sequences and optional values, which import takes apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from compiler.ir import extents as ex
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.lists import Content, Items, Stacked, stack_of
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import control, layout
+from compiler.ir.values import Known, Value
+
+_LENGTH = "only run time knows how many items the sequence has"
+
+
+@op("SequenceConstruct", since=11)
+def construct(b: Builder, node: Node) -> Items:
+    """A list of the inputs."""
+    return Items(tuple(node.value(index) for index in range(len(node.inputs))))
+
+
+@op("SequenceEmpty", since=11)
+def empty(b: Builder, node: Node) -> Items:
+    """A list of nothing."""
+    return Items(())
+
+
+@op("SequenceInsert", since=11)
+def insert(b: Builder, node: Node) -> Content:
+    """One item more, before a position or at the end."""
+    found, item = node.sequence(0), node.value(1)
+    if isinstance(found, Stacked):
+        if node.has(2):
+            node.fail(f"{_LENGTH}; items can be added only at its end", reason="sequence")
+        return Stacked(control.push(b, found.tensor, item))
+    place = _place(node, 2, len(found.values), end=1) if node.has(2) else len(found.values)
+    return Items((*found.values[:place], item, *found.values[place:]))
+
+
+@op("SequenceErase", since=11)
+def erase(b: Builder, node: Node) -> Items:
+    """All items but one, the last where no position is given."""
+    values = _items(node, 0)
+    place = _place(node, 1, len(values)) if node.has(1) else len(values) - 1
+    return Items((*values[:place], *values[place + 1 :]))
+
+
+@op("SequenceAt", since=11)
+def item_at(b: Builder, node: Node) -> Value:
+    """The item at a position, which counts from the end where it is negative."""
+    found, position = node.sequence(0), node.value(1)
+    if isinstance(found, Items) and isinstance(position, Known) and not position.symbolic:
+        return found.values[_place(node, 1, len(found.values))]
+    return layout.take(b, _stacked(b, node, found), layout.reshape(b, position, []), 0)
+
+
+@op("SequenceLength", since=11)
+def length(b: Builder, node: Node) -> Value:
+    """How many items there are."""
+    found = node.sequence(0)
+    count = len(found.values) if isinstance(found, Items) else found.tensor.shape[0]
+    return Known.of(count, "int64")
+
+
+@op("SplitToSequence", since=11)
+def split(b: Builder, node: Node) -> Content:
+    """The input cut along an axis: into slices of one, into parts of one size, or of given
+    sizes.
+    """
+    x = node.value(0)
+    axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
+    extent = b.facts.simplify(x.shape[axis])
+    if not node.has(1):
+        return _slices(b, x, axis, extent, bool(node.attr("keepdims", 1)))
+    sizes = node.known(1, "split", low=0)
+    if sizes.shape:
+        return Items(layout.split(b, x, axis, sizes.scalars()))
+    (size,) = sizes.scalars()
+    if not isinstance(size, int) or not isinstance(extent, int) or size < 1:
+        hint = "fix the split with --const, and the axis with --dim"
+        node.fail(_LENGTH, reason="sequence", hint=hint)
+    rest = [extent % size] if extent % size else []
+    return Items(layout.split(b, x, axis, [size] * (extent // size) + rest))
+
+
+def _slices(b: Builder, x: Value, axis: int, extent: ex.Extent, keep: bool) -> Content:
+    if isinstance(extent, int):
+        parts = layout.split(b, x, axis, [1] * extent)
+        return Items(parts if keep else tuple(layout.squeeze(b, part, [axis]) for part in parts))
+    moved = layout.transpose(b, x, [axis, *(i for i in range(len(x.shape)) if i != axis)])
+    return Stacked(layout.unsqueeze(b, moved, [axis + 1]) if keep else moved)
+
+
+@op("ConcatFromSequence", since=11)
+def concat(b: Builder, node: Node) -> Value:
+    """The items one behind the other, along an axis that they have or a new one."""
+    found, axis, new = node.sequence(0), node.attr("axis"), bool(node.attr("new_axis", 0))
+    if isinstance(found, Items):
+        if not found.values:
+            node.fail("a sequence without items has nothing to concatenate", reason="sequence")
+        axis = layout.axis_of(axis, len(found.values[0].shape) + new)
+        parts = found.values
+        return layout.concat(
+            b, [layout.unsqueeze(b, part, [axis]) for part in parts] if new else parts, axis
+        )
+    shape = found.tensor.shape[1:]
+    axis = layout.axis_of(axis, len(shape) + new)
+    order = list(range(1, len(shape) + 1))
+    order.insert(axis, 0)
+    moved = layout.transpose(b, found.tensor, order)
+    if new:
+        return moved
+    merged = b.facts.simplify(ex.mul(found.tensor.shape[0], shape[axis]))
+    return layout.reshape(b, moved, [*shape[:axis], merged, *shape[axis + 1 :]])
+
+
+@op("SequenceMap", since=17)
+def mapped(b: Builder, node: Node) -> list[Content]:
+    """The body, once an item; an input that is no sequence is the same for all."""
+    body: onnx.GraphProto = node.attr("body")
+    inputs = [node.content(index) for index in range(len(node.inputs))]
+    count = len(_items(node, 0))
+    columns: list[list[Value]] = [[] for _ in body.output]
+    for index in range(count):
+        made = node.scope.subgraph(body, [_nth(node, content, index) for content in inputs])
+        for column, value in zip(columns, made, strict=True):
+            column.append(value)
+    return [Items(tuple(column)) for column in columns]
+
+
+def _nth(node: Node, content: Content, index: int) -> Value:
+    if not isinstance(content, (Items, Stacked)):
+        return content
+    if isinstance(content, Stacked) or index >= len(content.values):
+        node.fail("the sequences differ in length", reason="sequence")
+    return content.values[index]
+
+
+@op("Optional", since=15)
+def optional(b: Builder, node: Node) -> list[Content | None]:
+    """The input, or nothing."""
+    return [node.content(0) if node.has(0) else None]
+
+
+@op("OptionalHasElement", since=15)
+def has_element(b: Builder, node: Node) -> Value:
+    """Whether the input is there, which import knows."""
+    return Known(np.asarray(node.has(0)), "bool")
+
+
+@op("OptionalGetElement", since=15)
+def get_element(b: Builder, node: Node) -> Content:
+    """The input, which must be there."""
+    if not node.has(0):
+        node.fail("the optional value has no element", reason="optional")
+    return node.content(0)
+
+
+def _items(node: Node, index: int) -> tuple[Value, ...]:
+    found = node.sequence(index)
+    if isinstance(found, Stacked):
+        node.fail(_LENGTH, reason="sequence", hint="fix the axis that decides it with --dim")
+    return found.values
+
+
+def _place(node: Node, index: int, count: int, end: int = 0) -> int:
+    """A position among `count` as a number from 0 up; end: 1 where the one behind the last is
+    allowed.
+    """
+    place = node.known(index, "position").scalars()[0]
+    if not isinstance(place, int):
+        node.fail(
+            "only run time knows the position in the sequence",
+            reason="sequence",
+            hint="fix the input that decides it with --const",
+        )
+    if not -count <= place < count + end:
+        node.fail(f"there is no position {place} in a sequence of {count}", reason="sequence")
+    return place if place >= 0 else place + count
+
+
+def _stacked(b: Builder, node: Node, found: Items | Stacked) -> Value:
+    stack = found.tensor if isinstance(found, Stacked) else stack_of(b, found)
+    if stack is None:
+        node.fail(
+            "only run time knows the position, and the items differ in shape", reason="sequence"
+        )
+    return stack
