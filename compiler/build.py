@@ -6,7 +6,6 @@ trusted models.
 """
 
 import dataclasses
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import targets
 from compiler.bundle import files
-from compiler.errors import LoadError
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
-from compiler.isolation.child import partial_of
+from compiler.isolation import output
+from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
@@ -74,6 +73,7 @@ class _Build:
     scratch: Path
     on_event: OnEvent
     drawn: bool
+    sandbox: Level
 
 
 def build(
@@ -84,18 +84,33 @@ def build(
 
     drawn: verify and profile at points of the dims' ranges, not at the samples alone.
     """
+    output.begin(job)
     try:
-        with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
-            with entered(Stage.LOAD, on_event):
-                request = CompileRequest.from_json(job.request)
-                target = targets.resolve(job.target)
-                this = _Build(job, request, target, _clear(job), Path(scratch), on_event, drawn)
-                model = open_model(Path(job.model))
-            manifest = _build(this, model)
-        partial_of(job).rename(job.output)
+        manifest = fill(job, on_event, drawn=drawn)
+        output.deliver(job)
     finally:
-        shutil.rmtree(partial_of(job), ignore_errors=True)
+        output.discard(job)
     return manifest
+
+
+def fill(
+    job: CompileJob,
+    on_event: OnEvent = lambda event: None,
+    *,
+    sandbox: Level = Level.NONE,
+    drawn: bool = True,
+) -> Manifest:
+    """Build the bundle into `output.partial_of(job)`, an empty folder; raises CompileError.
+
+    sandbox: how well this process is confined, which the manifest states; drawn: as in `build`.
+    """
+    with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
+        with entered(Stage.LOAD, on_event):
+            request = CompileRequest.from_json(job.request)
+            target, partial = targets.resolve(job.target), output.partial_of(job)
+            this = _Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
+            model = open_model(Path(job.model))
+        return _build(this, model)
 
 
 def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
@@ -126,23 +141,6 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
             if isinstance(model, LoadedScript)
             else inspect_model(model.proto, request)
         )
-
-
-def _clear(job: CompileJob) -> Path:
-    """An empty folder for the growing bundle; the output itself must not hold anything yet."""
-    output = Path(job.output)
-    if output.exists():
-        if not output.is_dir() or any(output.iterdir()):
-            raise LoadError(
-                f"the output {output.name!r} is not an empty directory",
-                reason="output_in_use",
-                hint="choose another output",
-            )
-        output.rmdir()
-    partial = partial_of(job)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    return partial
 
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
@@ -260,6 +258,7 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
         ).to_json(),
         toolchain={**tools, "llvm_version": llvm},
         library=this.target.platform.library,
+        builder={"sandbox": this.sandbox.value},
         alignment=1 if this.target.kind == "llvm" else 64,
     )
 

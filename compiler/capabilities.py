@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compiler import runtimes
+from compiler.isolation.level import Level
+from compiler.isolation.probe import level as sandbox_level
 from compiler.targets import Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
 from compiler.verify.emulation import emulator
@@ -16,11 +18,12 @@ from relaxd.loader.host import this_host
 @dataclass(frozen=True)
 class Capabilities:
     """compiles: the targets' `capability`; verifies: by target name, the status that a build which
-    passes here gets.
+    passes here gets; sandbox: how well builds are confined.
     """
 
     compiles: tuple[str, ...]
     verifies: Mapping[str, TargetStatus] = field(default_factory=dict)
+    sandbox: Level = Level.NONE
 
 
 def capabilities() -> Capabilities:
@@ -32,7 +35,7 @@ def capabilities() -> Capabilities:
         for target in able
         if (status := verification(target)) is not TargetStatus.COMPILED_ONLY
     }
-    return Capabilities((*(target.capability for target in able), *raw), verifies)
+    return Capabilities((*(target.capability for target in able), *raw), verifies, sandbox_level())
 
 
 def lacking(target: Target) -> str | None:

@@ -137,6 +137,14 @@ class CompileOutOfMemory(CompileError):
     """The build's processes grew past their memory limit and were killed."""
 
 
+class CompileDiskFull(CompileError):
+    """The build's files grew past their limit, and its processes were killed."""
+
+
+class CompileTooManyProcesses(CompileError):
+    """The build started more processes than it may, and all were killed."""
+
+
 class CompileCrashed(CompileError):
     """The compile process died of a signal or ended without a result."""
 
@@ -145,6 +153,8 @@ _BY_CODE: dict[str, type[CompileError]] = {
     "compile.cancelled": CompileCancelled,
     "compile.timeout": CompileTimeout,
     "compile.out_of_memory": CompileOutOfMemory,
+    "compile.disk_full": CompileDiskFull,
+    "compile.too_many_processes": CompileTooManyProcesses,
     "compile.crashed": CompileCrashed,
 }
 OF_STAGE: dict[Stage, type[CompileError]] = {

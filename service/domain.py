@@ -150,7 +150,8 @@ class Worker:
     """A worker process as it advertises itself.
 
     capabilities: the targets it compiles, and that it inspects; slots: its builds at a time.
-    verifies: the targets whose builds it runs, `executed` or `emulated`.
+    verifies: the targets whose builds it runs, `executed` or `emulated`. sandbox: how well it
+    confines a build, `none` where it does not say.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Worker:
     slots: int
     seen_at: datetime
     verifies: Mapping[str, str] = field(default_factory=dict)
+    sandbox: str = "none"
 
 
 @dataclass(frozen=True)

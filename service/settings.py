@@ -23,7 +23,10 @@ class Settings(BaseSettings):
 
     token: bearer token that the API asks for, None to ask for none. allowed_origins: origins of
     web pages that may send requests that change something, separated by spaces.
-    job_timeout_s, memory_mb: limits of one compile. max_model_bytes: the largest upload.
+    job_timeout_s, memory_mb, disk_mb, max_processes: limits of one compile.
+    allow_unsandboxed_torchscript: compile TorchScript even where the sandbox does not isolate
+    files, so that a model can read and write all that the worker can.
+    max_model_bytes: the largest upload.
     max_request_bytes, max_request_values, max_targets: limits of one request's JSON document; a
     value is what follows a comma, a colon or an opening bracket.
     lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
@@ -52,6 +55,9 @@ class Settings(BaseSettings):
     allowed_origins: str = ""
     job_timeout_s: float = Field(default=1800, gt=0)
     memory_mb: int = Field(default=8192, gt=0)
+    disk_mb: int = Field(default=32768, gt=0)
+    max_processes: int = Field(default=512, gt=0)
+    allow_unsandboxed_torchscript: bool = False
     max_model_bytes: int = Field(default=4 << 30, gt=0)
     max_request_bytes: int = Field(default=1 << 20, gt=0)
     max_request_values: int = Field(default=1 << 14, gt=0)

@@ -56,6 +56,8 @@ def located(
             Path(scratch) / "records.jsonl",
             seconds=seconds,
             memory_bytes=_MEMORY_BYTES,
+            # It replaces the folder by renames.
+            writable=(_reproducer(job).parent,),
         )
     return _completed(job, unlocated(job, error), outcome)
 

@@ -15,6 +15,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 
 from compiler.errors import LoadError, summary
 from compiler.ir.model_texts import check_texts
+from compiler.isolation.level import Level
 
 MAX_MODEL_BYTES = (2 << 30) - 1
 MAX_DATA_BYTES = 64 << 30
@@ -51,6 +52,24 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
             field="model",
         )
     return LoadedScript(path, f"sha256:{_digest_of(path).hex()}")
+
+
+def refuse_torchscript(model: Path, sandbox: Level) -> None:
+    """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
+    write any file here.
+    """
+    if not isinstance(open_model(model), LoadedScript):
+        return
+    raise LoadError(
+        "a TorchScript model runs code of its own when it is loaded, and the sandbox here does not "
+        f"keep it from the files of others: its level is {sandbox.value!r}",
+        reason="sandbox_too_weak",
+        field="model",
+        hint="run the compiler where the kernel has Landlock or user namespaces are allowed, "
+        "export the model to ONNX, or, if every model is trusted, set "
+        "RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
+        level=sandbox.value,
+    )
 
 
 def _is_torchscript(path: Path) -> bool:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,14 +22,19 @@ import psutil
 from compiler.errors import (
     CompileCancelled,
     CompileCrashed,
+    CompileDiskFull,
     CompileError,
     CompileOutOfMemory,
     CompileTimeout,
+    CompileTooManyProcesses,
 )
+from compiler.isolation import output, quota
+from compiler.isolation.level import Level
 from compiler.isolation.line_splitter import Lines
 from compiler.isolation.messages import (
     ChildJob,
     CompileJob,
+    Confined,
     Event,
     Failed,
     Failing,
@@ -49,17 +53,24 @@ _LOG_LINE_BYTES = 4096
 _LOG_LINES = 20_000
 _MESSAGE_BYTES = 256 << 20
 _TAIL_LINES = 20
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", cache.VARIABLE)
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
+_ASKED_TO_END_SECONDS = 2.0
+_DISK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock seconds of the whole job; bytes of resident memory of all its processes
-    together.
+    """Wall-clock seconds of the whole job; bytes of resident memory and number of all its processes
+    together; bytes on disk of all it writes.
+
+    unsandboxed_torchscript: let TorchScript run where the sandbox does not isolate files.
     """
 
     seconds: float = 3600.0
     memory_bytes: int = 16 << 30
+    processes: int = 512
+    disk_bytes: int = 64 << 30
+    unsandboxed_torchscript: bool = False
 
 
 def run_child(
@@ -75,27 +86,41 @@ def run_child(
 
     on_event, cancelled: called in this thread, the latter several times a second.
     command: what to run in place of `python -m compiler`; it gets the same arguments and standard
-    input. Raises CompileError; no process and no partial bundle is left behind, whatever is raised.
+    input; it writes the bundle to `output.partial_of(job)`, which is there. Raises CompileError; no
+    process and no partial bundle is left behind, whatever is raised.
     """
+    program = command or (sys.executable, "-P", "-m", "compiler")
+    if not isinstance(job, CompileJob):
+        return _result(program, job, on_event, cancelled, limits or Limits())
+    output.begin(job)
+    try:
+        result = _result(program, job, on_event, cancelled, limits or Limits())
+        output.check(job, result)
+        manifest = Manifest.from_json(result)
+        output.deliver(job)
+    finally:
+        output.discard(job)
+    return manifest
+
+
+def _result(
+    command: Sequence[str],
+    job: ChildJob,
+    on_event: Callable[[Event], None],
+    cancelled: Callable[[], bool],
+    limits: Limits,
+) -> dict[str, Any]:
+    """The final document, of a process that has ended."""
     with tempfile.TemporaryDirectory(prefix="relaxd-", ignore_cleanup_errors=True) as scratch:
-        child = _Child(
-            command or (sys.executable, "-P", "-m", "compiler"), job, Path(scratch), on_event
-        )
+        inner = output.within(job, Path(scratch))
+        child = _Child(command, inner, Path(scratch), on_event, limits)
         try:
-            result = child.watch(cancelled, limits or Limits())
+            return child.watch(cancelled)
+        except CompileError as error:
+            child.kill()
+            raise output.with_reproducer(error, job, inner) from error
         finally:
             child.kill()
-            if isinstance(job, CompileJob):
-                shutil.rmtree(partial_of(job), ignore_errors=True)
-    return Manifest.from_json(result) if isinstance(job, CompileJob) else result
-
-
-def partial_of(job: CompileJob) -> Path:
-    """Where the bundle grows until it is complete: beside the output, so that a rename publishes
-    it.
-    """
-    output = Path(job.output)
-    return output.with_name(f".{output.name}.partial")
 
 
 class _Child:
@@ -107,8 +132,12 @@ class _Child:
         job: ChildJob,
         scratch: Path,
         on_event: Callable[[Event], None],
+        limits: Limits,
     ) -> None:
         self._on_event = on_event
+        self._limits = limits
+        self._folders = [scratch, *_written_by(job)]
+        self._level: Level | None = None
         self._stage = Stage.LOAD
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._logged = 0
@@ -122,7 +151,7 @@ class _Child:
         try:
             with source.open("rb") as stdin:
                 self._process = subprocess.Popen(
-                    [*command, "--messages", str(writer), "--parent", str(os.getpid())],
+                    [*command, *_arguments(writer, limits)],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -146,19 +175,21 @@ class _Child:
             self._streams.register(descriptor, selectors.EVENT_READ, take)
         self._reader = reader
 
-    def watch(self, cancelled: Callable[[], bool], limits: Limits) -> dict[str, Any]:
+    def watch(self, cancelled: Callable[[], bool]) -> dict[str, Any]:
         """The final document; raises what ended the process otherwise, or the failure that it told
         before.
         """
         try:
-            return self._watch(cancelled, limits)
+            return self._watch(cancelled)
         except (CompileTimeout, CompileOutOfMemory, CompileCrashed) as error:
             if self._failing is None:
                 raise
             raise CompileError.from_failure(self._failing.failure) from error
 
-    def _watch(self, cancelled: Callable[[], bool], limits: Limits) -> dict[str, Any]:
+    def _watch(self, cancelled: Callable[[], bool]) -> dict[str, Any]:
+        limits = self._limits
         deadline = time.monotonic() + limits.seconds
+        measured = time.monotonic()
         while self._final is None and self._process.poll() is None:
             self._pump(_POLL_SECONDS)
             if cancelled():
@@ -173,7 +204,11 @@ class _Child:
                     hint="raise the time limit, or narrow the dims",
                     seconds=limits.seconds,
                 )
-            self._check_memory(limits.memory_bytes)
+            family = self._family()
+            self._check_memory(family)
+            if time.monotonic() > measured + _DISK_SECONDS:
+                self._check_disk(family)
+                measured = time.monotonic()
         self._drain()
         match self._final:
             case Succeeded(result):
@@ -183,8 +218,13 @@ class _Child:
         raise self._crash()
 
     def kill(self) -> None:
-        """End the whole process group and release the streams; idempotent."""
+        """End all its processes and release the streams; idempotent."""
         descendants = self._family()
+        # The sandbox's outermost process ends all others, even those that we would not find.
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ASKED_TO_END_SECONDS)
+        descendants += self._family()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for process in descendants:
@@ -203,9 +243,9 @@ class _Child:
         except psutil.NoSuchProcess:
             return []
 
-    def _check_memory(self, limit: int) -> None:
-        resident = 0
-        for process in self._family():
+    def _check_memory(self, family: Sequence[psutil.Process]) -> None:
+        limit, resident = self._limits.memory_bytes, 0
+        for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 resident += process.memory_info().rss
         if resident > limit:
@@ -216,6 +256,26 @@ class _Child:
                 stage=self._stage,
                 hint="raise the memory limit, or narrow the dims",
                 resident_bytes=resident,
+                limit_bytes=limit,
+            )
+
+    def _check_disk(self, family: Sequence[psutil.Process]) -> None:
+        if len(family) > self._limits.processes:
+            raise CompileTooManyProcesses(
+                f"the build started {len(family)} processes, the limit is {self._limits.processes}",
+                reason="too_many_processes",
+                stage=self._stage,
+                limit=self._limits.processes,
+            )
+        limit = self._limits.disk_bytes
+        taken = quota.disk_bytes(self._folders, (process.pid for process in family))
+        if taken > limit:
+            raise CompileDiskFull(
+                f"the build wrote {taken >> 20} MiB, the limit is {limit >> 20} MiB",
+                reason="disk_full",
+                stage=self._stage,
+                hint="raise the disk limit, or narrow the dims",
+                disk_bytes=taken,
                 limit_bytes=limit,
             )
 
@@ -256,6 +316,10 @@ class _Child:
             if isinstance(message, Failing):
                 self._failing = message
                 continue
+            if isinstance(message, Confined):
+                # The first comes before the model is read; later ones are not to be believed.
+                self._level = self._level or message.level
+                continue
             if isinstance(message, StageStarted):
                 self._stage = message.stage
             self._on_event(message)
@@ -285,16 +349,41 @@ class _Child:
         )
 
 
+def _arguments(messages: int, limits: Limits) -> list[str]:
+    """What the compile process is started with, as options of its command line."""
+    options: dict[str, object] = {
+        "messages": messages,
+        "parent": os.getpid(),
+        "memory-bytes": limits.memory_bytes,
+        "file-bytes": limits.disk_bytes,
+        "processes": 2 * limits.processes,
+        "cache": cache.directory(),
+    }
+    trusting = ["--unsandboxed-torchscript"] if limits.unsandboxed_torchscript else []
+    return [
+        word for name, value in options.items() for word in (f"--{name}", str(value))
+    ] + trusting
+
+
+def _written_by(job: ChildJob) -> list[Path]:
+    if not isinstance(job, CompileJob):
+        return []
+    return [output.partial_of(job), *([Path(job.dump)] if job.dump else [])]
+
+
 def _environment(scratch: Path) -> dict[str, str]:
     """Nothing of ours but what finding programs and libraries takes: no credentials reach the
     compiler.
     """
     root = Path(__file__).parents[2]
+    own_cache = scratch / "cache"
+    # What one build writes there must not reach the next.
+    cache.private_view(cache.directory(), own_cache)
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {
         "LANG": "C.UTF-8",
         **kept,
-        cache.VARIABLE: str(cache.directory()),
+        cache.VARIABLE: str(own_cache),
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONPATH": str(root),

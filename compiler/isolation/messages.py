@@ -5,6 +5,7 @@ JSON.
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from compiler.isolation.level import Level
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
 
@@ -67,6 +68,19 @@ class FamiliesJob:
     def to_json(self) -> dict[str, Any]:
         """The form written to the child's standard input."""
         return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Confined:
+    """The first message: how well the process is confined, before it reads the model."""
+
+    kind: ClassVar[str] = "confined"
+
+    level: Level
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the event stream."""
+        return {"kind": self.kind, "level": self.level.value}
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ class Failed:
 
 ChildJob = CompileJob | InspectJob | FamiliesJob
 Event = StageStarted | Log | Progress
-Message = Event | Failing | Succeeded | Failed
+Message = Event | Confined | Failing | Succeeded | Failed
 
 
 def job_from_json(document: dict[str, Any]) -> ChildJob:
@@ -167,6 +181,8 @@ def job_from_json(document: dict[str, Any]) -> ChildJob:
 def message_from_json(document: dict[str, Any]) -> Message:
     """Inverse of a message's `to_json`; ValueError for a document of another kind."""
     match document:
+        case {"kind": Confined.kind, "level": level}:
+            return Confined(Level(level))
         case {"kind": StageStarted.kind, "stage": stage}:
             return StageStarted(Stage(stage))
         case {"kind": Log.kind, "line": line}:

@@ -1,65 +1,119 @@
-"""What a compile process gives up before it reads its job: privileges, the network, core dumps,
-outliving its parent.
+"""Confines a process that is about to read what nobody has vouched for: one layer of the kernel's
+after the other, as far as the machine has them.
 """
 
-import ctypes
 import os
-import resource
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
-_CLONE_NEWUSER = 0x10000000
-_CLONE_NEWNET = 0x40000000
+from compiler.isolation import guardian, landlock, namespaces, privileges, seccomp
+from compiler.isolation.level import Layer, Level, level_of
+from compiler.isolation.places import Places, devices
+from compiler.isolation.privileges import Shares
 
 
 class ParentDied(Exception):
     """The process that wanted the result is gone."""
 
 
-def confine(parent: int) -> list[str]:
-    """Confine this process, while it has one thread; returns remarks on what the kernel refused;
-    raises ParentDied.
+@dataclass(frozen=True)
+class Confinement:
+    """The layers that are in place, and remarks on what the kernel refused."""
 
-    parent: the process id of the one who started us; when it dies, so do we.
+    layers: tuple[Layer, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def level(self) -> Level:
+        """What the layers add up to."""
+        return level_of(self.layers)
+
+
+def confine(parent: int, places: Places, shares: Shares, folder: Path) -> Confinement:
+    """Go on in a confined child of this process, which must have one thread and stays behind to end
+    whatever is left of the child; raises ParentDied.
+
+    parent: the process id of the one who started us; when it ends, so do we. folder: an empty
+    folder that the sandbox may use.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    remarks = [*_prefer_for_oom_kill(), *_cut_network(libc)]
+    layers: list[Layer] = []
+    remarks: list[str] = []
+
+    def put(layer: Layer, what: str, place: Callable[[], object]) -> bool:
+        try:
+            there = place() is not False
+        except OSError as error:
+            remarks.append(f"{what}: {error}")
+            return False
+        if there:
+            layers.append(layer)
+        return there
+
+    namespaced = _fork(parent, remarks)
+    if namespaced is not None:
+        put(
+            Layer.NAMESPACES,
+            "the files of others stay visible",
+            lambda: namespaces.see_only(places, folder),
+        )
+        guardian.fork_from_first(namespaced)
+    _forgo(remarks)
+    abi = landlock.version()
+    if not abi:
+        remarks.append("the kernel has no Landlock, or an old one")
+    elif put(Layer.LANDLOCK, "Landlock", lambda: landlock.restrict(places, abi)) and (
+        landlock.has_scopes(abi)
+    ):
+        layers.append(Layer.LANDLOCK_SCOPES)
+    put(Layer.LIMITS, "limits", lambda: privileges.limit(shares))
+    signals_stay = namespaced is not None or Layer.LANDLOCK_SCOPES in layers
+    put(
+        Layer.SECCOMP,
+        "system calls are not filtered",
+        lambda: seccomp.restrict(None if signals_stay else os.getpid()),
+    )
+    return Confinement(tuple(layers), tuple(remarks))
+
+
+def narrow(folders: tuple[Path, ...]) -> None:
+    """Take from this process what it may still have to itself: writing anywhere but to the folders,
+    the network, and whatever else seccomp and Landlock refuse. What the kernel lacks is left out.
+    """
+    privileges.forgo_privileges()
+    if abi := landlock.version():
+        landlock.keep_from_writing(folders, devices(), abi)
+    seccomp.restrict()
+
+
+def _fork(parent: int, remarks: list[str]) -> int | None:
+    """Go on in a child that cannot outlive us; what `fork_from_first` takes where that child is the
+    first process of a namespace.
+    """
+    try:
+        namespaces.leave()
+        namespaced = True
+    except OSError as error:
+        remarks.append(f"no namespaces of its own: {error}")
+        namespaced = False
+    try:
+        privileges.prefer_for_oom_kill()
+    except OSError as error:
+        remarks.append(f"the kernel may kill others first when memory runs out: {error}")
     # The kernel forgets the death signal when credentials change, so it comes after the namespaces.
-    end_with_parent()
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        remarks.append(f"set-user-id programs keep their powers: {os.strerror(ctypes.get_errno())}")
+    privileges.end_with_parent(signal.SIGTERM)
     if os.getppid() != parent:
         raise ParentDied(parent)
-    return remarks
+    if namespaced:
+        return guardian.fork_first_of_namespace()
+    guardian.fork_guarded()
+    return None
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _prefer_for_oom_kill() -> list[str]:
-    try:
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    except OSError as error:
-        return [f"the kernel may kill others first when memory runs out: {error}"]
-    return []
-
-
-def _cut_network(libc: ctypes.CDLL) -> list[str]:
-    """A network namespace of our own holds no interface that leads anywhere; an unprivileged one
-    needs a user namespace too.
-    """
-    uid, gid = os.getuid(), os.getgid()
-    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
-        return [f"the network is not cut off: {os.strerror(ctypes.get_errno())}"]
-    try:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    except OSError as error:
-        return [f"user ids are not mapped: {error}"]
-    return []
+def _forgo(remarks: list[str]) -> None:
+    for step in (privileges.forgo_privileges, privileges.drop_capabilities):
+        try:
+            step()
+        except OSError as error:
+            remarks.append(f"{step.__name__.replace('_', ' ')}: {error}")

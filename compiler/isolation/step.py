@@ -4,7 +4,6 @@ a file as it goes.
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.isolation import sandbox
+from compiler.isolation import privileges, sandbox
 
 Record = dict[str, Any]
 
 _TAIL = 2000
+_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,21 @@ class Outcome:
 
 
 def run_task(
-    module: str, spec: Record, records: Path, *, seconds: float, memory_bytes: int
+    module: str,
+    spec: Record,
+    records: Path,
+    *,
+    seconds: float,
+    memory_bytes: int,
+    writable: tuple[Path, ...] = (),
 ) -> Outcome:
     """Run `python -m MODULE`, whose main calls `serve`; kills it after `seconds`.
 
-    memory_bytes: what its private memory may grow to before allocations fail.
+    memory_bytes: what its private memory may grow to before allocations fail. writable: folders
+    that it may write to beside that of the records.
     """
-    command = [sys.executable, "-P", "-m", module, str(records), str(memory_bytes)]
+    command = [sys.executable, "-P", "-m", module, str(records), str(memory_bytes), str(seconds)]
+    command += map(str, writable)
     # Where the packages are not installed but lie in a checkout, the task finds them there too.
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
@@ -50,9 +58,9 @@ def run_task(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=seconds,
+            timeout=seconds + _GRACE_SECONDS,
             check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **_own(records.parent), "PYTHONPATH": os.pathsep.join(paths)},
         )
     except subprocess.TimeoutExpired as error:
         output = (
@@ -60,10 +68,10 @@ def run_task(
             if isinstance(error.stdout, bytes)
             else error.stdout or ""
         )
-        return Outcome(
-            _read(records), False, f"the time budget of {seconds:.0f} s ran out", output[-_TAIL:]
-        )
+        return _out_of_time(records, seconds, output[-_TAIL:])
     output = done.stdout[-_TAIL:]
+    if done.returncode == -signal.SIGALRM:
+        return _out_of_time(records, seconds, output)
     if done.returncode < 0:
         return Outcome(
             _read(records), False, f"died of {signal.Signals(-done.returncode).name}", output
@@ -77,11 +85,27 @@ def run_task(
     return Outcome(_read(records), True, None, output)
 
 
+def _own(folder: Path) -> dict[str, str]:
+    """Libraries keep caches in these: the task can write nowhere else."""
+    return {"HOME": str(folder), "TMPDIR": str(folder)}
+
+
+def _out_of_time(records: Path, seconds: float, output: str) -> Outcome:
+    return Outcome(_read(records), False, f"the time budget of {seconds:.0f} s ran out", output)
+
+
 def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
-    """The task's main: calls `handle(spec, record)`, where `record` appends one document."""
-    records, memory_bytes = Path(sys.argv[1]), int(sys.argv[2])
-    sandbox.end_with_parent()
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    """The task's main: calls `handle(spec, record)`, where `record` appends one document.
+
+    The task may write to the records' folder and those it is given alone, and reaches no network
+    and no other process.
+    """
+    records, memory_bytes, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    privileges.end_with_parent()
+    sandbox.narrow((records.parent, *map(Path, sys.argv[4:])))
+    # Where the sandbox refuses all signals to others, our parent could not end us.
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    privileges.limit_memory(memory_bytes)
     sys.modules["torch"] = None  # type: ignore[assignment]
     with records.open("a", encoding="utf-8", buffering=1) as stream:
         handle(json.load(sys.stdin), lambda record: print(json.dumps(record), file=stream))

@@ -1,8 +1,9 @@
 """Where the compiler keeps what every build shares: the linker's cache of the C library it links
-against.
+against; and a build's own view of it.
 """
 
 import os
+import shutil
 from pathlib import Path
 
 VARIABLE = "RELAXD_CACHE_DIR"
@@ -15,3 +16,34 @@ def directory() -> Path:
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "relaxd"
+
+
+def private_view(shared: Path, folder: Path) -> None:
+    """Fill `folder` so that the compiler can use it in place of `shared`, which stays as it is.
+
+    zig writes to its manifests even when it finds everything there: those are copied, they are
+    small. The files that they name, and libraries, are links.
+    """
+    zig = shared / "zig"
+    for path in _entries(zig):
+        if path.name == "h":
+            shutil.copytree(path, folder / "zig" / "h", copy_function=shutil.copyfile)
+        elif path.name in ("o", "b", "z"):
+            _link_each(path, folder / "zig" / path.name)
+        elif path.suffix == ".warm":
+            (folder / "zig").mkdir(parents=True, exist_ok=True)
+            (folder / "zig" / path.name).touch()
+    for version in _entries(shared / "runtimes"):
+        _link_each(version, folder / "runtimes" / version.name)
+
+
+def _link_each(source: Path, target: Path) -> None:
+    """Links to the entries of a folder, but for empty ones, in which something is to be built."""
+    target.mkdir(parents=True)
+    for path in _entries(source):
+        if path.is_file() or any(entry.is_file() for entry in path.iterdir()):
+            (target / path.name).symlink_to(path)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []

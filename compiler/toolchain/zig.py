@@ -41,28 +41,46 @@ def warm_up(triple: str) -> None:
 
     Takes some ten seconds once for each triple, nothing afterwards; raises LinkError.
     """
-    with _warming(triple) as done:
-        if done.exists():
-            return
-        with tempfile.TemporaryDirectory() as scratch:
-            source, compiled = Path(scratch) / "empty.c", Path(scratch) / "empty.o"
+    with _warming(triple) as scratch:
+        if scratch is not None:
+            source, compiled = scratch / "empty.c", scratch / "empty.o"
             source.write_text("int relaxd_empty;\n")
             compile_with_zig("-c", "-o", str(compiled), str(source), triple=triple)
-            linked = Path(scratch) / "empty.so"
+            linked = scratch / "empty.so"
             compile_with_zig("-shared", "-o", str(linked), str(compiled), triple=triple)
-        done.touch()
+
+
+def warm_up_program(triple: str, *, language: str, arguments: Sequence[str]) -> None:
+    """As `warm_up`, for programs that are linked with the arguments."""
+    with _warming("-".join((triple, language, *arguments))) as scratch:
+        if scratch is not None:
+            source = scratch / "empty.c"
+            source.write_text("int main(void) { return 0; }\n")
+            made = ("-o", str(scratch / "empty"), str(source))
+            compile_with_zig(*arguments, *made, triple=triple, language=language)
 
 
 @contextmanager
-def _warming(triple: str) -> Iterator[Path]:
-    """Lock out other processes that would fill the same cache; yields the file that marks
-    it full.
+def _warming(name: str) -> Iterator[Path | None]:
+    """Lock out other processes that would fill the cache in the same way; yields a folder to work
+    in, None where it is filled. Raises LinkError.
     """
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{triple}.lock").open("w") as lock:
+    done = folder / f"{name}.warm"
+    if done.exists():
+        yield None
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / f"{name}.lock").open("w")
+    except OSError as error:
+        hint = f"{cache.VARIABLE} chooses another place"
+        message = f"the linker's cache {folder} cannot be written: {error.strerror}"
+        raise LinkError(message, reason="failed", hint=hint) from error
+    with lock, tempfile.TemporaryDirectory() as scratch:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder / f"{triple}.warm"
+        yield None if done.exists() else Path(scratch)
+        done.touch()
 
 
 def cache_folder() -> Path:

@@ -90,6 +90,7 @@ class Manifest:
 
     weights: the entry function's last arguments, in order, from the file `weights_file`; empty when
     the library holds all.
+    builder: `sandbox`, how well the build was confined: `full`, `filesystem`, `limits` or `none`.
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     """
@@ -108,6 +109,7 @@ class Manifest:
     weights: tuple[Weight, ...] = ()
     weights_file: str = "weights.bin"
     memory: dict[str, Any] = field(default_factory=dict)
+    builder: dict[str, Any] = field(default_factory=dict)
     alignment: int = 64
     schema_version: int = SCHEMA_VERSION
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from compiler.capabilities import Capabilities, capabilities
 from compiler.isolation.child import Limits, run_child
-from compiler.isolation.messages import ChildJob, Event
+from compiler.isolation.messages import ChildJob, CompileJob, Event
 from compiler.key import action_key
+from compiler.prepare import prepare
 from compiler.targets import Target, names, registry, resolve
 from compiler.toolchain.versions import versions
 from relaxd.contract.action import ActionKey
@@ -70,6 +71,8 @@ class ChildCompiler:
         limits: Limits,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a fresh process; raises compiler.errors.CompileError."""
+        if isinstance(job, CompileJob) and self.command is None:
+            prepare(resolve(job.target))
         return run_child(
             job, on_event=on_event, cancelled=cancelled, limits=limits, command=self.command
         )

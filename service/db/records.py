@@ -72,11 +72,18 @@ def event_from(row: Row[Any]) -> Event:
 def worker_from(row: Row[Any]) -> Worker:
     """From a row of `workers`."""
     offers = row.capabilities
-    # Workers of the release before list what they compile, and nothing else.
-    compiles, verifies = (
-        (offers, {}) if isinstance(offers, list) else (offers["compiles"], offers["verifies"])
+    # Workers of earlier releases list what they compile, and nothing else.
+    if isinstance(offers, list):
+        offers = {"compiles": offers, "verifies": {}}
+    return Worker(
+        row.name,
+        row.hostname,
+        tuple(offers["compiles"]),
+        row.slots,
+        moment(row.seen_at),
+        offers["verifies"],
+        offers.get("sandbox", "none"),
     )
-    return Worker(row.name, row.hostname, tuple(compiles), row.slots, moment(row.seen_at), verifies)
 
 
 def pin_from(row: Row[Any]) -> Pin:

@@ -20,11 +20,16 @@ def announce(
     capabilities: Sequence[str],
     slots: int,
     verifies: Mapping[str, str] | None = None,
+    sandbox: str = "none",
 ) -> None:
     """Record that the worker lives, to be repeated well within a lease; removes workers long
     silent.
     """
-    offers = {"compiles": list(capabilities), "verifies": dict(verifies or {})}
+    offers = {
+        "compiles": list(capabilities),
+        "verifies": dict(verifies or {}),
+        "sandbox": sandbox,
+    }
     with core.writing() as tx:
         values = {"hostname": hostname, "capabilities": offers, "slots": slots, "seen_at": tx.now}
         if not tx.connection.execute(
@@ -60,14 +65,16 @@ def targets(core: Core) -> list[dict[str, Any]]:
 
 
 def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
-    """The registry's entry, the workers that compile it, and those that run what they compiled, by
-    how.
+    """The registry's entry, the workers that compile it, how well each confines a build, and those
+    that run what they compiled, by how.
     """
-    compiling = [worker.name for worker in living if target.capability in worker.capabilities]
+    able = [worker for worker in living if target.capability in worker.capabilities]
+    compiling = [worker.name for worker in able]
     return {
         **target.to_json(),
         "load": asdict(target.load),
         "workers": compiling,
+        "sandboxes": {worker.name: worker.sandbox for worker in able},
         "verified_by": {
             worker.name: status for worker in living if (status := worker.verifies.get(target.name))
         },

@@ -11,6 +11,7 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
+from compiler.isolation import privileges
 from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
 from service.observability import logs
@@ -24,6 +25,7 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     `parent` (a process id) is gone; the exit status.
     """
     logs.configure(settings.log_level, settings.secrets())
+    privileges.hide_memory()
     services = build(settings)
     try:
         return serve(services, concurrency, parent=parent)

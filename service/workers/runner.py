@@ -204,7 +204,13 @@ class Runner:
 
     def _run_child(self, job: CompileJob | InspectJob, pulse: Pulse) -> object:
         settings = self._core.settings
-        limits = Limits(seconds=settings.job_timeout_s, memory_bytes=settings.memory_mb << 20)
+        limits = Limits(
+            seconds=settings.job_timeout_s,
+            memory_bytes=settings.memory_mb << 20,
+            processes=settings.max_processes,
+            disk_bytes=settings.disk_mb << 20,
+            unsandboxed_torchscript=settings.allow_unsandboxed_torchscript,
+        )
         return self._core.compiler.run(
             job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits
         )

@@ -36,6 +36,8 @@ class Worker:
         offers = core.compiler.capabilities()
         self.capabilities = (*offers.compiles, Kind.INSPECT.value)
         self._verifies = {name: status.value for name, status in offers.verifies.items()}
+        self._sandbox = offers.sandbox
+        self._report_sandbox()
         self.draining, self.shutdown = threading.Event(), threading.Event()
         self._workshop = Workshop(core.settings.work_dir, self.name)
         self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
@@ -77,7 +79,13 @@ class Worker:
         that we have room for.
         """
         fleet.announce(
-            self._core, self.name, self.hostname, self.capabilities, self._slots, self._verifies
+            self._core,
+            self.name,
+            self.hostname,
+            self.capabilities,
+            self._slots,
+            self._verifies,
+            self._sandbox.value,
         )
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
         self._metrics.rung_again.inc(
@@ -108,6 +116,12 @@ class Worker:
         """Remove the worker's record; every build must have ended."""
         self._workshop.close()
         fleet.depart(self._core, self.name)
+
+    def _report_sandbox(self) -> None:
+        level = self._sandbox
+        allowed = level.isolates_files or self._core.settings.allow_unsandboxed_torchscript
+        report = logger.info if level.isolates_files else logger.warning
+        report("sandbox probed", level=level.value, torchscript="run" if allowed else "refused")
 
     def _observe(self, claim: Claim, ending: str, seconds: float) -> None:
         self._metrics.seconds.labels(claim.target, ending).observe(seconds)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from compiler import targets
-from compiler.isolation import sandbox
+from compiler.isolation import privileges
 from compiler.toolchain import zig
 
 BOCHS = "bochs-bin"
@@ -146,7 +146,7 @@ def run(
 
 def _limit(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    sandbox.end_with_parent()
+    privileges.end_with_parent()
 
 
 def _write_disk(

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from compiler.isolation.messages import CompileJob, Log, StageStarted, Succeeded, job_from_json
+from compiler.isolation.output import partial_of
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
 
@@ -18,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int)
     parser.add_argument("--parent", type=int)
-    options = parser.parse_args()
+    options, _ = parser.parse_known_args()
     job = job_from_json(json.load(sys.stdin))
     assert isinstance(job, CompileJob)
     model = json.loads(Path(job.model).read_text())
@@ -30,7 +31,9 @@ def main() -> None:
         until = time.monotonic() + model["seconds"]
         while time.monotonic() < until and os.getppid() == options.parent:
             time.sleep(0.02)
-        messages.write(json.dumps(Succeeded(write_bundle(job).to_json()).to_json()) + "\n")
+        messages.write(
+            json.dumps(Succeeded(write_bundle(job, partial_of(job)).to_json()).to_json()) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class FakeCompiler:
         on_event(Log("compiling"))
         self.behaviour(cancelled)
         if isinstance(job, CompileJob):
-            return write_bundle(job)
+            return write_bundle(job, Path(job.output))
         return {"inputs": [], "model_bytes": len(Path(job.model).read_bytes())}
 
 
@@ -107,12 +107,11 @@ def mismatch(job: CompileJob) -> VerifyError:
     return VerifyError("off at 'n'", reason="mismatch", node="n", op="Add", **details)
 
 
-def write_bundle(job: CompileJob) -> Manifest:
-    """A bundle whose library is the model's bytes and the target's name, verified up to 640 as far
-    as its request wants it.
+def write_bundle(job: CompileJob, folder: Path) -> Manifest:
+    """A bundle in `folder` whose library is the model's bytes and the target's name, verified up to
+    640 as far as its request wants it.
     """
-    folder = Path(job.output)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "model.so").write_bytes(Path(job.model).read_bytes() + job.target.encode())
     (folder / "profile.json").write_text(json.dumps({"library_bytes": 7}))
     (folder / "numerics.json").write_text(json.dumps(_numerics(job)))
@@ -121,7 +120,7 @@ def write_bundle(job: CompileJob) -> Manifest:
     )
     (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
     if job.dump:
-        Path(job.dump).mkdir()
+        Path(job.dump).mkdir(exist_ok=True)
         (Path(job.dump) / DUMP_START).write_text("# a module")
     return manifest
 

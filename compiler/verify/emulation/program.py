@@ -36,6 +36,18 @@ def build(bundle: Path, target: Target, output: Path) -> None:
     )
 
 
+def warm_up(target: Target) -> None:
+    """Build zig's libraries for such programs into the shared cache, so that no build waits for
+    them; raises LinkError.
+    """
+    static = _static(target)
+    zig.warm_up_program(
+        target.platform.linker,
+        language="c++" if static else "cc",
+        arguments=("-O1", *(["-static"] if static else [])),
+    )
+
+
 def _static(target: Target) -> bool:
     return target.platform.runtime is Runtime.LINKED
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import targets
-from compiler.isolation import sandbox
+from compiler.isolation import privileges
 from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import emulator, tensors
 from compiler.verify.emulation.tensors import Array
@@ -44,7 +44,7 @@ class _Program:
             errors="replace",
             check=False,
             # When the time is up this process is killed, and the emulator would run on.
-            preexec_fn=sandbox.end_with_parent,
+            preexec_fn=privileges.end_with_parent,
         )
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"

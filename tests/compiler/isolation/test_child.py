@@ -16,15 +16,19 @@ import pytest
 from compiler.errors import (
     CompileCancelled,
     CompileCrashed,
+    CompileDiskFull,
     CompileError,
     CompileOutOfMemory,
     CompileTimeout,
+    CompileTooManyProcesses,
     VerifyError,
 )
-from compiler.isolation.child import Limits, partial_of, run_child
+from compiler.isolation.child import Limits, run_child
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, Progress, StageStarted
+from compiler.isolation.output import partial_of
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
+from tests.compiler.isolation import refusing
 
 PRELUDE = """
 import json, os, signal, subprocess, sys, time
@@ -259,7 +263,7 @@ def test_a_partial_bundle_is_removed(tmp_path: Path, end: str) -> None:
     partial = partial_of(job)
     with pytest.raises(CompileError):
         run(
-            f"os.mkdir({str(partial)!r}); open({str(partial / 'model.so')!r}, 'w').close(); {end}",
+            f"open({str(partial / 'model.so')!r}, 'w').close(); {end}",
             job=job,
             limits=Limits(seconds=1),
         )
@@ -283,3 +287,57 @@ run_child(InspectJob({str(fifo)!r}, {{}}), on_event=lambda event: print(event, f
         (compiler,) = psutil.Process(parent.pid).children()
         parent.send_signal(signal.SIGKILL)
     assert soon(lambda: gone(compiler.pid))
+
+
+def test_a_filler_of_disks_is_ended() -> None:
+    with pytest.raises(CompileDiskFull) as caught:
+        run(
+            "[open(str(i), 'wb').write(bytes(1 << 20)) for i in range(64)]; time.sleep(60)",
+            limits=Limits(disk_bytes=32 << 20),
+        )
+    assert caught.value.code == "compile.disk_full"
+
+
+def test_a_fork_bomb_is_ended() -> None:
+    with pytest.raises(CompileTooManyProcesses) as caught:
+        run(
+            "[subprocess.Popen(['sleep', '60']) for _ in range(40)]; time.sleep(60)",
+            limits=Limits(processes=20),
+        )
+    assert caught.value.code == "compile.too_many_processes"
+
+
+@pytest.mark.parametrize("lacking", ["namespaces", "namespaces,landlock", "landlock", ""])
+def test_torchscript_runs_only_where_files_are_isolated(tmp_path: Path, lacking: str) -> None:
+    """Models that read a secret when they are loaded, in whole compile processes."""
+    (tmp_path / "secret").write_bytes(b"the secret")
+    (tmp_path / "record").write_bytes(b"record")
+    (tmp_path / "models").mkdir()
+    hostile = "tests.compiler.isolation.hostile"
+    command = [sys.executable, "-W", "ignore", "-m", hostile]
+    subprocess.run([*command, str(tmp_path / "models"), str(tmp_path), "1"], check=True)
+    script = """
+import sys
+from compiler.errors import CompileError
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import InspectJob
+from relaxd.contract.request import CompileRequest
+request = CompileRequest.of(inputs={"x": "float32[n]"}).to_json()
+for model in sys.argv[1:]:
+    try:
+        run_child(InspectJob(model, request))
+        print("loaded")
+    except CompileError as error:
+        print(error.code)
+"""
+    models = [str(tmp_path / "models" / f"{name}.pt") for name in ("reads", "overwrites")]
+    done = subprocess.run(
+        refusing.command(lacking, "-c", script, *models),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    refused = lacking == "namespaces,landlock"
+    code = "load.sandbox_too_weak" if refused else "load.not_torchscript"
+    assert done.stdout.split() == [code, code]
+    assert (tmp_path / "record").read_bytes() == b"record"

@@ -30,7 +30,7 @@ def bundle(tmp_path: Path) -> Path:
     folder = tmp_path / "bundle"
     job = CompileJob(str(tmp_path / "net.onnx"), {}, "x86-64-v3", str(folder), "net")
     (tmp_path / "net.onnx").write_bytes(b"a model")
-    write_bundle(job)
+    write_bundle(job, folder)
     return folder
 
 
@@ -84,7 +84,7 @@ def test_a_model_is_compiled_up_to_its_loops(
 ) -> None:
     jobs = []
 
-    def run(job: FamiliesJob) -> dict[str, Any]:
+    def run(job: FamiliesJob, **settings: Any) -> dict[str, Any]:
         jobs.append(job)
         return {"target": job.target, "kernels": KERNELS}
 

@@ -39,7 +39,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
                 "nodes": [{"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"}],
             }
         Path(job.output).rmdir()
-        return write_bundle(job)
+        return write_bundle(job, Path(job.output))
 
     monkeypatch.setattr(api, "run_child", run)
     return jobs

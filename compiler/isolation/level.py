@@ -1,0 +1,49 @@
+"""How well a sandbox holds: the layers that are in place, and the level that they add up to."""
+
+from collections.abc import Iterable
+from enum import Enum, StrEnum
+
+
+class Layer(Enum):
+    """One mechanism of the kernel that was put in place."""
+
+    NAMESPACES = "namespaces"
+    LANDLOCK = "landlock"
+    LANDLOCK_SCOPES = "landlock_scopes"
+    SECCOMP = "seccomp"
+    LIMITS = "limits"
+
+
+class Level(StrEnum):
+    """What untrusted code can reach, from worst to best.
+
+    NONE: whatever the user who runs it can reach. LIMITS: no network, no other process and a
+    limited share of the machine, but every file of the user. FILESYSTEM: besides, only the files of
+    its own build. FULL: the same, with each attack denied by at least two layers.
+    """
+
+    NONE = "none"
+    LIMITS = "limits"
+    FILESYSTEM = "filesystem"
+    FULL = "full"
+
+    @property
+    def rank(self) -> int:
+        """Greater where the sandbox holds better."""
+        return list(Level).index(self)
+
+    @property
+    def isolates_files(self) -> bool:
+        """Whether code that reads and writes files by itself, as TorchScript does, may run."""
+        return self.rank >= Level.FILESYSTEM.rank
+
+
+def level_of(layers: Iterable[Layer]) -> Level:
+    """The level that the layers add up to."""
+    there = frozenset(layers)
+    if not {Layer.SECCOMP, Layer.LIMITS} <= there:
+        return Level.NONE
+    isolating = {Layer.NAMESPACES, Layer.LANDLOCK} & there
+    if not isolating:
+        return Level.LIMITS
+    return Level.FULL if len(isolating) == 2 else Level.FILESYSTEM

@@ -1,0 +1,115 @@
+"""The folder in which a bundle grows, and what is checked of it before it counts as one."""
+
+import dataclasses
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import CompileCrashed, CompileError, LoadError
+from compiler.isolation.messages import ChildJob, CompileJob
+from relaxd.contract.manifest import FILENAME
+
+
+def partial_of(job: CompileJob) -> Path:
+    """Where the bundle grows until it is complete: beside the output, so that a rename publishes
+    it.
+    """
+    output = Path(job.output)
+    return output.with_name(f".{output.name}.partial")
+
+
+def begin(job: CompileJob) -> None:
+    """Make empty folders for the bundle and the dump; raises LoadError where the output holds
+    anything, or nothing can be written there.
+    """
+    output, partial = Path(job.output), partial_of(job)
+    try:
+        if output.exists():
+            if not output.is_dir() or any(output.iterdir()):
+                raise LoadError(
+                    f"the output {output.name!r} is not an empty directory",
+                    reason="output_in_use",
+                    hint="choose another output",
+                )
+            output.rmdir()
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        if job.dump:
+            Path(job.dump).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LoadError(
+            f"the output {output.name!r} cannot be written: {error.strerror}",
+            reason="output_unwritable",
+            hint="choose another output",
+        ) from error
+
+
+def deliver(job: CompileJob) -> None:
+    """Publish the bundle that is complete, by a rename."""
+    partial_of(job).rename(job.output)
+
+
+def discard(job: CompileJob) -> None:
+    """Remove what a build left unfinished."""
+    shutil.rmtree(partial_of(job), ignore_errors=True)
+
+
+def check(job: CompileJob, manifest: dict[str, Any]) -> None:
+    """Raise CompileCrashed unless the bundle and the dump hold plain files alone, and the bundle's
+    manifest is the one that was reported.
+
+    An ended process wrote them that may have done more than compile. Whoever reads them is not
+    confined: a link would lead to files of that reader, a pipe would stop it.
+    """
+    partial = partial_of(job)
+    for folder in (partial, *([Path(job.dump)] if job.dump else [])):
+        _check_plain(folder)
+    try:
+        written = json.loads((partial / FILENAME).read_bytes())
+    except (OSError, ValueError) as error:
+        raise _odd(f"it left no manifest: {error}") from error
+    if written != manifest:
+        raise _odd("it reported another manifest than it left")
+
+
+def within(job: ChildJob, scratch: Path) -> ChildJob:
+    """The job for the confined process, whose reproducer grows in the scratch folder: it is
+    replaced by renames, and is there only if the build failed.
+    """
+    if not (isinstance(job, CompileJob) and job.reproducer):
+        return job
+    folder = scratch / "reproducer"
+    folder.mkdir()
+    return dataclasses.replace(job, reproducer=str(folder / Path(job.reproducer).name))
+
+
+def with_reproducer(error: CompileError, job: ChildJob, inner: ChildJob) -> CompileError:
+    """The error of a process that has ended, naming the job's reproducer, which then is there, if
+    the process left one.
+    """
+    if not (isinstance(job, CompileJob) and isinstance(inner, CompileJob)):
+        return error
+    if not (job.reproducer and inner.reproducer and Path(inner.reproducer).is_dir()):
+        return error
+    _check_plain(Path(inner.reproducer))
+    shutil.copytree(inner.reproducer, job.reproducer)
+    if "reproducer" not in error.failure.details:
+        return error
+    details = {**error.failure.details, "reproducer": job.reproducer}
+    return CompileError.from_failure(dataclasses.replace(error.failure, details=details))
+
+
+def _check_plain(folder: Path) -> None:
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            found = os.lstat(os.path.join(root, name))
+            plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+            if not (plain or stat.S_ISDIR(found.st_mode)):
+                raise _odd(f"it left {name!r}, which is no plain file")
+
+
+def _odd(what: str) -> CompileCrashed:
+    return CompileCrashed(f"the compile process broke its rules: {what}", reason="crashed")

@@ -1,0 +1,25 @@
+"""Fills the cache that all builds share with what they need for a target, before a model is there:
+builds themselves can only read it.
+"""
+
+from compiler.runtimes import devices, threads
+from compiler.targets import Runtime, Target
+from compiler.toolchain import zig
+from compiler.verify.emulation import emulator, program
+
+
+def prepare(target: Target) -> None:
+    """Build the C library's start files and our own runtimes for the target, unless they are there;
+    raises LinkError.
+
+    The first time for a platform takes some ten seconds, and minutes where zig has to build its C++
+    library.
+    """
+    if target.platform.runtime is Runtime.BUNDLED:
+        zig.warm_up(target.platform.linker)
+        if target.platform.os == "linux":
+            threads.threads(target)
+        if target.kind == "opencl":
+            devices.opencl(target)
+    if target.emulator is not None and emulator.lacking(target) is None:
+        program.warm_up(target)
