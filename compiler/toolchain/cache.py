@@ -21,15 +21,18 @@ def directory() -> Path:
 def private_view(shared: Path, folder: Path) -> None:
     """Fill `folder` so that the compiler can use it in place of `shared`, which stays as it is.
 
-    zig writes to its manifests even when it finds everything there: those are copied, they are
-    small. The files that they name, and libraries, are links.
+    zig writes to its manifests even when it finds everything there: those and what it generates are
+    copied, they are small. What it compiled, and libraries, are links. What zig keeps besides
+    serves only to build what is missing, and is left out.
     """
     zig = shared / "zig"
     for path in _entries(zig):
-        if path.name == "h":
-            shutil.copytree(path, folder / "zig" / "h", copy_function=shutil.copyfile)
-        elif path.name in ("o", "b", "z"):
-            _link_each(path, folder / "zig" / path.name)
+        if path.name in ("h", "b"):
+            shutil.copytree(path, folder / "zig" / path.name, copy_function=shutil.copyfile)
+        elif path.name == "o":
+            # zig replaces a folder that it makes again, but not a link to one.
+            for made in _entries(path):
+                _link_each(made, folder / "zig" / "o" / made.name)
         elif path.suffix == ".warm":
             (folder / "zig").mkdir(parents=True, exist_ok=True)
             (folder / "zig" / path.name).touch()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from compiler.errors import LinkError
@@ -127,7 +127,9 @@ def _run(
             try:
                 process.wait(seconds)
             except BaseException as ended:
-                os.killpg(process.pid, signal.SIGKILL)
+                # Some sandboxes refuse all signals to others: there zig ends with the build.
+                with suppress(PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(ended, subprocess.TimeoutExpired):
                     message = f"the linker ran past {seconds:g} s"
                     raise LinkError(message, reason="timeout", retryable=True) from ended

@@ -12,6 +12,7 @@ from compiler.errors import CompileError, ImportFailed, LoadError, UnknownTarget
 from compiler.ir.model_file import read_model
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob, StageStarted
+from compiler.isolation.probe import level as sandbox_level
 from relaxd.contract.manifest import DUMP_START, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -52,6 +53,8 @@ def test_the_manifest_says_what_was_built(built: tuple[Path, Manifest, list[Even
     _, manifest, _ = built
     assert [spec.text for spec in manifest.inputs] == [f"float32[batch,{WIDTH}]"]
     assert (manifest.target["name"], manifest.target["status"]) == ("native", "executed")
+    assert manifest.builder == {"sandbox": sandbox_level().value}
+    assert "builder" not in manifest.action_key["parts"]
     assert manifest.load.isa == targets.resolve("native").isa
     assert manifest.toolchain["llvm_version"].isdigit()
     assert manifest.action_key["parts"]["request"]["dims"] == {

@@ -143,7 +143,7 @@ CONTROL = (
     *("read_a_secret", "create_a_file", "read_through_a_hard_link", "overwrite_a_record"),
     *("signal_a_process", "connect_by_tcp", "connect_to_a_socket_file"),
     *("connect_to_an_abstract_socket", "send_from_a_pair_to_a_socket_file", "send_by_udp"),
-    *("poison_the_linkers_cache", "poison_the_compiler", "reopen_a_descriptor_for_writing"),
+    *("poison_the_linkers_cache", "reopen_a_descriptor_for_writing"),
     *(f"torchscript_{name}" for name in TORCHSCRIPT if name != "reads_an_environment"),
     "delete_a_record",
 )

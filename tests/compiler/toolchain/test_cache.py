@@ -14,3 +14,30 @@ def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.directory() == tmp_path / "relaxd"
+
+
+def test_a_view_reads_what_is_shared_and_writes_elsewhere(tmp_path: Path) -> None:
+    shared, view = tmp_path / "shared", tmp_path / "view"
+    files = {
+        "zig/h/1.txt": "manifest",
+        "zig/o/1/crt1.o": "object",
+        "zig/z/1": "syntax",
+        "zig/x86_64.warm": "",
+        "runtimes/0.1/x86_64/threads.so": "library",
+    }
+    for name, text in files.items():
+        (shared / name).parent.mkdir(parents=True, exist_ok=True)
+        (shared / name).write_text(text)
+    (shared / "runtimes" / "0.1" / "half").mkdir()
+    cache.private_view(shared, view)
+    seen = {name for name in files if (view / name).is_file()}
+    assert seen == files.keys() - {"zig/z/1"}
+    for path in ("zig/h/1.txt", "zig/h/2.txt", "zig/o/1/new", "runtimes/0.1/other", "zig/new"):
+        (view / path).write_text("poison")
+    assert not (view / "runtimes" / "0.1" / "half").is_symlink()
+    assert {name: (shared / name).read_text() for name in files} == files
+
+
+def test_a_view_of_no_cache_is_empty(tmp_path: Path) -> None:
+    cache.private_view(tmp_path / "none", tmp_path / "view")
+    assert not (tmp_path / "view").exists()

@@ -50,3 +50,13 @@ def test_past_its_time_nothing_of_the_linker_is_left(
         # A pipe ends when the last process that could write to it is gone.
         assert select.select([alive], [], [], 30)[0]
         assert alive.read() == b""
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(LinkError, match="cannot be written") as caught:
+        zig.warm_up(HOST.platform.linker)
+    assert "RELAXD_CACHE_DIR" in (caught.value.hint or "")

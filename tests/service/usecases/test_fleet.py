@@ -1,4 +1,7 @@
+from sqlalchemy import update
+
 from relaxd.contract.request import CompileRequest
+from service.db.schema import workers
 from service.usecases import fleet, sweeping
 
 
@@ -50,6 +53,24 @@ def test_targets_say_who_verifies_and_what_nobody_compiles(core, jobs):
     )
     assert "no running worker compiles for riscv64" in listed["riscv64"]["note"]
     assert listed["aarch64"]["load"]["arch"] == "aarch64"
+
+
+def test_targets_say_how_well_each_worker_confines_a_build(core, jobs):
+    fleet.announce(core, "a", "host", ["native"], 2, {}, "filesystem")
+    fleet.announce(core, "b", "host", ["native", "aarch64"], 2)
+    listed = {target["name"]: target["sandboxes"] for target in jobs.targets()}
+    assert listed["native"] == {"a": "filesystem", "b": "none"}
+    assert listed["aarch64"] == {"b": "none"}
+    assert listed["riscv64"] == {}
+
+
+def test_a_worker_of_an_earlier_release_is_taken_to_confine_nothing(core, jobs):
+    fleet.announce(core, "a", "host", ["native"], 2, {}, "full")
+    with core.writing() as tx:
+        offers = {"compiles": ["native"], "verifies": {}}
+        tx.connection.execute(update(workers).values(capabilities=offers))
+    listed = {target["name"]: target["sandboxes"] for target in jobs.targets()}
+    assert listed["native"] == {"a": "none"}
 
 
 def test_a_described_target_waits_for_a_worker_of_its_kind(core, jobs, model):
