@@ -12,6 +12,7 @@ from compiler.bisection import reproducer
 from compiler.bisection.findings import hint, sentence
 from compiler.isolation.messages import CompileJob, Event, Progress
 from compiler.isolation.step import Outcome, run_task
+from compiler.toolchain import cache
 from compiler.verify.report import Mismatch
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
@@ -49,6 +50,7 @@ def located(
     """
     on_event(Progress(Stage.VERIFY, "searching for the first node that departs"))
     spec = {"job": job.to_json(), "departing": list(error.departing)}
+    cache.directory().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="relaxd-search-") as scratch:
         outcome = run_task(
             TASK,
@@ -56,8 +58,8 @@ def located(
             Path(scratch) / "records.jsonl",
             seconds=seconds,
             memory_bytes=_MEMORY_BYTES,
-            # It replaces the folder by renames.
-            writable=(_reproducer(job).parent,),
+            # It replaces its folder by renames, and links the parts that it tries.
+            writable=(_reproducer(job).parent, cache.directory()),
         )
     return _completed(job, unlocated(job, error), outcome)
 

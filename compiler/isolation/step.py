@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.isolation import privileges, sandbox
+from compiler.toolchain import cache
 
 Record = dict[str, Any]
 
@@ -86,8 +87,11 @@ def run_task(
 
 
 def _own(folder: Path) -> dict[str, str]:
-    """Libraries keep caches in these: the task can write nowhere else."""
-    return {"HOME": str(folder), "TMPDIR": str(folder)}
+    """Libraries keep caches in the first two: the task can write nowhere else. Our own cache, whose
+    place follows from HOME, stays where it is.
+    """
+    own_cache = {cache.VARIABLE: str(cache.directory())}
+    return {"HOME": str(folder), "TMPDIR": str(folder), **own_cache}
 
 
 def _out_of_time(records: Path, seconds: float, output: str) -> Outcome:
