@@ -19,7 +19,7 @@ class Level(StrEnum):
 
     NONE: whatever the user who runs it can reach. LIMITS: no network, no other process and a
     limited share of the machine, but every file of the user. FILESYSTEM: besides, only the files of
-    its own build. FULL: the same, with each attack denied by at least two layers.
+    its own build. FULL: the same, with files, processes and the network kept by two layers or more.
     """
 
     NONE = "none"
