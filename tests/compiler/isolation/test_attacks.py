@@ -16,7 +16,8 @@ import pytest
 
 from compiler.isolation.level import Layer, level_of
 from tests.compiler.isolation import refusing
-from tests.compiler.isolation.attacks import ATTACKS, SECRET, SURFACE, TORCHSCRIPT
+from tests.compiler.isolation.attacks import ATTACKS, SECRET
+from tests.compiler.isolation.attacks.system import SURFACE, TORCHSCRIPT
 
 pytestmark = pytest.mark.slow
 
@@ -110,9 +111,11 @@ def found(
     scene: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """What every attack came to, by the layers that the kernel lacks."""
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for lacking in KERNELS:
         results[lacking] = attempt(lacking, reset(scene, tmp_path_factory.mktemp("build")))
+        if len(results[""]["layers"]) < len(Layer):
+            pytest.skip(f"this kernel has {', '.join(results['']['layers'])} alone")
         outside = Path(scene["outside"])
         results[lacking]["left"] = {
             path.name: path.read_bytes() for path in outside.iterdir() if path.is_file()
