@@ -38,22 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(results: "Sequence[Measured]") -> Iterator[str]:
-    """A row for each model: seconds to compile, then the worst difference at every size."""
-    yield "| model | compiled in | worst difference at each size |"
-    yield "|---|---|---|"
+    """A row for each model: seconds to compile, the worst difference, and the sizes it is at."""
+    yield "| model | compiled in | worst difference | at |"
+    yield "|---|---|---|---|"
     for result in results:
-        told = result.error or _points(result)
-        yield f"| {result.name} | {result.compile_seconds:.0f} s | {told} |"
+        cells = (result.name, f"{result.compile_seconds:.0f} s", *_worst(result))
+        yield f"| {' | '.join(cells)} |"
 
 
-def _points(result: "Measured") -> str:
-    points = "; ".join(f"{_told(point.sizes)}: {point.worst:.1e}" for point in result.points)
+def _worst(result: "Measured") -> tuple[str, str]:
+    if result.error or not result.points:
+        return f"**failed** {result.error}", ""
+    point = max(result.points, key=lambda point: point.worst)
+    worst, at = f"{point.worst:.1e}", _told(point.sizes)
     if not all(point.held for point in result.points):
-        return f"**wrong** {points}"
+        return f"**wrong** {worst}", at
     if result.proves_nothing:
-        return f"**proves nothing** {points}"
+        return f"**proves nothing** {worst}", at
     hidden = ", ".join(result.unproven)
-    return f"{points} (nothing is proven of outputs {hidden})" if hidden else points
+    return worst, f"{at}; nothing is proven of outputs {hidden}" if hidden else at
 
 
 def _told(sizes: "dict[str, int]") -> str:

@@ -21,7 +21,7 @@ def test_a_model_holds_where_every_output_agrees():
 def test_an_output_that_vanishes_proves_nothing():
     part = judged("vit", 1.0, outputs(1e-9), outputs(2e-9))
     assert (part.held, part.unproven, part.proves_nothing) == (True, ["0"], False)
-    assert list(table([part]))[-1].endswith("(nothing is proven of outputs 0) |")
+    assert list(table([part]))[-1].endswith("; nothing is proven of outputs 0 |")
     first = [[pair[0]] for pair in outputs(1e-9)]
     none = judged("vit", 1.0, first, first)
     assert (none.held, none.proves_nothing) == (False, True)

@@ -73,26 +73,21 @@ def measured(case: Case, seconds: float) -> Measured:
 
 
 def table(results: Sequence[Measured]) -> Iterator[str]:
-    """A row for each case: seconds to compile, then the worst difference at every point."""
-    yield "| model | exporter | compiled in | worst difference at each size |"
-    yield "|---|---|---|---|"
+    """A row for each case: seconds to compile, the worst difference, and the sizes it is at."""
+    yield "| model | exporter | compiled in | worst difference | at |"
+    yield "|---|---|---|---|---|"
     for result in results:
         yield f"| {' | '.join(_cells(result))} |"
 
 
-def _cells(result: Measured) -> tuple[str, str, str, str]:
-    points = "; ".join(
-        f"{_told(point)}: {worst:.1e}"
-        for point, worst in zip(result.points, result.worst, strict=True)
-    )
-    if result.unproven and result.outcome is Outcome.OK:
-        points += f" (nothing is proven of {', '.join(result.unproven)})"
-    told = (
-        points
-        if result.outcome is Outcome.OK
-        else f"**{result.outcome.value}** {result.error or points}"
-    )
-    return result.name, result.exporter, f"{result.compile_seconds:.0f} s", told
+def _cells(result: Measured) -> tuple[str, ...]:
+    begin = (result.name, result.exporter, f"{result.compile_seconds:.0f} s")
+    if not result.worst:
+        return (*begin, f"**{result.outcome.value}** {result.error}", "")
+    worst, at = max(zip(result.worst, map(_told, result.points), strict=True))
+    failed = "" if result.outcome is Outcome.OK else f"**{result.outcome.value}** {result.error} "
+    unproven = f"; nothing is proven of {', '.join(result.unproven)}" if result.unproven else ""
+    return (*begin, f"{failed}{worst:.1e}", at + unproven)
 
 
 def _told(point: Sizes) -> str:
