@@ -165,14 +165,19 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_SPEC_KEYS = frozenset({"name", "dtype", "shape", "default"})
+
+
 def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
     found = []
     for document in sequence(value, what):
-        known_keys(mapping(document, f"one of {what}"), frozenset({"name", "dtype", "shape"}), what)
+        known_keys(mapping(document, f"one of {what}"), _SPEC_KEYS, what)
         axes = sequence(document["shape"], f"a shape in {what}")
         if not all(type(axis) in (int, str) for axis in axes) or len(axes) > _MAX_RANK:
             raise malformed(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
         text(document["dtype"], "a dtype"), text(document["name"], f"a name in {what}")
+        if not isinstance(document.get("default", 0), int | float):
+            raise malformed(f"a default in {what} is no number")
         found.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
     return tuple(found)
 

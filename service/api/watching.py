@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -77,7 +77,8 @@ class Watch:
     async def _poll(self) -> None:
         try:
             while self._waiting:
-                self._wake(await run_in_threadpool(self._jobs.marks, list(self._waiting)))
+                asked = list(self._waiting)
+                self._wake(asked, await run_in_threadpool(self._jobs.marks, asked))
                 await asyncio.sleep(POLL_S)
         except Exception as error:
             for waiter in [waiter for waiters in self._waiting.values() for waiter in waiters]:
@@ -85,9 +86,9 @@ class Watch:
         finally:
             self._polling = None
 
-    def _wake(self, marks: Mapping[str, Mark]) -> None:
-        for job_id, waiters in self._waiting.items():
-            for waiter in waiters:
+    def _wake(self, asked: Sequence[str], marks: Mapping[str, Mark]) -> None:
+        for job_id in asked:
+            for waiter in self._waiting.get(job_id, ()):
                 if (mark := marks.get(job_id)) is None:
                     _fail(waiter, UnknownJob(job_id))
                 elif waiter.enough(mark) and not waiter.woken.done():

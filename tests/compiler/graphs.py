@@ -82,11 +82,11 @@ def sorting() -> onnx.ModelProto:
 
 
 def unsupported() -> onnx.ModelProto:
-    """A random operator, which has no right answer to compare with."""
+    """An operator on words."""
     return model(
         [
-            helper.make_node("RandomNormalLike", ["x"], ["noise"], name="noisy"),
-            helper.make_node("Add", ["x", "noise"], ["y"]),
+            helper.make_node("TfIdfVectorizer", ["x"], ["counts"], name="counting", mode="TF"),
+            helper.make_node("Add", ["x", "counts"], ["y"]),
         ]
     )
 

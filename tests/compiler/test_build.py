@@ -154,7 +154,7 @@ def test_a_target_beyond_this_machine_is_compiled_and_says_so(tmp_path: Path) ->
 
 def test_an_unsupported_operator_is_named(tmp_path: Path) -> None:
     error = failing(tmp_path / "out", ImportFailed, unsupported())
-    assert (error.code, error.failure.op) == ("import.unsupported_op", "RandomNormalLike")
+    assert (error.code, error.failure.op) == ("import.unsupported_op", "TfIdfVectorizer")
 
 
 def test_a_dim_that_the_model_does_not_have(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Outcome:
     error: str
 
 
+def _folders(files: Iterable[Path]) -> Iterable[str]:
+    return sorted({str(file.resolve().parent) for file in files})
+
+
 def environment(folder: Path, order: int = RISING) -> dict[str, str]:
     """The variables of a process that builds for this device and runs on it.
 
@@ -62,8 +66,9 @@ def environment(folder: Path, order: int = RISING) -> dict[str, str]:
     (folder / "nvcc").chmod(0o755)
     return {
         **os.environ,
-        "PATH": os.pathsep.join((str(folder), os.environ.get("PATH", ""))),
-        "LD_LIBRARY_PATH": str(folder),
+        # A build sees, beside the compiler, what these two name: nvcc's program, and the libraries.
+        "PATH": os.pathsep.join((str(folder), str(_ROOT / "tests"), os.environ.get("PATH", ""))),
+        "LD_LIBRARY_PATH": os.pathsep.join((str(folder), *_folders(_libraries()))),
         "PYTHONPATH": os.pathsep.join((str(folder / "hidden"), str(_ROOT))),
         ORDER: str(order),
     }

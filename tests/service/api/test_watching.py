@@ -1,6 +1,7 @@
 """However many requests wait, one task asks the database for all of them."""
 
 import asyncio
+import threading
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -115,3 +116,24 @@ def test_what_goes_wrong_reaches_everyone_who_waits(jobs: Fake) -> None:
         assert (await watch.ended(JOB, 60)).state is State.SUCCEEDED
 
     asyncio.run(story())
+
+
+def test_a_wait_that_begins_during_a_query_is_not_answered_by_it(jobs: Fake) -> None:
+    begun = threading.Event()
+
+    class Slow(Fake):
+        def marks(self, job_ids: list[str]) -> dict[str, Mark]:
+            begun.wait(10)
+            return {job_id: Mark(State.SUCCEEDED, 1) for job_id in job_ids}
+
+    async def run() -> list[Job]:
+        watch = watch_over(Slow())
+        first = asyncio.create_task(watch.ended(JOB, 10))
+        await asyncio.sleep(0)
+        await asyncio.sleep(POLL_S)
+        second = asyncio.create_task(watch.ended(replace(JOB, id="k"), 10))
+        await asyncio.sleep(POLL_S)
+        begun.set()
+        return await asyncio.gather(first, second)
+
+    assert len(asyncio.run(run())) == 2
