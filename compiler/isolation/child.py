@@ -376,14 +376,13 @@ def _environment(scratch: Path) -> dict[str, str]:
     compiler.
     """
     root = Path(__file__).parents[2]
-    own_cache = scratch / "cache"
     # What one build writes there must not reach the next.
-    cache.private_view(cache.directory(), own_cache)
+    own_cache = cache.private_view(cache.directory(), scratch / "cache")
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {
         "LANG": "C.UTF-8",
         **kept,
-        cache.VARIABLE: str(own_cache),
+        **own_cache,
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "PYTHONPATH": str(root),

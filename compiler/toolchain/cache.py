@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 VARIABLE = "RELAXD_CACHE_DIR"
+_SHARED = "RELAXD_SHARED_CACHE_DIR"
 
 
 def directory() -> Path:
@@ -18,26 +19,50 @@ def directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "relaxd"
 
 
-def private_view(shared: Path, folder: Path) -> None:
-    """Fill `folder` so that the compiler can use it in place of `shared`, which stays as it is.
-
-    zig writes to its manifests even when it finds everything there: those and what it generates are
-    copied, they are small. What it compiled, and libraries, are links. What zig keeps besides
-    serves only to build what is missing, and is left out.
+def private_view(shared: Path, folder: Path) -> dict[str, str]:
+    """Fill `folder` so that the compiler can use it in place of `shared`, which stays as it is;
+    returns the variables that have a process use it.
     """
-    zig = shared / "zig"
-    for path in _entries(zig):
+    for version in _entries(shared / "runtimes"):
+        _link_each(version, folder / "runtimes" / version.name)
+    return {VARIABLE: str(folder), _SHARED: str(shared)}
+
+
+def linker_folder(triple: str) -> Path:
+    """zig's own cache for a platform; a private view gets its part at the first call."""
+    name = Path("zig", triple)
+    folder = directory() / name
+    shared = os.environ.get(_SHARED)
+    if shared and not folder.exists():
+        _view_of_zig(Path(shared) / name, folder)
+    return folder
+
+
+def _view_of_zig(shared: Path, folder: Path) -> None:
+    """zig writes to its manifests even when it finds everything there: those and what it generates
+    are copied, they are small. What it compiled are links. What zig keeps besides serves only to
+    build what is missing, and is left out.
+    """
+    for path in _entries(shared):
         if path.name in ("h", "b"):
-            shutil.copytree(path, folder / "zig" / path.name, copy_function=shutil.copyfile)
+            _copy_each(path, folder / path.name)
         elif path.name == "o":
             # zig replaces a folder that it makes again, but not a link to one.
             for made in _entries(path):
-                _link_each(made, folder / "zig" / "o" / made.name)
+                _link_each(made, folder / "o" / made.name)
         elif path.suffix == ".warm":
-            (folder / "zig").mkdir(parents=True, exist_ok=True)
-            (folder / "zig" / path.name).touch()
-    for version in _entries(shared / "runtimes"):
-        _link_each(version, folder / "runtimes" / version.name)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / path.name).touch()
+
+
+def _copy_each(source: Path, target: Path) -> None:
+    """Copies of the contents alone: the sandbox refuses changes of modes and times."""
+    target.mkdir(parents=True)
+    for path in _entries(source):
+        if path.is_dir():
+            _copy_each(path, target / path.name)
+        else:
+            shutil.copyfile(path, target / path.name)
 
 
 def _link_each(source: Path, target: Path) -> None:

@@ -28,12 +28,14 @@ def compile_with_zig(
     """
     # Without this flag zig compiles a runtime for its sanitizer, half a minute a platform, to
     # which none of our code refers.
-    _zig(language, "-target", triple, "-fno-sanitize=undefined", *arguments, seconds=seconds)
+    words = (language, "-target", triple, "-fno-sanitize=undefined", *arguments)
+    _zig(*words, folder=cache.linker_folder(triple), seconds=seconds)
 
 
 def archive(objects: Sequence[Path], output: Path) -> None:
     """Write a static archive of the objects, equal for equal objects; raises LinkError."""
-    _zig("ar", "rcsD", str(output), *map(str, objects))
+    with tempfile.TemporaryDirectory() as nothing:
+        _zig("ar", "rcsD", str(output), *map(str, objects), folder=Path(nothing))
 
 
 def warm_up(triple: str) -> None:
@@ -41,7 +43,7 @@ def warm_up(triple: str) -> None:
 
     Takes some ten seconds once for each triple, nothing afterwards; raises LinkError.
     """
-    with _warming(triple) as scratch:
+    with _warming(triple, triple) as scratch:
         if scratch is not None:
             source, compiled = scratch / "empty.c", scratch / "empty.o"
             source.write_text("int relaxd_empty;\n")
@@ -52,7 +54,7 @@ def warm_up(triple: str) -> None:
 
 def warm_up_program(triple: str, *, language: str, arguments: Sequence[str]) -> None:
     """As `warm_up`, for programs that are linked with the arguments."""
-    with _warming("-".join((triple, language, *arguments))) as scratch:
+    with _warming(triple, "-".join((language, *arguments))) as scratch:
         if scratch is not None:
             source = scratch / "empty.c"
             source.write_text("int main(void) { return 0; }\n")
@@ -61,11 +63,11 @@ def warm_up_program(triple: str, *, language: str, arguments: Sequence[str]) -> 
 
 
 @contextmanager
-def _warming(name: str) -> Iterator[Path | None]:
+def _warming(triple: str, name: str) -> Iterator[Path | None]:
     """Lock out other processes that would fill the cache in the same way; yields a folder to work
     in, None where it is filled. Raises LinkError.
     """
-    folder = cache_folder()
+    folder = cache.linker_folder(triple)
     done = folder / f"{name}.warm"
     if done.exists():
         yield None
@@ -83,21 +85,16 @@ def _warming(name: str) -> Iterator[Path | None]:
         done.touch()
 
 
-def cache_folder() -> Path:
-    """The folder of zig's own cache, shared by all builds."""
-    return cache.directory() / "zig"
-
-
-def _zig(*arguments: str, seconds: float = _SECONDS) -> None:
-    """Run one zig command; its local cache dies with the call, the global one is shared."""
+def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
+    """Run one zig command; its local cache dies with the call, its global one is the folder."""
     command = [sys.executable, "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
-        folders = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder()), "ZIG_LOCAL_CACHE_DIR": local}
+        folders = {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": local}
         # zig names files relative to the working directory. Run from above its own cache, it would
         # write such names into the cache and not find the files again: it runs in `local`.
         status, output = _run(command, {**os.environ, **folders}, seconds, local)
     if status:
-        where = f"is {cache_folder()} writable? {cache.VARIABLE} chooses another place"
+        where = f"is {folder} writable? {cache.VARIABLE} chooses another place"
         raise LinkError(
             f"the linker failed with status {status}",
             reason="failed",

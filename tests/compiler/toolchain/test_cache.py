@@ -16,24 +16,32 @@ def test_the_cache_is_where_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cache.directory() == tmp_path / "relaxd"
 
 
-def test_a_view_reads_what_is_shared_and_writes_elsewhere(tmp_path: Path) -> None:
+def test_a_view_reads_what_is_shared_and_writes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared, view = tmp_path / "shared", tmp_path / "view"
     files = {
-        "zig/h/1.txt": "manifest",
-        "zig/o/1/crt1.o": "object",
-        "zig/z/1": "syntax",
-        "zig/x86_64.warm": "",
+        "zig/x86_64/h/1.txt": "manifest",
+        "zig/x86_64/o/1/crt1.o": "object",
+        "zig/x86_64/z/1": "syntax",
+        "zig/x86_64/x86_64.warm": "",
+        "zig/aarch64/o/1/crt1.o": "another object",
         "runtimes/0.1/x86_64/threads.so": "library",
     }
     for name, text in files.items():
         (shared / name).parent.mkdir(parents=True, exist_ok=True)
         (shared / name).write_text(text)
     (shared / "runtimes" / "0.1" / "half").mkdir()
-    cache.private_view(shared, view)
+    for name, value in cache.private_view(shared, view).items():
+        monkeypatch.setenv(name, value)
+    zig = cache.linker_folder("x86_64")
+    assert zig == view / "zig" / "x86_64"
     seen = {name for name in files if (view / name).is_file()}
-    assert seen == files.keys() - {"zig/z/1"}
-    for path in ("zig/h/1.txt", "zig/h/2.txt", "zig/o/1/new", "runtimes/0.1/other", "zig/new"):
-        (view / path).write_text("poison")
+    assert seen == files.keys() - {"zig/x86_64/z/1", "zig/aarch64/o/1/crt1.o"}
+    for path in ("h/1.txt", "h/2.txt", "o/1/new", "new"):
+        (zig / path).write_text("poison")
+    (view / "runtimes" / "0.1" / "other").write_text("poison")
+    assert cache.linker_folder("x86_64") == zig
     assert not (view / "runtimes" / "0.1" / "half").is_symlink()
     assert {name: (shared / name).read_text() for name in files} == files
 
