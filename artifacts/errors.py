@@ -47,6 +47,19 @@ class NoDump(StoreError):
         )
 
 
+class UnknownAction(StoreError):
+    """No bundle is recorded for the action key."""
+
+    code = "store.unknown_action"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"no bundle is recorded for the action key {key}",
+            hint="only builds that succeeded are recorded",
+            digest=key,
+        )
+
+
 class BlobCorrupt(StoreError):
     """The stored bytes do not hash to their digest; the blob has been set aside and is
     now missing.

@@ -16,6 +16,7 @@ from relaxd.cli import (
     serving,
     storing,
     targets,
+    why,
 )
 from relaxd.cli.command import Command
 
@@ -58,6 +59,7 @@ app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_com
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
+app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
 app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)

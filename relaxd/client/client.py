@@ -1,17 +1,28 @@
 """The client's front: submit, inspect, find and pull."""
 
+import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from relaxd.client.best import choose
 from relaxd.client.job import JobHandle
-from relaxd.client.pull import Report, document_of, pull, targets_of
-from relaxd.client.reference import JobReference, parse
+from relaxd.client.pull import (
+    Report,
+    content_of,
+    document_of,
+    manifest_of,
+    pull,
+    targets_of,
+)
+from relaxd.client.reference import REPOSITORY, JobReference, parse
 from relaxd.client.transport import Transport
 from relaxd.client.upload import Model, Samples, name_of, upload_model, upload_samples
+from relaxd.contract.canonical import is_digest
+from relaxd.contract.manifest import FILENAME
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 
@@ -154,6 +165,18 @@ class Client:
         """The pins that hold now."""
         return list(self._transport.json("GET", "/v1/pins")["pins"])
 
+    def action_key(self, ref: str, target: str | None = None) -> dict[str, Any]:
+        """The action key of a bundle, `digest` and `parts`, by the digest of the key or by what
+        `pull` takes.
+        """
+        if is_digest(ref):
+            known = self._transport.request("GET", f"/v1/actions/{ref}", accept=frozenset({404}))
+            if known.is_success:
+                return dict(known.json())
+        with self._located(ref, target) as (source, name, version):
+            bundle = manifest_of(source, name, version, target)
+            return dict(json.loads(content_of(source, name, bundle, FILENAME))["action_key"])
+
     def pull(
         self,
         ref: str,
@@ -169,9 +192,26 @@ class Client:
         with a host is fetched from that registry, without this client's token unless the host is
         its own.
         """
+        with self._located(ref, target, best=best) as (source, name, version):
+            return pull(
+                source,
+                name,
+                version,
+                Path(directory),
+                target=None if best else target,
+                report=report or (lambda done, total: None),
+            )
+
+    @contextmanager
+    def _located(
+        self, ref: str, target: str | None, *, best: bool = False
+    ) -> Iterator[tuple[Transport, str, str]]:
+        """The registry of an artifact, its repository, and its digest or tag there."""
         reference = parse(ref)
         if isinstance(reference, JobReference):
-            return self.job(reference.job_id).pull(target, directory, best=best, report=report)
+            digest = self.job(reference.job_id).bundle(target, best=best)
+            yield self._transport, REPOSITORY, digest
+            return
         own = reference.url in (None, self._transport.url)
         source = (
             self._transport
@@ -182,14 +222,7 @@ class Client:
         try:
             if best and (digests := targets_of(document_of(source, reference.name, version))):
                 version = choose(source, reference.name, digests)
-            return pull(
-                source,
-                reference.name,
-                version,
-                Path(directory),
-                target=target,
-                report=report or (lambda done, total: None),
-            )
+            yield source, reference.name, version
         finally:
             if not own:
                 source.close()

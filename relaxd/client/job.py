@@ -140,20 +140,12 @@ class JobHandle:
             "GET", f"{self.path}/logs", params={"target": target} if target else None
         ).text
 
-    def pull(
-        self,
-        target: str | None = None,
-        directory: str | Path = "out",
-        *,
-        best: bool = False,
-        report: "Report | None" = None,
-    ) -> Path:
-        """Fetch the bundle for `target`, or the best that this machine can run, into `directory`.
+    def bundle(self, target: str | None = None, *, best: bool = False) -> str:
+        """The digest of the bundle for `target`, or of the best that this machine can run.
 
         Raises JobFailed if that build did not succeed, PullError if this machine can run none.
         """
         from relaxd.client.best import choose
-        from relaxd.client.pull import pull
         from relaxd.client.reference import REPOSITORY
 
         if best:
@@ -162,17 +154,27 @@ class JobHandle:
                 for build in self.refresh().builds
                 if build.get("artifact")
             }
-            return pull(
-                self._transport,
-                REPOSITORY,
-                choose(self._transport, REPOSITORY, digests),
-                Path(directory),
-                report=report,
-            )
+            return choose(self._transport, REPOSITORY, digests)
         build = self.refresh().build(target)
         if not build.get("artifact"):
             raise failure_of(build)
-        digest = build["artifact"]["digest"]
+        return str(build["artifact"]["digest"])
+
+    def pull(
+        self,
+        target: str | None = None,
+        directory: str | Path = "out",
+        *,
+        best: bool = False,
+        report: "Report | None" = None,
+    ) -> Path:
+        """Fetch the bundle for `target`, or the best that this machine can run, into `directory`;
+        raises as `bundle`.
+        """
+        from relaxd.client.pull import pull
+        from relaxd.client.reference import REPOSITORY
+
+        digest = self.bundle(target, best=best)
         return pull(self._transport, REPOSITORY, digest, Path(directory), report=report)
 
     def pull_dump(self, target: str | None = None, directory: str | Path = "out.dump") -> Path:

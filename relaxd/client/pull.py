@@ -65,7 +65,7 @@ def pull(
     `target` picks one of an index; `report` gets the bytes received and the bytes in all. Raises
     PullError, ServerError, ServerUnreachable.
     """
-    manifest = _manifest(transport, name, version, target)
+    manifest = manifest_of(transport, name, version, target)
     layers = _layers(manifest)
     total, done = sum(layer.size for layer in layers), 0
     with replacing(directory) as fresh:
@@ -119,6 +119,18 @@ def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]
         raise PullError(f"{version} is no artifact: {error.message}") from error
 
 
+def manifest_of(
+    transport: Transport, name: str, version: str, target: str | None = None
+) -> dict[str, Any]:
+    """The manifest of that digest or tag, for an index that of one of its targets; raises
+    PullError.
+    """
+    document = document_of(transport, name, version)
+    if "manifests" not in document:
+        return document
+    return document_of(transport, name, _choose(targets_of(document), target))
+
+
 def targets_of(document: dict[str, Any]) -> dict[str, str]:
     """Digests of an index's bundles by target; of a single bundle, none."""
     found = {}
@@ -144,13 +156,6 @@ def content_of(transport: Transport, name: str, manifest: dict[str, Any], filena
                 )
             return content
     raise PullError(f"the artifact has no {filename}, so it is no bundle")
-
-
-def _manifest(transport: Transport, name: str, version: str, target: str | None) -> dict[str, Any]:
-    document = document_of(transport, name, version)
-    if "manifests" not in document:
-        return document
-    return document_of(transport, name, _choose(targets_of(document), target))
 
 
 def _choose(found: dict[str, str], target: str | None) -> str:

@@ -24,14 +24,24 @@ class ActionKey:
         return {"digest": self.digest, "parts": self.parts}
 
 
-def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of the parts in which two keys differ, sorted."""
+@dataclass(frozen=True)
+class Difference:
+    """A part in which two keys differ, by its dotted name; `have` or `want` is None where that key
+    lacks it.
+    """
+
+    part: str
+    have: Any
+    want: Any
+
+
+def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") -> list[Difference]:
+    """The parts in which two keys differ, sorted by name."""
     found = []
     for key in sorted(have.keys() | want.keys()):
-        if isinstance(one := have.get(key), dict) and isinstance(other := want.get(key), dict):
+        one, other = have.get(key), want.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
             found += differences(one, other, f"{prefix}{key}.")
-        elif not (
-            key in have and key in want and canonical_bytes(one) == canonical_bytes(want[key])
-        ):
-            found.append(f"{prefix}{key}")
+        elif not (key in have and key in want and canonical_bytes(one) == canonical_bytes(other)):
+            found.append(Difference(f"{prefix}{key}", one, other))
     return found

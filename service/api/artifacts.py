@@ -1,5 +1,6 @@
-"""Artifacts by digest: the files of a bundle or an index, and a bundle as a tar."""
+"""Artifacts by digest: the files of a bundle or an index, a bundle as a tar, and action keys."""
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,12 +9,14 @@ from pydantic import BaseModel
 
 from artifacts.documents import INDEXES, Document, keep, read_document
 from artifacts.dumps import dump_of
-from artifacts.errors import NoDump
+from artifacts.errors import NoDump, UnknownAction
 from artifacts.oci import FEATURES, REPOSITORY, TARGET, bundle_files
 from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
+from relaxd.contract.manifest import FILENAME
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import blob_path
+from service.api.wire import Digest
 
 TAR = "application/x-tar"
 
@@ -56,6 +59,14 @@ class ArtifactOut(BaseModel):
     targets: list[TargetOut]
 
 
+class ActionOut(BaseModel):
+    """An action key: `parts` decide its `digest`; `bundle` is the digest of what was built."""
+
+    digest: str
+    parts: dict[str, Any]
+    bundle: str
+
+
 def router(artifacts: Artifacts) -> APIRouter:
     """The endpoint that describes an artifact; errors leave as the app's problems."""
     routes = APIRouter(tags=["artifacts"])
@@ -81,6 +92,16 @@ def router(artifacts: Artifacts) -> APIRouter:
             _describe(digest, document).model_dump(),
             headers=identity_headers(digest) | {"Vary": "Accept"},
         )
+
+    @routes.get("/v1/actions/{digest}", response_model=ActionOut)
+    def action(digest: Digest) -> ActionOut:
+        """The parts of an action key, and the bundle that is recorded for it."""
+        bundle = artifacts.actions.get(digest)
+        if bundle is None:
+            raise UnknownAction(digest)
+        files = bundle_files(read_document(artifacts.blobs, bundle))
+        recorded = json.loads(artifacts.blobs.read(files[FILENAME].digest))["action_key"]
+        return ActionOut(digest=digest, parts=recorded["parts"], bundle=bundle)
 
     return routes
 

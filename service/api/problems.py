@@ -18,6 +18,7 @@ from artifacts.errors import (
     StorageFailed,
     StoreError,
     StoreFull,
+    UnknownAction,
 )
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
@@ -79,6 +80,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     ),
     (ServiceError, INTERNAL),
     (BlobNotFound, Kind(HTTPStatus.NOT_FOUND, "There is no such blob")),
+    (UnknownAction, Kind(HTTPStatus.NOT_FOUND, "No bundle has that action key")),
     (NoDump, Kind(HTTPStatus.NOT_FOUND, "No dump was kept")),
     (BlobCorrupt, Kind(HTTPStatus.NOT_FOUND, "The blob was corrupt and has been set aside")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),

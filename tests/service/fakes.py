@@ -2,6 +2,7 @@
 waits.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,13 @@ from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.targets import Target, registry, resolve
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import DUMP_START, REPRODUCER_START, LoadContract, Manifest
+from relaxd.contract.manifest import (
+    DUMP_START,
+    REPRODUCER_START,
+    FileEntry,
+    LoadContract,
+    Manifest,
+)
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from service.domain import Kind
@@ -69,16 +76,7 @@ class FakeCompiler:
         resolve(target)
 
     def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
-        declared = request.to_json()
-        del declared["options"]["dump"]
-        return ActionKey(
-            {
-                "kind": kind.value,
-                "model": model,
-                "request": declared,
-                "target": resolve(target).name,
-            }
-        )
+        return key_of(kind, model, request, target)
 
     def run(
         self,
@@ -95,6 +93,20 @@ class FakeCompiler:
         if isinstance(job, CompileJob):
             return write_bundle(job, Path(job.output))
         return {"inputs": [], "model_bytes": len(Path(job.model).read_bytes())}
+
+
+def key_of(kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
+    """The key that the fake compiler gives to a build."""
+    declared = request.to_json()
+    del declared["options"]["dump"]
+    return ActionKey(
+        {
+            "kind": kind.value,
+            "model": model,
+            "request": declared,
+            "target": resolve(target).name,
+        }
+    )
 
 
 def mismatch(job: CompileJob) -> VerifyError:
@@ -115,14 +127,29 @@ def write_bundle(job: CompileJob, folder: Path) -> Manifest:
     (folder / "model.so").write_bytes(Path(job.model).read_bytes() + job.target.encode())
     (folder / "profile.json").write_text(json.dumps({"library_bytes": 7}))
     (folder / "numerics.json").write_text(json.dumps(_numerics(job)))
+    request = CompileRequest.from_json(job.request)
+    key = key_of(Kind.COMPILE, str(job.model_digest), request, job.target)
     manifest = Manifest(
-        job.model_name, (), (), (), {"name": job.target}, LoadContract("x86_64"), {}, {}
+        job.model_name,
+        (),
+        (),
+        (),
+        {"name": job.target},
+        LoadContract("x86_64"),
+        key.to_json(),
+        {},
+        files={path.name: _entry(path) for path in folder.iterdir()},
     )
     (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
     if job.dump:
         Path(job.dump).mkdir(exist_ok=True)
         (Path(job.dump) / DUMP_START).write_text("# a module")
     return manifest
+
+
+def _entry(path: Path) -> FileEntry:
+    content = path.read_bytes()
+    return FileEntry(hashlib.sha256(content).hexdigest(), len(content))
 
 
 def _numerics(job: CompileJob) -> dict[str, Any]:

@@ -27,6 +27,7 @@ OPERATIONS = [
     "GET /v1/jobs/{job_id}/events",
     "GET /v1/jobs/{job_id}/logs",
     "POST /v1/inspect",
+    "GET /v1/actions/{digest}",
     "GET /v1/artifacts/{digest}",
     "POST /v1/gc",
     "PUT /v1/pins/{digest}",
