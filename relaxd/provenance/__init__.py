@@ -1,0 +1,1 @@
+"""Where a bundle came from: signed statements, the keys that are trusted, a bill of materials."""
