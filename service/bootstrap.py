@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from celery import Celery
 from prometheus_client import CollectorRegistry
@@ -10,6 +11,7 @@ from artifacts import open_store
 from artifacts.store import Artifacts
 from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
 from service.adapters.compiler import ChildCompiler
+from service.adapters.signing import signer
 from service.adapters.store_usage import limited
 from service.core import Compiler, Core
 from service.db.engine import Database
@@ -58,6 +60,7 @@ def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
         compiler=compiler or ChildCompiler(),
         doorbell=CeleryDoorbell(app),
         clock=time.time,
+        signer=partial(signer, settings),
     )
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))

@@ -13,6 +13,7 @@ from compiler.targets import Target
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
+from relaxd.provenance.keys import Signer
 from service.db.engine import Database
 from service.db.transaction import Transaction
 from service.domain import Kind
@@ -61,7 +62,8 @@ class Compiler(Protocol):
 
 @dataclass(frozen=True)
 class Core:
-    """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch.
+    """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch;
+    `signer` opens the key that signs provenance, which workers alone read.
 
     Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since
     fences decide.
@@ -73,6 +75,7 @@ class Core:
     compiler: Compiler
     doorbell: Doorbell
     clock: Callable[[], float]
+    signer: Callable[[], Signer | None] = lambda: None
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -39,6 +39,9 @@ class Settings(BaseSettings):
     long a blob stays that nothing refers to, twice job_timeout_s at the least.
     store_quota_mb: the most that the store may hold, None for no limit; store_reserve_mb: what its
     disk is to keep free. store_patience_s: how long a build waits for a store that is full or away.
+    signing_key: PEM file of the ed25519 key that signs provenance, None to sign nothing; with
+    signing_command, a program that signs what it reads, that of the public key. builder_id: the
+    URI by which signed provenance names this service.
     max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
     metrics, None for nowhere.
     """
@@ -73,6 +76,9 @@ class Settings(BaseSettings):
     store_quota_mb: int | None = Field(default=None, gt=0)
     store_reserve_mb: int = Field(default=64, ge=0)
     store_patience_s: float = Field(default=600, ge=0)
+    signing_key: Path | None = None
+    signing_command: str | None = None
+    builder_id: str = "urn:relaxd:builder"
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None
     log_level: str = "INFO"

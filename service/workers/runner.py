@@ -24,7 +24,7 @@ from relaxd.errors import RelaxdError
 from service.core import Core
 from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
-from service.usecases import ending, results
+from service.usecases import attesting, ending, results
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience
 from service.workers.scratch import Workshop
@@ -46,6 +46,7 @@ class Runner:
         self, core: Core, workshop: Workshop, shutdown: threading.Event, observe: Observe
     ) -> None:
         self._core = core
+        self._signer = core.signer()
         self._workshop = workshop
         self._shutdown = shutdown
         self._observe = observe
@@ -198,6 +199,8 @@ class Runner:
             bundle,
             {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target},
         )
+        # Before the action cache names it: a bundle that others can find has its attestations.
+        attesting.attest(self._core, claim, published.digest, self._signer)
         # A worker that lost this build earlier may have published first: its bundle is as good, and
         # then the only one.
         return self._core.store.actions.put(claim.action_key, published.digest)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from service.adapters.celery_doorbell import celery_app
+from service.adapters.signing import signer
 from service.api.app import create_app
 from service.bootstrap import Services
 from service.core import Core
@@ -68,7 +70,8 @@ def services_over(
     chosen = Settings(data_dir=folder, **settings)
     db = Database(chosen.database)
     upgrade(db)
-    core = Core(chosen, db, open_store(chosen.store), compiler, doorbell, time.time)
+    store, sign = open_store(chosen.store), partial(signer, chosen)
+    core = Core(chosen, db, store, compiler, doorbell, time.time, sign)
     services = Services(chosen, core, Jobs(core), celery_app(chosen), CollectorRegistry())
     try:
         yield services

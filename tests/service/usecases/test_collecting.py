@@ -118,9 +118,15 @@ def test_a_tag_and_a_pin_keep_a_bundle(core, jobs, model, answer, clock, by):
     clock.advance(LONG)
     age_records(core, LONG)
     collecting.run(core)
+    manifests = [digest, *core.store.references.referrers(REPOSITORY, digest)]
+    assert len(manifests) == 2  # the bundle and its bill of materials
     assert held(core) == {
-        digest,
-        *(blob.digest for blob in read_document(core.store.blobs, digest).blobs),
+        *manifests,
+        *(
+            blob.digest
+            for manifest in manifests
+            for blob in read_document(core.store.blobs, manifest).blobs
+        ),
     }
 
 

@@ -1,0 +1,51 @@
+"""What signs provenance: a key in a file, or a command in front of a key that stays elsewhere."""
+
+import base64
+import binascii
+import shlex
+import subprocess
+from functools import partial
+
+from relaxd.provenance.errors import KeyInvalid, SigningFailed
+from relaxd.provenance.keys import PublicKey, Signer, signer_of, trusted
+from service.settings import Settings
+
+TIMEOUT_S = 60
+
+
+def signer(settings: Settings) -> Signer | None:
+    """The signer that the settings name; raises KeyInvalid, TrustUnavailable."""
+    if settings.signing_key is None:
+        return None
+    if settings.signing_command is None:
+        return signer_of(settings.signing_key)
+    keys = list(trusted(settings.signing_key).values())
+    if len(keys) != 1:
+        raise KeyInvalid(
+            f"{settings.signing_key} holds {len(keys)} public keys",
+            hint="RELAXD_SIGNING_COMMAND signs for one",
+        )
+    return Signer(keys[0], partial(_ask, shlex.split(settings.signing_command), keys[0]))
+
+
+def _ask(command: list[str], public: PublicKey, message: bytes) -> bytes:
+    """The command's signature, which must fit the public key; raises SigningFailed."""
+    try:
+        done = subprocess.run(
+            command, input=message, capture_output=True, timeout=TIMEOUT_S, check=True
+        )
+        signature = base64.b64decode(done.stdout.strip(), validate=True)
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.decode(errors="replace")[-500:]
+        raise SigningFailed(f"the signing command ended with {error.returncode}: {why}") from error
+    except (OSError, subprocess.TimeoutExpired, binascii.Error, ValueError) as error:
+        raise SigningFailed(
+            f"the signing command gave no signature: {error}",
+            hint="it reads the message on standard input and prints the signature in base64",
+        ) from error
+    if not public.accepts(signature, message):
+        raise SigningFailed(
+            f"the command's signature does not fit the public key {public.id}",
+            hint="RELAXD_SIGNING_KEY has to be the public key of what RELAXD_SIGNING_COMMAND asks",
+        )
+    return signature

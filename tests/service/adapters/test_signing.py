@@ -1,0 +1,47 @@
+"""Keys in files, and commands that sign."""
+
+import base64
+import sys
+from pathlib import Path
+
+import pytest
+
+from relaxd.provenance.errors import KeyInvalid, SigningFailed
+from service.adapters.signing import signer
+from service.settings import Settings
+from tests.signing import key_pair
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return key_pair(tmp_path / "keys")
+
+
+COMMAND = """
+import base64, sys
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+key = load_pem_private_key(open(sys.argv[1], "rb").read(), None)
+print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())
+"""
+
+
+def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Path) -> None:
+    script = tmp_path / "kms.py"
+    script.write_text(COMMAND)
+    public = keys / "key.pub"
+    command = f"{sys.executable} {script} {keys / 'key.pem'}"
+    made = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=command))
+    assert made is not None
+    assert made.public.accepts(made.sign(b"message"), b"message")
+    wrong = base64.b64encode(b"s" * 64).decode()
+    for answer, why in ((f"echo {wrong}", "does not fit"), ("echo !", "gave no"), ("false", "1:")):
+        made = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=answer))
+        assert made is not None
+        with pytest.raises(SigningFailed, match=why):
+            made.sign(b"message")
+
+
+def test_a_key_that_cannot_sign_ends_the_worker_before_it_works(tmp_path: Path, keys: Path) -> None:
+    for key in (tmp_path / "absent.pem", keys / "key.pub"):
+        with pytest.raises(KeyInvalid):
+            signer(Settings(data_dir=tmp_path, signing_key=key))
