@@ -16,6 +16,7 @@ from relaxd.cli import (
     serving,
     storing,
     targets,
+    verifying,
     why,
 )
 from relaxd.cli.command import Command
@@ -59,6 +60,7 @@ app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_com
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
+app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)

@@ -9,22 +9,27 @@ from typing import Any
 from urllib.parse import quote
 
 from relaxd.client.best import choose
+from relaxd.client.errors import PullError
 from relaxd.client.job import JobHandle
 from relaxd.client.pull import (
     Report,
     content_of,
     document_of,
-    manifest_of,
+    find,
     pull,
+    pull_found,
     targets_of,
 )
 from relaxd.client.reference import REPOSITORY, JobReference, parse
 from relaxd.client.transport import Transport
+from relaxd.client.upload import REPOSITORY as MODELS
 from relaxd.client.upload import Model, Samples, name_of, upload_model, upload_samples
-from relaxd.contract.canonical import is_digest
+from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.manifest import FILENAME
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
+from relaxd.provenance.checking import check_folder
+from relaxd.provenance.keys import Trust
 
 DEFAULT_URL = "http://127.0.0.1:8484"
 
@@ -174,8 +179,28 @@ class Client:
             if known.is_success:
                 return dict(known.json())
         with self._located(ref, target) as (source, name, version):
-            bundle = manifest_of(source, name, version, target)
+            bundle = find(source, name, version, target).document
             return dict(json.loads(content_of(source, name, bundle, FILENAME))["action_key"])
+
+    def verify(
+        self, ref: str, trust: Trust, directory: str | Path, target: str | None = None
+    ) -> dict[str, Any]:
+        """The signed statement about a bundle, by what `pull` takes; the bundle is pulled into
+        `directory`.
+
+        Raises TrustError, which names the part that is wrong, and as `pull`.
+        """
+        with self._located(ref, target) as (source, name, version):
+            found = find(source, name, version, target)
+            folder = pull_found(source, name, found, Path(directory))
+        return check_folder(folder, trust, found.digest)
+
+    def model(self, digest: str) -> bytes:
+        """The bytes of an uploaded model or of its samples; raises PullError for damaged ones."""
+        content = self._transport.request("GET", f"/v2/{MODELS}/blobs/{digest}").content
+        if digest_of(content) != digest:
+            raise PullError(f"the content does not match {digest}", hint="try again")
+        return content
 
     def pull(
         self,

@@ -14,11 +14,18 @@ from relaxd.client.folder import replacing
 from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.documents import file_name, mapping, read_json
+from relaxd.contract.manifest import FILENAME
 from relaxd.errors import BundleError
+from relaxd.provenance.envelope import ARTIFACT, MAX_ENVELOPE, signers
+from relaxd.provenance.envelope import FILENAME as PROVENANCE
+from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
+from relaxd.provenance.errors import TrustError
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 TARGET = "org.relaxd.target"
+MAX_REFERRERS = 64
+"""How many signed statements of one bundle are fetched."""
 
 Report = Callable[[int, int], None]
 
@@ -50,6 +57,14 @@ class Layer:
         )
 
 
+@dataclass(frozen=True)
+class Found:
+    """A manifest or an index, and its digest."""
+
+    digest: str
+    document: dict[str, Any]
+
+
 def pull(
     transport: Transport,
     name: str,
@@ -62,11 +77,18 @@ def pull(
     """Fetch an artifact into `directory`, which must be absent, empty or an older bundle; returns
     it.
 
+    The bundle's signed provenance, if the registry has any, lies beside its files.
     `target` picks one of an index; `report` gets the bytes received and the bytes in all. Raises
     PullError, ServerError, ServerUnreachable.
     """
-    manifest = manifest_of(transport, name, version, target)
-    layers = _layers(manifest)
+    return pull_found(transport, name, find(transport, name, version, target), directory, report)
+
+
+def pull_found(
+    transport: Transport, name: str, found: Found, directory: Path, report: Report | None = None
+) -> Path:
+    """As `pull`, once the manifest is there."""
+    layers = _layers(found.document)
     total, done = sum(layer.size for layer in layers), 0
     with replacing(directory) as fresh:
         for layer in layers:
@@ -74,6 +96,10 @@ def pull(
             done += layer.size
             if report:
                 report(done, total)
+        if any(layer.path.as_posix() == FILENAME for layer in layers):
+            lines = envelopes(transport, name, found.digest)
+            if lines:
+                (fresh / PROVENANCE).write_bytes(b"".join(line + b"\n" for line in lines))
     return directory
 
 
@@ -103,32 +129,92 @@ def _layers(manifest: dict[str, Any]) -> list[Layer]:
 
 def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]:
     """The manifest or index of that digest or tag; raises PullError for a damaged one."""
+    return _found(transport, name, version).document
+
+
+def _found(transport: Transport, name: str, version: str) -> Found:
     answer = transport.request(
         "GET",
         f"/v2/{name}/manifests/{version}",
         headers={"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"},
     )
-    if is_digest(version) and digest_of(answer.content) != version:
+    digest = digest_of(answer.content)
+    if is_digest(version) and digest != version:
         raise PullError(
             f"the server's manifest does not match {version}",
             hint="the content was damaged on its way; try again",
         )
+    return Found(digest, _document(answer.content, version))
+
+
+def _document(content: bytes, version: str) -> dict[str, Any]:
     try:
-        return mapping(read_json(answer.content, "the artifact"), "the artifact")
+        return mapping(read_json(content, "the artifact"), "the artifact")
     except BundleError as error:
         raise PullError(f"{version} is no artifact: {error.message}") from error
 
 
-def manifest_of(
-    transport: Transport, name: str, version: str, target: str | None = None
-) -> dict[str, Any]:
+def find(transport: Transport, name: str, version: str, target: str | None = None) -> Found:
     """The manifest of that digest or tag, for an index that of one of its targets; raises
     PullError.
     """
-    document = document_of(transport, name, version)
-    if "manifests" not in document:
-        return document
-    return document_of(transport, name, _choose(targets_of(document), target))
+    found = _found(transport, name, version)
+    if "manifests" not in found.document:
+        return found
+    return _found(transport, name, _choose(targets_of(found.document), target))
+
+
+def envelopes(transport: Transport, name: str, bundle: str) -> list[bytes]:
+    """The signed statements about a bundle that the registry lists as its referrers."""
+    found = []
+    for digest in _referrers(transport, name, bundle)[:MAX_REFERRERS]:
+        match document_of(transport, name, digest).get("layers"):
+            case [{"mediaType": str(kind), "digest": str(blob), "size": int(size)}] if (
+                kind == DSSE and is_digest(blob) and 0 < size <= MAX_ENVELOPE
+            ):
+                content = transport.request("GET", f"/v2/{name}/blobs/{blob}").content
+                if digest_of(content) == blob and _is_envelope(content):
+                    found.append(content)
+    return sorted(found)
+
+
+def _is_envelope(content: bytes) -> bool:
+    """Whether the content is in the form of our envelopes, a line each; someone else may have
+    attached anything.
+    """
+    try:
+        return bool(signers(content))
+    except TrustError:
+        return False
+
+
+def _referrers(transport: Transport, name: str, bundle: str) -> list[str]:
+    """Digests of the artifacts with provenance, by the registry's list or, where it keeps none, by
+    the tag that OCI has for this.
+    """
+    answer = transport.request(
+        "GET",
+        f"/v2/{name}/referrers/{bundle}",
+        params={"artifactType": ARTIFACT},
+        accept=frozenset({400, 404, 405}),
+    )
+    if not answer.is_success:
+        tag = bundle.replace(":", "-")
+        answer = transport.request(
+            "GET",
+            f"/v2/{name}/manifests/{tag}",
+            headers={"Accept": INDEX_TYPE},
+            accept=frozenset({400, 404}),
+        )
+    if not answer.is_success:
+        return []
+    listed = _document(answer.content, f"the list of referrers of {bundle}").get("manifests")
+    found = []
+    for entry in listed if isinstance(listed, list) else ():
+        match entry:
+            case {"digest": str(digest), "artifactType": str(kind)} if kind == ARTIFACT:
+                found.append(digest)
+    return found
 
 
 def targets_of(document: dict[str, Any]) -> dict[str, str]:

@@ -24,17 +24,26 @@ from relaxd.loader.host import this_host
 if TYPE_CHECKING:
     from relaxd.loader.arrays import Transport
     from relaxd.loader.threads import Team
+    from relaxd.provenance.keys import Trust
 
 
-def load(path: str | PathLike[str], *, threads: int | None = None) -> "Model":
+def load(
+    path: str | PathLike[str], *, threads: int | None = None, trust: "Trust | None" = None
+) -> "Model":
     """Load a bundle, a directory or a tar.
 
     threads: how many to compute with; by default RELAXD_NUM_THREADS, else one for each physical
     core that the process may use, within the cgroup's CPU quota. Models of one thread run side by
-    side, others one call at a time. Raises BundleError for an incomplete, corrupt or unreadable
-    bundle, LoadContractError where this machine lacks what the bundle needs; both before any
-    library is opened, so nothing untested is ever executed.
+    side, others one call at a time.
+    trust: PEM files of ed25519 public keys; a folder of which any file is not signed by one of them
+    is refused with TrustError. By default signatures are not looked at. Raises BundleError for an
+    incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what the
+    bundle needs; all before any library is opened, so nothing untested is ever executed.
     """
+    if trust is not None:
+        from relaxd.provenance.checking import check_folder
+
+        check_folder(Path(path), trust)
     with opened(Path(path)) as bundle:
         check_contract(bundle.manifest, this_host())
         bundle.verify()

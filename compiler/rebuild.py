@@ -1,0 +1,103 @@
+"""Compiles a signed bundle's model again and compares the results bit for bit."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compiler.api import compile_request
+from compiler.key import action_key
+from compiler.targets import resolve
+from compiler.toolchain.versions import versions
+from relaxd.contract import numerics
+from relaxd.contract.action import ActionKey, differences
+from relaxd.contract.request import CompileRequest
+from relaxd.loader.bundle import read_manifest
+from relaxd.provenance.errors import TrustError
+
+MEASURED = frozenset({"profile.json", numerics.FILENAME})
+"""Reports of times, and of what was compared within them, which no two builds share."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a statement says a bundle was built from."""
+
+    model: str
+    request: CompileRequest
+    target: str
+    key: ActionKey
+
+    @classmethod
+    def of(cls, statement: Mapping[str, Any]) -> "Origin":
+        """From a signed statement; raises TrustError for one that is not of a build of ours."""
+        try:
+            built = statement["predicate"]["buildDefinition"]
+            said = built["externalParameters"]
+            options = said["options"] or {}
+            request = CompileRequest.from_json({**said["request"], "options": options})
+            key = ActionKey(built["internalParameters"]["action_key"]["parts"])
+            return cls(said["model"], request, said["target"], key)
+        except (KeyError, TypeError) as error:
+            raise TrustError(f"the statement lacks {error}", part="statement") from error
+
+
+def compare(origin: Origin, bundle: Path, model: Path, output: Path) -> list[str]:
+    """Compile the model into `output`; the names of the files that are equal, which are all but
+    measurements and the manifest that lists their digests.
+
+    Raises TrustError, which names the part of the action key or the file that differs, and
+    CompileError.
+    """
+    _check_model(origin, model)
+    _check_key(origin)
+    unmeasured = replace(origin.request.options, verify=False, profile=False)
+    request = replace(origin.request, options=unmeasured, samples=None, targets=(origin.target,))
+    compile_request(model, request, output=output, target=origin.target)
+    have, want = _digests(output), _digests(bundle)
+    for name in sorted(have.keys() | want.keys()):
+        if have.get(name) != want.get(name):
+            raise TrustError(
+                f"{name} is not what the model compiles to here",
+                part=name,
+                hint="the builder and this machine differ, or one of them lies",
+            )
+    _check_interface(output, bundle)
+    return sorted(have)
+
+
+def _check_model(origin: Origin, model: Path) -> None:
+    with model.open("rb") as file:
+        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    if digest != origin.model:
+        raise TrustError(
+            f"the model is {digest}, the bundle was built from {origin.model}", part="model"
+        )
+
+
+def _check_key(origin: Origin) -> None:
+    """Raise TrustError where another toolchain or target here would build something else."""
+    here = action_key(origin.model, origin.request, resolve(origin.target), versions())
+    if apart := [each.part for each in differences(origin.key.parts, here.parts)]:
+        raise TrustError(
+            f"this machine would build under another action key: {', '.join(apart)} differ",
+            part="action_key",
+            hint="rebuild with the versions of the statement",
+        )
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = read_manifest(folder).files
+    return {name: entry.sha256 for name, entry in files.items() if name not in MEASURED}
+
+
+def _check_interface(output: Path, bundle: Path) -> None:
+    """Raise TrustError where the manifests differ in what a loader goes by."""
+    have, want = (read_manifest(folder).to_json() for folder in (output, bundle))
+    for name in ("inputs", "outputs", "dims", "load", "library", "entry", "weights", "alignment"):
+        if have[name] != want[name]:
+            raise TrustError(
+                f"the manifest's {name} are not what the model compiles to here",
+                part="manifest.json",
+            )

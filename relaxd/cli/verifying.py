@@ -1,0 +1,113 @@
+"""`relaxd verify`: whether a trusted key signed a bundle, and whether its model compiles to it."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relaxd.cli import declarations as declare
+from relaxd.cli import extras
+from relaxd.cli.command import Json
+from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.client import Client
+from relaxd.client.client import DEFAULT_URL
+from relaxd.errors import DeclarationError
+from relaxd.provenance.checking import check_folder
+
+Reference = Annotated[
+    str,
+    typer.Argument(
+        help="A pulled folder, a job id, a digest, or an OCI reference.", show_default=False
+    ),
+]
+Key = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--key",
+        metavar="PEM",
+        help="A public key that is trusted; may be repeated.",
+        envvar="RELAXD_TRUSTED_KEY",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
+    ),
+]
+Rebuild = Annotated[
+    bool, typer.Option("--rebuild", help="Compile again here, and compare bit for bit.")
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        metavar="FILE",
+        help="The model for --rebuild, in place of the server's.",
+        show_default=False,
+    ),
+]
+
+
+def verify_command(
+    ref: Reference,
+    key: Key = None,
+    target: Target = None,
+    rebuild: Rebuild = False,
+    model: ModelFile = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
+) -> None:
+    """Check a bundle's signature and digests; with --rebuild also that its model compiles to it."""
+    if not key:
+        raise DeclarationError(
+            "no key is trusted", field="key", hint="give --key with the public key's PEM file"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="relaxd-verify-") as scratch,
+        Client(server or DEFAULT_URL, token=token) as client,
+    ):
+        folder = Path(ref)
+        if folder.exists():
+            statement = check_folder(folder, key)
+        else:
+            folder = Path(scratch) / "bundle"
+            statement = client.verify(ref, key, folder, target)
+        same = _rebuilt(statement, folder, model, client, Path(scratch)) if rebuild else []
+    _report(ref, statement, same, as_json=json)
+
+
+def _rebuilt(
+    statement: dict[str, Any], folder: Path, model: Path | None, client: Client, scratch: Path
+) -> list[str]:
+    rebuilding = extras.load("compiler.rebuild", extra="compiler")
+    origin = rebuilding.Origin.of(statement)
+    source = model or scratch / "model"
+    if model is None:
+        source.write_bytes(client.model(origin.model))
+    stderr().print("signature and digests hold; compiling again", style="dim")
+    return list(rebuilding.compare(origin, folder, source, scratch / "rebuilt"))
+
+
+def _report(ref: str, statement: dict[str, Any], same: list[str], *, as_json: bool) -> None:
+    built = statement["predicate"]["buildDefinition"]
+    document = {
+        "ref": ref,
+        "verified": True,
+        "bundle": f"sha256:{statement['subject'][0]['digest']['sha256']}",
+        "model": built["externalParameters"]["model"],
+        "target": built["externalParameters"]["target"],
+        "action_key": built["internalParameters"]["action_key"]["digest"],
+        "builder": statement["predicate"]["runDetails"]["builder"]["id"],
+        "rebuilt": same,
+    }
+    if as_json:
+        print_json(document)
+        return
+    for name in ("bundle", "model", "target", "action_key", "builder"):
+        stdout().print(f"{name:>11}: {document[name]}", soft_wrap=True)
+    if same:
+        stdout().print(f"{'rebuilt':>11}: equal bit for bit: {', '.join(same)}", soft_wrap=True)

@@ -1,0 +1,80 @@
+"""A model compiled again, beside the bundle that a statement says it made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler import rebuild
+from compiler.api import compile_request
+from compiler.key import action_key
+from compiler.targets import resolve
+from compiler.toolchain.versions import versions
+from relaxd.contract.canonical import digest_of
+from relaxd.contract.request import CompileRequest
+from relaxd.provenance.errors import TrustError
+from relaxd.provenance.statement import Subjects, provenance
+from tests.small_models import perceptron
+
+TARGET = "x86-64-v3"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "m.onnx"
+    path.write_bytes(perceptron().SerializeToString())
+    return path
+
+
+def origin_of(model: Path, toolchain: dict[str, str]) -> rebuild.Origin:
+    """As it is after a statement was signed, sent and read."""
+    request = CompileRequest.of(
+        dims={"batch": (1, 4), "seq": (1, 64)}, options={"verify": False, "profile": False}
+    )
+    digest = digest_of(model.read_bytes())
+    key = action_key(digest, request, resolve(TARGET), toolchain)
+    subjects = Subjects("sha256:" + "0" * 64, {"model.so": "sha256:" + "1" * 64})
+    statement: Any = provenance(subjects, "relaxd/bundles", TARGET, key, "urn:us")
+    return rebuild.Origin.of(json.loads(json.dumps(statement)))
+
+
+@pytest.fixture(scope="module")
+def bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("built") / "bundle"
+    origin = origin_of(model, versions())
+    compile_request(model, origin.request, output=output, target=TARGET)
+    return output
+
+
+def test_a_model_compiles_to_the_same_bits(model: Path, bundle: Path, tmp_path: Path) -> None:
+    same = rebuild.compare(origin_of(model, versions()), bundle, model, tmp_path / "again")
+    assert {"model.so", "weights.bin", "libtvm_runtime.so", "LICENSES"} <= set(same)
+    assert (tmp_path / "again" / "model.so").read_bytes() == (bundle / "model.so").read_bytes()
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["files"]["model.so"]["sha256"] = "0" * 64
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(TrustError) as refused:
+        rebuild.compare(origin_of(model, versions()), tmp_path / "other", model, tmp_path / "third")
+    assert refused.value.part == "model.so"
+
+
+def test_another_toolchain_is_named_and_nothing_compiled(model: Path, tmp_path: Path) -> None:
+    older = {**versions(), "tvm": "0.1"}
+    with pytest.raises(TrustError, match=r"toolchain\.tvm differ") as refused:
+        rebuild.compare(origin_of(model, older), tmp_path, model, tmp_path / "again")
+    assert refused.value.part == "action_key"
+
+
+def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"other")
+    with pytest.raises(TrustError) as refused:
+        rebuild.compare(origin_of(model, versions()), tmp_path, other, tmp_path / "again")
+    assert refused.value.part == "model"
+
+
+def test_a_statement_of_another_build_is_refused() -> None:
+    with pytest.raises(TrustError, match="buildDefinition"):
+        rebuild.Origin.of({"predicate": {}})

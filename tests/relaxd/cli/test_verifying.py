@@ -1,0 +1,90 @@
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relaxd
+from artifacts.attestations import PROVENANCE, attach
+from relaxd.errors import LoadContractError
+from relaxd.loader.host import this_host
+from relaxd.provenance.errors import TrustError
+from tests.service.live import Live, live
+from tests.signing import key_pair
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return key_pair(tmp_path_factory.mktemp("keys") / "ours")
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("api"), signing_key=keys / "key.pem") as running:
+        yield running
+
+
+@pytest.fixture
+def build(served: Any, model: str) -> dict[str, Any]:
+    """A job whose bundle is in the folder `out`."""
+    ended = served("compile", model, "--dim", "n=1:8", "-o", "out", "--json")
+    assert ended.code == 0, ended.err
+    return dict(ended.json)
+
+
+def test_a_folder_a_job_and_a_digest_are_verified(
+    served: Any, build: dict[str, Any], keys: Path
+) -> None:
+    digest = build["builds"][0]["artifact"]["digest"]
+    assert Path("out/provenance.intoto.jsonl").read_bytes().count(b"\n") == 1
+    for ref in ("out", build["id"], digest, f"relaxd/bundles@{digest}"):
+        ended = served("verify", ref, "--key", str(keys / "key.pub"), "--json")
+        assert ended.code == 0, ended.err
+        assert (ended.json["bundle"], ended.json["target"]) == (digest, "native")
+        assert ended.json["action_key"] == build["builds"][0]["action_key"]
+
+
+def test_errors_name_the_part(
+    served: Any, build: dict[str, Any], keys: Path, tmp_path: Path
+) -> None:
+    theirs = key_pair(tmp_path / "theirs") / "key.pub"
+    ended = served("verify", "out", "--key", str(theirs), "--json")
+    assert (ended.code, ended.json["error"]["part"]) == (1, "signature")
+    Path("out/model.so").write_bytes(b"other")
+    ended = served("verify", "out", "--key", str(keys / "key.pub"), "--json")
+    assert ended.json["error"]["part"] == "model.so"
+    assert served("verify", "out").code == 2
+
+
+def test_a_referrer_that_someone_attached_does_not_matter(
+    served: Any, api: Live, build: dict[str, Any], keys: Path
+) -> None:
+    digest = build["builds"][0]["artifact"]["digest"]
+    for content in (b"junk", b'{"payload":""}\n', b"[]"):
+        attach(api.services.store, PROVENANCE, content, digest)
+    assert served("verify", digest, "--key", str(keys / "key.pub")).code == 0
+
+
+def test_load_refuses_what_is_not_signed(build: dict[str, Any], keys: Path) -> None:
+    trust = keys / "key.pub"
+    shutil.copytree("out", "changed")
+    Path("changed/numerics.json").write_text("{}")
+    with pytest.raises(TrustError, match=r"numerics\.json is not the file") as refused:
+        relaxd.load("changed", trust=trust)
+    assert refused.value.part == "numerics.json"
+    shutil.copytree("out", "unsigned")
+    Path("unsigned/provenance.intoto.jsonl").unlink()
+    with pytest.raises(TrustError, match="not signed"):
+        relaxd.load("unsigned", trust=trust)
+
+
+def test_load_goes_on_with_what_is_signed(
+    build: dict[str, Any], keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in's library cannot be opened, so the check that follows is made to refuse it."""
+    host = dataclasses.replace(this_host(), arch="riscv64")
+    monkeypatch.setattr("relaxd.loader.model.this_host", lambda: host)
+    with pytest.raises(LoadContractError, match="x86_64"):
+        relaxd.load("out", trust=keys / "key.pub")
