@@ -16,6 +16,11 @@ TIMEOUT_S = 60
 def signer(settings: Settings) -> Signer | None:
     """The signer that the settings name; raises KeyInvalid, TrustUnavailable."""
     if settings.signing_key is None:
+        if settings.signing_command is not None:
+            raise KeyInvalid(
+                "a signing command is set without its public key",
+                hint="set RELAXD_SIGNING_KEY to the public key's PEM file",
+            )
         return None
     if settings.signing_command is None:
         return signer_of(settings.signing_key)

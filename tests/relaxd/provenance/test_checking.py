@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from relaxd.contract.action import ActionKey
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
-from relaxd.provenance.errors import KeyInvalid, TrustError
+from relaxd.provenance.errors import KeyInvalid, TrustError, TrustUnavailable
 from relaxd.provenance.keys import Signer, signer_of, trusted
 from relaxd.provenance.statement import Subjects, provenance
 from tests.signing import key_pair
@@ -163,6 +164,14 @@ def test_keys_that_are_none_are_refused(signed: Path, trust: Path, tmp_path: Pat
         trusted(tmp_path / "absent.pub")
     with pytest.raises(KeyInvalid, match="private key"):
         signer_of(trust)
+
+
+def test_an_installation_that_cannot_check_says_what_to_install(
+    signed: Path, trust: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
+    with pytest.raises(TrustUnavailable, match=r"relaxd\[trust\]"):
+        check_folder(signed, trust)
 
 
 def mutate(folder: Path, draw: random.Random) -> str:

@@ -45,3 +45,9 @@ def test_a_key_that_cannot_sign_ends_the_worker_before_it_works(tmp_path: Path, 
     for key in (tmp_path / "absent.pem", keys / "key.pub"):
         with pytest.raises(KeyInvalid):
             signer(Settings(data_dir=tmp_path, signing_key=key))
+
+
+def test_a_command_without_its_public_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyInvalid, match="without its public key"):
+        signer(Settings(data_dir=tmp_path, signing_command="true"))
+    assert signer(Settings(data_dir=tmp_path)) is None
