@@ -38,8 +38,7 @@ def sbom(contents: Contents) -> bytes:
         "name": f"relaxd-bundle-{name[:12]}",
         "documentNamespace": f"https://spdx.org/spdxdocs/relaxd-bundle-{name}",
         "creationInfo": {"created": CREATED, "creators": [f"Tool: relaxd-{contents.relaxd}"]},
-        "packages": [_bundle(name), *packages],
-        "files": files,
+        "packages": [_bundle(name), *files, *packages],
         "relationships": [
             _relation("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Bundle"),
             *(_relation("SPDXRef-Bundle", "CONTAINS", file["SPDXID"]) for file in files),
@@ -100,12 +99,17 @@ def _package(identity: str, name: str, version: str) -> dict[str, Any]:
 
 
 def _file(name: str, digest: str) -> dict[str, Any]:
+    """A file as a package of its own: SPDX wants sha1 of what it calls files."""
     return {
         "SPDXID": f"SPDXRef-File-{hashlib.sha256(name.encode()).hexdigest()[:16]}",
-        "fileName": f"./{name}",
+        "name": name,
+        "packageFileName": f"./{name}",
+        "primaryPackagePurpose": "FILE",
         "checksums": [
             {"algorithm": "SHA256", "checksumValue": digest.removeprefix("sha256:")},
         ],
+        "downloadLocation": _NONE,
+        "filesAnalyzed": False,
         "licenseConcluded": _NONE,
         "copyrightText": _NONE,
     }
