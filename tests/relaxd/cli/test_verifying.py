@@ -1,5 +1,6 @@
 import dataclasses
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 import relaxd
 from artifacts.attestations import PROVENANCE, attach
+from artifacts.documents import read_document
 from relaxd.errors import LoadContractError
 from relaxd.loader.host import this_host
 from relaxd.provenance.errors import TrustError
@@ -88,3 +90,40 @@ def test_load_goes_on_with_what_is_signed(
     monkeypatch.setattr("relaxd.loader.model.this_host", lambda: host)
     with pytest.raises(LoadContractError, match="x86_64"):
         relaxd.load("out", trust=keys / "key.pub")
+
+
+def skopeo(*arguments: str) -> None:
+    command = ["skopeo", "copy", "--preserve-digests", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def copied(source: str, destination: str, scratch: Path) -> None:
+    """Copy an artifact from registry to registry, by way of a folder of its own."""
+    skopeo("--src-tls-verify=false", f"docker://{source}", f"dir:{scratch}")
+    skopeo("--dest-tls-verify=false", f"dir:{scratch}", f"docker://{destination}")
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+def test_a_bundle_copied_to_another_registry_and_back_is_verified(
+    served: Any, api: Live, build: dict[str, Any], keys: Path, tmp_path: Path
+) -> None:
+    digest = build["builds"][0]["artifact"]["digest"]
+    trusted = ("--key", str(keys / "key.pub"))
+    home, store = api.url.removeprefix("http://"), api.services.store
+    referrers = store.references.referrers("relaxd/bundles", digest)
+    kinds = {read_document(store.blobs, each).artifact_type: each for each in referrers}
+    (tmp_path / "mirror").mkdir()
+    with live(tmp_path / "mirror") as other:
+        mirror = other.url.removeprefix("http://")
+        for tag, each in (("v0", digest), ("v1", kinds[PROVENANCE.artifact_type])):
+            there = f"{mirror}/relaxd/net:{tag}"
+            copied(f"{home}/relaxd/bundles@{each}", there, tmp_path / f"out-{tag}")
+            copied(there, f"{home}/relaxd/back:{tag}", tmp_path / f"back-{tag}")
+            if tag == "v0":
+                ended = served("verify", there, *trusted, "--json")
+                assert (ended.code, ended.json["error"]["part"]) == (1, "envelope")
+        ended = served("verify", f"{mirror}/relaxd/net:v0", *trusted, "--json")
+        assert ended.code == 0, ended.err
+        assert ended.json["bundle"] == digest
+    assert served("verify", f"{home}/relaxd/back@{digest}", *trusted).code == 0
