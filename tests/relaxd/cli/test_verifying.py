@@ -112,11 +112,15 @@ def test_a_bundle_copied_to_another_registry_and_back_is_verified(
     trusted = ("--key", str(keys / "key.pub"))
     home, store = api.url.removeprefix("http://"), api.services.store
     referrers = store.references.referrers("relaxd/bundles", digest)
-    kinds = {read_document(store.blobs, each).artifact_type: each for each in referrers}
+    signed = [
+        each
+        for each in referrers
+        if read_document(store.blobs, each).artifact_type == PROVENANCE.artifact_type
+    ]
     (tmp_path / "mirror").mkdir()
     with live(tmp_path / "mirror") as other:
         mirror = other.url.removeprefix("http://")
-        for tag, each in (("v0", digest), ("v1", kinds[PROVENANCE.artifact_type])):
+        for tag, each in ((f"v{number}", each) for number, each in enumerate((digest, *signed))):
             there = f"{mirror}/relaxd/net:{tag}"
             copied(f"{home}/relaxd/bundles@{each}", there, tmp_path / f"out-{tag}")
             copied(there, f"{home}/relaxd/back:{tag}", tmp_path / f"back-{tag}")
