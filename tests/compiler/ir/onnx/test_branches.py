@@ -85,9 +85,9 @@ def test_ranks_that_neither_branch_fits_are_refused() -> None:
 
 
 def test_what_is_not_supported_proves_nothing() -> None:
-    random = [NODE("Identity", ["x"], ["again"]), NODE("RandomUniformLike", ["again"], ["same"])]
+    words = [NODE("Identity", ["x"], ["again"]), NODE("TfIdfVectorizer", ["again"], ["same"])]
     model = model_of(
-        [*ONE, choice(other=random), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"]
+        [*ONE, choice(other=words), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"]
     )
     with pytest.raises(ImportFailed) as caught:
         build(model)

@@ -33,7 +33,7 @@ def zipped() -> onnx.ModelProto:
 
 
 def test_maps_are_given_as_the_tensor_they_are_made_of(tmp_path: Path) -> None:
-    path = prepare(zipped(), tmp_path / "model.onnx", CompileRequest.of(), tmp_path)
+    path = prepare(zipped(), tmp_path / "model.onnx", CompileRequest.of(), tmp_path).path
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     for name in ONNX:
         np.testing.assert_array_equal(ENGINES[name](str(path)).run({"x": x}, {})["maps"], x)
