@@ -24,6 +24,7 @@ _CANARY = b"relaxd-canary"
 _SHARES = Shares(memory_bytes=1 << 30, file_bytes=1 << 20)
 _FILES = {"read", "write", "environment"}
 """Attempts on files; to Linux an environment is one."""
+_SHORT = 70
 _LOWEST_PID = 16
 """A namespace's own processes have lower numbers: none of them is taken for the victim."""
 
@@ -34,7 +35,7 @@ def level() -> Level:
     less where an attempt succeeds all the same.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="relaxd-probe-") as folder,
+        tempfile.TemporaryDirectory(prefix="relaxd-probe-", dir=_base()) as folder,
         _victim() as victim,
         _listener(Path(folder) / "socket") as port,
     ):
@@ -58,6 +59,15 @@ def level() -> Level:
     if reached:
         return min(Level(found["level"]), Level.LIMITS, key=lambda item: item.rank)
     return Level(found["level"])
+
+
+def _base() -> str:
+    """A folder for temporary files under which the path of a socket is as short as the kernel wants
+    it: 107 bytes.
+    """
+    usual = tempfile.gettempdir()
+    short = (folder for folder in (usual, "/tmp", "/var/tmp", "/dev/shm") if len(folder) < _SHORT)
+    return next((folder for folder in short if os.access(folder, os.W_OK)), usual)
 
 
 @contextlib.contextmanager
