@@ -51,7 +51,6 @@ class Report:
     removed_blobs: int = 0
     removed_bytes: int = 0
     removed_records: int = 0
-    spared_blobs: int = 0
     removed: list[str] = field(default_factory=list)
 
 
@@ -178,7 +177,6 @@ class _Sweep:
                 spared |= {digest, *refers_to}
                 for write_again in self._restore.get(digest, ()):
                     write_again()
-        self._report.spared_blobs = len(spared & self._garbage.keys())
 
     def _remove(self, digest: str) -> bool:
         if not self._report.dry_run and not self._store.blobs.discard(digest, self._limits.before):

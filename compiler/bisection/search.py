@@ -21,8 +21,8 @@ _MOST_SINGLE_VALUES = 8
 class Found:
     """first, last: nodes between which the output departs, equal where one node is found.
 
-    cut: the least part of the model that departs by itself; None where none smaller than what was
-    told before has shown it. value: the output that departs, once the node is found.
+    cut: the least part of the model that departs by itself; None where no part smaller than the
+    one reported before has shown it. value: the output that departs, once the node is found.
     """
 
     first: int
@@ -32,25 +32,25 @@ class Found:
 
 
 class Search:
-    """outputs: those of the model that depart; told: called with every progress."""
+    """outputs: those of the model that depart; report: called whenever the search knows more."""
 
     def __init__(
         self,
         graph: Graph,
         outputs: Iterable[str],
         departing: Departing,
-        told: Callable[[Found], None] = lambda found: None,
+        report: Callable[[Found], None] = lambda found: None,
     ) -> None:
         self._graph = graph
         self._outputs = frozenset(outputs)
         self._departing = departing
-        self._told = told
+        self._report = report
         relevant = graph.behind(self._outputs)
         self._order = sorted(relevant - graph.bookkeeping) or sorted(relevant)
         self._known: dict[Cut, tuple[str, ...]] = {}
 
     def run(self) -> Found:
-        """The last of what it told: one node and a cut, or as little as could be shown."""
+        """The last finding reported: one node and a cut, or as much as could be shown."""
         low, high = self._narrowed()
         found = Found(self._order[low], self._order[high - 1])
         values = self._leaving(low, high)
@@ -104,7 +104,7 @@ class Search:
         return low, high
 
     def _leaving(self, low: int, high: int) -> tuple[str, ...]:
-        """The values that depart among those that leave the window; tells of them."""
+        """The values that depart among those that leave the window, which is then reported."""
         window = self._order[low:high]
         later = {name for index in self._order[high:] for name in self._graph.takes[index]}
         given = (name for index in window for name in self._graph.gives[index])
@@ -112,7 +112,7 @@ class Search:
         values = self._depart(frozenset(window), leaving)
         if values:
             cut = Cut(self._graph.completed(window), leaving)
-            self._told(Found(window[0], window[-1], cut))
+            self._report(Found(window[0], window[-1], cut))
         return values
 
     def _least(self, value: str, window: frozenset[int]) -> Found:
@@ -138,7 +138,7 @@ class Search:
     def _shown(self, value: str, nodes: frozenset[int]) -> Found:
         last = self._graph.producers[value]
         found = Found(last, last, Cut(self._graph.completed(nodes), (value,)), value)
-        self._told(found)
+        self._report(found)
         return found
 
     def _layers(self, value: str, window: frozenset[int]) -> list[list[int]]:

@@ -37,10 +37,10 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:
         trials = _trials(job, loaded.proto, Path(folder))
 
-        def told(found: Found) -> None:
-            record(_told(trials, found))
+        def report(found: Found) -> None:
+            record(_record_of(trials, found))
 
-        found = Search(trials.graph, spec["departing"], trials.departing, told).run()
+        found = Search(trials.graph, spec["departing"], trials.departing, report).run()
         document = findings(trials.graph, found)
         record(document)
         if found.value and found.cut in trials.departures:
@@ -61,7 +61,7 @@ def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
     return Trials(job, graph, values, specs_of(model, named, request), scratch)
 
 
-def _told(trials: Trials, found: Found) -> dict[str, Any]:
+def _record_of(trials: Trials, found: Found) -> dict[str, Any]:
     """The findings, after the reproducer took the model that shows them."""
     document = findings(trials.graph, found)
     if found.cut in trials.departures:

@@ -176,8 +176,8 @@ class _Child:
         self._reader = reader
 
     def watch(self, cancelled: Callable[[], bool]) -> dict[str, Any]:
-        """The final document; raises what ended the process otherwise, or the failure that it told
-        before.
+        """The final document; raises what ended the process otherwise, or the failure that the
+        process reported before.
         """
         try:
             return self._watch(cancelled)

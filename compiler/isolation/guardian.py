@@ -76,8 +76,8 @@ def _guard(child: int, reader: int | None) -> None:
         while ended != child:
             ended, status = os.wait()
         if reader is not None:
-            told = os.read(reader, 4)
-            status = struct.unpack("i", told)[0] if len(told) == 4 else status
+            sent = os.read(reader, 4)
+            status = struct.unpack("i", sent)[0] if len(sent) == 4 else status
     except _Asked:
         status = signal.SIGTERM.value
     finally:

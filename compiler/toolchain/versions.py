@@ -2,23 +2,15 @@
 importing any of it.
 """
 
-import contextlib
 import hashlib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from compiler.errors import ToolchainMissing
+from relaxd.contract.action import TOOLCHAIN
 
-_PACKAGES = {
-    "tvm": "apache-tvm",
-    "tvm_ffi": "apache-tvm-ffi",
-    "linker": "ziglang",
-    "onnx": "onnx",
-    "onnxruntime": "onnxruntime",
-    "numpy": "numpy",
-}
-_OPTIONAL = {"torch": "torch"}
+_OPTIONAL = frozenset({"torch"})
 """torch reads TorchScript models, and its passes shape their graphs."""
 
 _ROOT = Path(__file__).parents[2]
@@ -35,10 +27,13 @@ def versions() -> dict[str, str]:
     """Part name to version; `llvm` is the digest of the library that LLVM is linked into; raises
     ToolchainMissing.
     """
-    found = {part: _version(package) for part, package in _PACKAGES.items()}
-    for part, package in _OPTIONAL.items():
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[part] = metadata.version(package)
+    found = {}
+    for part, package in TOOLCHAIN.items():
+        try:
+            found[part] = _version(package)
+        except ToolchainMissing:
+            if part not in _OPTIONAL:
+                raise
     return {
         **found,
         "llvm": _recorded_hash("apache-tvm", "libtvm_compiler.so"),

@@ -69,6 +69,12 @@ Targets = Annotated[
         show_default="native",
     ),
 ]
+OneTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
+    ),
+]
 Server = Annotated[
     str | None,
     typer.Option(

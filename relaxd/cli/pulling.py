@@ -29,12 +29,6 @@ Output = Annotated[
         help="Absent, empty, or an older bundle, which is replaced.",
     ),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
-    ),
-]
 Best = Annotated[
     bool, typer.Option("--best", help="Of several, the best that this machine can run.")
 ]
@@ -43,7 +37,7 @@ Best = Annotated[
 def pull_command(
     ref: Reference,
     output: Output = Path("out"),
-    target: Target = None,
+    target: declare.OneTarget = None,
     best: Best = False,
     server: declare.Server = None,
     token: declare.Token = None,

@@ -31,12 +31,6 @@ Key = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
-    ),
-]
 Rebuild = Annotated[
     bool, typer.Option("--rebuild", help="Compile again here, and compare bit for bit.")
 ]
@@ -54,7 +48,7 @@ ModelFile = Annotated[
 def verify_command(
     ref: Reference,
     key: Key = None,
-    target: Target = None,
+    target: declare.OneTarget = None,
     rebuild: Rebuild = False,
     model: ModelFile = None,
     server: declare.Server = None,

@@ -26,18 +26,12 @@ Bundle = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
-    ),
-]
 
 
 def why_command(
     key_a: Bundle,
     key_b: Bundle,
-    target: Target = None,
+    target: declare.OneTarget = None,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,

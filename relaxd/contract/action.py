@@ -5,6 +5,17 @@ from typing import Any
 
 from relaxd.contract.canonical import canonical_bytes, digest_of
 
+TOOLCHAIN = {
+    "tvm": "apache-tvm",
+    "tvm_ffi": "apache-tvm-ffi",
+    "linker": "ziglang",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "numpy": "numpy",
+    "torch": "torch",
+}
+"""The packages whose versions are parts of an action key, by the part's name."""
+
 
 @dataclass(frozen=True)
 class ActionKey:

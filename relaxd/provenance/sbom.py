@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relaxd.contract.action import TOOLCHAIN
 from relaxd.contract.canonical import canonical_bytes
-from relaxd.provenance.statement import PACKAGES, Subjects
+from relaxd.provenance.statement import Subjects
 
 CREATED = "1970-01-01T00:00:00Z"
 """SPDX asks for a time; a constant one keeps equal builds' documents equal."""
@@ -64,7 +65,7 @@ def _packages(contents: Contents) -> tuple[list[dict[str, Any]], list[dict[str, 
     has_runtime = any(file.startswith(_RUNTIME) for file in contents.subjects.files)
     built = [
         (package, contents.toolchain[part], package == "apache-tvm" and has_runtime)
-        for part, package in PACKAGES.items()
+        for part, package in TOOLCHAIN.items()
         if part in contents.toolchain
     ]
     packages, relations = [], []

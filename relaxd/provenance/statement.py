@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.action import ActionKey
+from relaxd.contract.action import TOOLCHAIN, ActionKey
 from relaxd.contract.canonical import is_digest
 from relaxd.provenance.errors import TrustError
 
@@ -12,16 +12,6 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "urn:relaxd:build:v1"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-PACKAGES = {
-    "tvm": "apache-tvm",
-    "tvm_ffi": "apache-tvm-ffi",
-    "linker": "ziglang",
-    "onnx": "onnx",
-    "onnxruntime": "onnxruntime",
-    "numpy": "numpy",
-    "torch": "torch",
-}
-"""Packages of the toolchain, by their part of an action key."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +67,7 @@ def _materials(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
     toolchain = parts.get("toolchain", {})
     return found + [
         {"name": package, "uri": f"pkg:pypi/{package}@{toolchain[part]}"}
-        for part, package in PACKAGES.items()
+        for part, package in TOOLCHAIN.items()
         if part in toolchain
     ]
 

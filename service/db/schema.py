@@ -110,8 +110,8 @@ pins = Table(
     "pins",
     metadata,
     Column("digest", String(80), primary_key=True),
-    Column("who", String, nullable=False),
-    Column("why", String, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("why", Text, nullable=False),
     Column("created_at", Seconds, nullable=False),
     Column("expires_at", Seconds),
 )

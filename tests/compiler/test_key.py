@@ -8,7 +8,7 @@ import pytest
 from compiler import targets
 from compiler.key import action_key
 from compiler.toolchain import build, versions
-from relaxd.contract.action import differences
+from relaxd.contract.action import TOOLCHAIN, differences
 from relaxd.contract.request import CompileRequest
 
 MODEL = "sha256:" + "0" * 64
@@ -43,7 +43,9 @@ def test_equal_requests_have_equal_keys() -> None:
 def test_every_part_makes_another_key_and_is_named(changed: dict[str, Any], part: str) -> None:
     one, other = key(), key(**changed)
     assert one.digest != other.digest
-    assert all(name.startswith(part) for name in differences(one.parts, other.parts))
+    changes = differences(one.parts, other.parts)
+    assert changes
+    assert all(change.part.startswith(part) for change in changes)
 
 
 def test_a_dump_makes_no_other_bundle() -> None:
@@ -69,13 +71,13 @@ def test_the_toolchain_names_what_decides_the_bytes() -> None:
 def test_torch_counts_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, package: str, counts: bool
 ) -> None:
-    monkeypatch.setattr(versions, "_OPTIONAL", {"torch": package})
+    monkeypatch.setattr(versions, "TOOLCHAIN", {**TOOLCHAIN, "torch": package})
     versions.versions.cache_clear()
     assert ("torch" in versions.versions()) is counts
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "_PACKAGES", {"tvm": "no-such-compiler"})
+    monkeypatch.setattr(versions, "TOOLCHAIN", {"tvm": "no-such-compiler"})
     versions.versions.cache_clear()
     with pytest.raises(versions.ToolchainMissing, match="no-such-compiler"):
         versions.versions()
