@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-_CASES = 20
+_CASES = 12
 _SEED = 8
 
 

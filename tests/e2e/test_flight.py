@@ -25,6 +25,7 @@ async def _post_all(url: str, model: bytes, request: str) -> list[dict[str, Any]
     return [answer.json() for answer in answers]
 
 
+@pytest.mark.parametrize("service", ["embedded"], indirect=True)
 def test_fifty_equal_posts_are_one_compile(service: Deployment) -> None:
     request = json.dumps({"dims": {"n": "1:32"}})
     jobs = asyncio.run(_post_all(service.url, graphs.dense(seed=50), request))

@@ -14,6 +14,10 @@ from tests.e2e.deployment import Deployment
 from tests.models import MODELS, feed_of, path_of, reference
 
 pytestmark = pytest.mark.slow
+embedded = pytest.mark.parametrize("service", ["embedded"], indirect=True)
+scaled = pytest.mark.parametrize(
+    "service", [pytest.param("scaled", marks=pytest.mark.scaled)], indirect=True
+)
 TOLERANCE = 1e-4
 DIMS = {"batch": "1:4", "seq": "1:128"}
 SHAPES = (
@@ -61,6 +65,7 @@ def bundle(
         )
 
 
+@scaled
 def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
     bundle: Path, slim_python: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +88,7 @@ def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
                 )
 
 
+@scaled
 def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
     bundle: Path, minilm: dict[str, Any]
 ) -> None:
@@ -101,6 +107,7 @@ def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
     assert (bundle / "libtvm_runtime.so").exists()
 
 
+@scaled
 def test_the_same_post_again_is_answered_from_the_cache(
     service: Deployment, minilm: dict[str, Any]
 ) -> None:
@@ -111,6 +118,7 @@ def test_the_same_post_again_is_answered_from_the_cache(
     assert "build.stage" not in {event["type"] for event in service.events(again)}
 
 
+@scaled
 def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, Any]) -> None:
     events = service.events(minilm)
     stages = list(
@@ -132,14 +140,9 @@ def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, 
     assert service.events(minilm) == events
 
 
-@pytest.mark.parametrize(
-    ("service", "name"),
-    [("embedded", "ppocr_cls"), pytest.param("scaled", "magika", marks=pytest.mark.scaled)],
-    indirect=["service"],
-)
-def test_other_real_models(
-    service: Deployment, name: str, slim_python: Path, tmp_path: Path
-) -> None:
+@embedded
+def test_another_real_model(service: Deployment, slim_python: Path, tmp_path: Path) -> None:
+    name = "magika"
     job = compiled(service, name, options={"profile": False})
     with service.client() as client:
         folder = client.pull(job["id"], tmp_path / "bundle")

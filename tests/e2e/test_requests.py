@@ -12,6 +12,9 @@ from relaxd.errors import RelaxdError
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
 
+# What is refused is the same in either form of the service.
+pytestmark = pytest.mark.parametrize("service", ["embedded"], indirect=True)
+
 GOOD = graphs.dense()
 
 

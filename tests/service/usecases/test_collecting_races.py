@@ -32,7 +32,7 @@ from tests.service.fakes import FakeCompiler, FakeDoorbell
 
 pytestmark = pytest.mark.slow
 
-OPERATIONS = 1000
+OPERATIONS = 400
 GRACE_S = 4000
 RETENTION_S = 2000
 NAME = "team/models"
@@ -182,9 +182,9 @@ def test_no_reference_dangles_and_nothing_needed_goes(kind, tmp_path, monkeypatc
     steps.run(*[world.client] * 5, world.collector)
     world.check()
     print(dict(world.done), steps.steps)
-    assert world.done["collections"] >= 5
-    assert world.done["removed"] > 50
-    assert world.done["expired"] > 50
+    assert world.done["collections"] >= 3
+    assert world.done["removed"] > 20
+    assert world.done["expired"] > 20
     assert sum(world.done[done] for done in ("push", "pull", "build", "pin")) > OPERATIONS * 0.8
     world.workshop.close()
     db.close()
