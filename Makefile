@@ -6,7 +6,7 @@ SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test geometry fuzz zoo conformance check structure fmt lock clean
+.PHONY: help env demo test robustness geometry fuzz zoo conformance check structure fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: env ## compile a real model through the service, run it at several shapes,
 
 test: env ## run every test, with samples of the zoos and of conformance; those that need Redis or PostgreSQL skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+robustness: env ## hold the service's promises against faults and attacks; ARGS="--scale 0.1 --seed 7 --row NAME" for a part of the counts or one row
+	@$(BIN)/python -m tests.robustness $(ARGS)
 
 geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them
 	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py $(ARGS)

@@ -37,35 +37,84 @@ def missing(what: str) -> NoReturn:
     pytest.skip(message)
 
 
+class Server:
+    """A server process at `url`, which can be ended in any way and started again."""
+
+    def __init__(
+        self, url: str, command: Sequence[str], log: Path, connect: Callable[[], object]
+    ) -> None:
+        self.url = url
+        self._command = [*TIED, *command]
+        self._log = log
+        self._connect = connect
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it takes connections."""
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command, stdout=output, stderr=subprocess.STDOUT, cwd="/"
+            )
+        _until(self._connect, (psycopg.OperationalError, redis.ConnectionError))
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Send it that signal and wait for its end."""
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
 @contextmanager
-def redis_server(port: int | None = None) -> Iterator[str]:
-    """URL of a fresh Redis that keeps nothing, at any port if none is given."""
+def running(server: Server) -> Iterator[Server]:
+    """The server, until the block ends."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.end()
+
+
+@contextmanager
+def redis_process(port: int | None = None) -> Iterator[Server]:
+    """A fresh Redis that keeps nothing, at any port if none is given."""
     program = shutil.which("redis-server") or missing("Redis")
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="relaxd-redis-") as folder:
-        command = [
-            program,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            folder,
-        ]
-        with _running([*TIED, *command], Path(folder) / "log"):
+        settings = {
+            "port": str(port),
+            "bind": "127.0.0.1",
+            "save": "",
+            "appendonly": "no",
+            "dir": folder,
+        }
+        options = [word for key, value in settings.items() for word in (f"--{key}", value)]
+
+        def connect() -> None:
             with redis.Redis(port=port) as client:
-                _until(client.ping, redis.ConnectionError)
-            yield f"redis://127.0.0.1:{port}/0"
+                client.ping()
+
+        url = f"redis://127.0.0.1:{port}/0"
+        with running(Server(url, [program, *options], Path(folder) / "log", connect)) as server:
+            yield server
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """URL of the administrative database of a fresh PostgreSQL cluster, into which anyone local
-    gets.
+def redis_server(port: int | None = None) -> Iterator[str]:
+    """URL of a Redis as `redis_process` starts it."""
+    with redis_process(port) as server:
+        yield server.url
+
+
+@contextmanager
+def postgres_process() -> Iterator[Server]:
+    """A fresh PostgreSQL cluster, into which anyone local gets; its URL is that of the
+    administrative database.
     """
     programs = _postgres_programs() or missing("PostgreSQL")
     # PostgreSQL refuses to run as root.
@@ -99,18 +148,23 @@ def postgres_server() -> Iterator[str]:
             "max_connections": "200",
         }
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        command = [
-            str(programs / "postgres"),
-            "-D",
-            str(folder / "data"),
-            "-p",
-            str(port),
-            *options,
-        ]
-        with _running([*TIED, *unprivileged, *command], folder / "log"):
-            url = f"postgresql://relaxd@127.0.0.1:{port}/postgres"
-            _until(lambda: psycopg.connect(url).close(), psycopg.OperationalError)
-            yield url
+        command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port)]
+        url = f"postgresql://relaxd@127.0.0.1:{port}/postgres"
+
+        def connect() -> None:
+            psycopg.connect(url).close()
+
+        with running(
+            Server(url, [*unprivileged, *command, *options], folder / "log", connect)
+        ) as server:
+            yield server
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """URL of the administrative database of a cluster as `postgres_process` starts it."""
+    with postgres_process() as server:
+        yield server.url
 
 
 @contextmanager
@@ -129,22 +183,7 @@ def _postgres_programs() -> Path | None:
     return Path(found).resolve().parent if found else None
 
 
-@contextmanager
-def _running(command: Sequence[str], log: Path) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd="/")
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _until(attempt: Callable[[], object], error: type[Exception]) -> None:
+def _until(attempt: Callable[[], object], error: tuple[type[Exception], ...]) -> None:
     deadline = time.monotonic() + START_S
     while True:
         try:

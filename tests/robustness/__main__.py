@@ -1,0 +1,93 @@
+"""Holds the service's promises against faults and attacks: `python -m tests.robustness
+[--row NAME] [--scale 0.1] [--seed N] [--list] [--record]`; exit status 1 where one is broken.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+# TVM imports torch wherever it is installed; a row that needs it starts a process.
+sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+from tests.robustness.judge import Result, judge  # noqa: E402
+from tests.robustness.page import PAGE, page  # noqa: E402
+from tests.robustness.row import Row  # noqa: E402
+from tests.robustness.rows import ROWS  # noqa: E402
+
+
+def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> int:
+    """Run the rows that the arguments name, all unless they do; the exit status."""
+    options = _parser(rows).parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if options.list:
+        console.print(_listing(rows))
+        return 0
+    if options.record and options.row:
+        print("--record needs every row", file=sys.stderr)
+        return 2
+    seed = time.time_ns() % 10**9 if options.seed is None else options.seed
+    chosen = [row for row in rows if not options.row or row.name in options.row]
+    console.print(f"scale {options.scale:g}, seed {seed}")
+    results: list[Result] = []
+    for row in chosen:
+        console.print(f"{row.name} ({row.scaled(options.scale)}) ...", highlight=False)
+        results.append(judge(row, options.scale, seed))
+        _tell(console, results[-1])
+    console.print(_table(results))
+    if options.record:
+        PAGE.write_text(page(results, options.scale, seed))
+    return int(not all(result.held for result in results))
+
+
+def _tell(console: Console, result: Result) -> None:
+    text = f"{result.word}, {result.seconds:.0f} s: {_figures(result)} {result.skipped}"
+    console.print(f"    {text}", highlight=False, markup=False)
+    if not result.held:
+        console.print(result.outcome.detail, highlight=False, markup=False)
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table("row", "faults", "promise", "", "figures", "seconds")
+    for result in results:
+        style = "green" if result.held else "bold red"
+        table.add_row(
+            result.row.name,
+            str(result.count),
+            result.row.promise,
+            f"[{style}]{result.word}[/]",
+            _figures(result),
+            f"{result.seconds:.0f}",
+        )
+    return table
+
+
+def _listing(rows: Sequence[Row]) -> Table:
+    table = Table("row", "faults", "promise")
+    for row in rows:
+        table.add_row(row.name, str(row.full), row.promise)
+    return table
+
+
+def _figures(result: Result) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in result.outcome.counts.items())
+
+
+def _parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
+    names = [row.name for row in rows]
+    parser.add_argument(
+        "--row", action="append", choices=names, metavar="NAME", help="may be repeated"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the full counts")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--list", action="store_true", help="list the rows and run none")
+    parser.add_argument("--record", action="store_true", help=f"write {PAGE.name}")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

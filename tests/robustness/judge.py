@@ -1,0 +1,52 @@
+"""Runs rows, each in a folder of its own, and judges what they throw."""
+
+import shutil
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.row import Outcome, Row, Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row that was run with `count` faults; `skipped` says what it lacked here."""
+
+    row: Row
+    count: int
+    seconds: float
+    outcome: Outcome
+    skipped: str = ""
+
+    @property
+    def held(self) -> bool:
+        return self.outcome.held or bool(self.skipped)
+
+    @property
+    def word(self) -> str:
+        if self.skipped:
+            return "skipped"
+        return "held" if self.outcome.held else "broken"
+
+
+def judge(row: Row, scale: float, seed: int) -> Result:
+    """Run one row. The folder of one that does not hold stays, and the detail names it."""
+    folder = Path(tempfile.mkdtemp(prefix=f"relaxd-{row.name}-"))
+    count, began, skipped = row.scaled(scale), time.monotonic(), ""
+    try:
+        outcome = row.run(Run(count, seed, folder))
+    except pytest.skip.Exception as error:
+        outcome, skipped = Outcome(False), str(error)
+    except (Exception, pytest.fail.Exception):
+        outcome = Outcome(False, detail=traceback.format_exc())
+    seconds = time.monotonic() - began
+    if outcome.held or skipped:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        detail = f"{outcome.detail}\nwhat it left is in {folder}".strip()
+        outcome = Outcome(False, outcome.counts, detail)
+    return Result(row, count, seconds, outcome, skipped)

@@ -1,0 +1,191 @@
+"""A service for one row: its servers, its processes, and what becomes of its jobs."""
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.bootstrap import Services, build
+from service.domain import EventType, Job
+from service.settings import Settings
+from tests.robustness import roles
+from tests.robustness.stub import StubCompiler
+from tests.service.servers import Server, postgres_process, redis_process
+
+START_S = 60.0
+END_S = 180.0
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.robustness.roles"])
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """What the condition returns once it is true; raises TimeoutError after so long."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.05)
+    return value
+
+
+class Site:
+    """Processes over one database, one broker and one store; `services` is this process's way to
+    them, which needs no API.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        self.services: Services = build(settings, compiler=StubCompiler())
+        self.processes: list[BaseProcess] = []
+
+    def start(self, role: Callable[..., None], *arguments: Any) -> BaseProcess:
+        """A new process with that role of `tests.robustness.roles`."""
+        given = (self.settings, self.folder / "log", *arguments)
+        process = _FORKS.Process(target=role, args=given)
+        process.start()
+        self.processes.append(process)
+        return process
+
+    def worker(self, slots: int = 2) -> BaseProcess:
+        """A new worker with the stub compiler."""
+        return self.start(roles.worker, slots)
+
+    def api(self, role: Callable[..., None] = roles.api) -> tuple[BaseProcess, str]:
+        """A new API and its URL, once it answers."""
+        port_file = self.folder / f"port-{uuid4().hex}"
+        process = self.start(role, port_file)
+        until(
+            lambda: port_file.exists() or not process.is_alive(),
+            START_S,
+            f"the start of the API, see {self.folder / 'log'}",
+        )
+        return process, f"http://127.0.0.1:{port_file.read_text().strip()}"
+
+    def stop(self) -> None:
+        """End every process."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+        self.services.close()
+
+    def submit(self, model: bytes, **request: Any) -> Job:
+        """A job from this process, without the API."""
+        digest = self.services.store.blobs.put(model).digest
+        return self.services.jobs.submit(digest, CompileRequest.of(**request))
+
+    def wait_until_workers(self, count: int) -> None:
+        """Wait until so many workers have announced themselves."""
+        until(
+            lambda: (
+                sum(bool(t["workers"]) for t in self.services.jobs.targets()) > 0
+                and len(self.workers()) >= count
+            ),
+            START_S,
+            f"{count} workers, see {self.folder / 'log'}",
+        )
+
+    def workers(self) -> set[str]:
+        """Names of the workers that have announced themselves within a lease."""
+        return {name for target in self.services.jobs.targets() for name in target["workers"]}
+
+    def end_of(self, ids: list[str], seconds: float = END_S) -> dict[str, Job]:
+        """The jobs once all have ended, or as they stand when the time is up."""
+        deadline = time.monotonic() + seconds
+        marks = self.services.jobs.marks
+        while time.monotonic() < deadline:
+            found = marks(ids)
+            if all(id in found and found[id].state.terminal for id in ids):
+                break
+            time.sleep(0.1)
+        return {id: self.services.jobs.get(id) for id in ids if id in marks(ids)}
+
+    def compiles(self) -> Counter[str]:
+        """How often each key was compiled."""
+        return Counter(line.rpartition(" ")[0] for line in self.ledger.read_text().splitlines())
+
+    def verdict(self, ids: list[str], ended: dict[str, Job]) -> dict[str, int]:
+        """Of the jobs: how many are lost, did not succeed, ended more than once, or have another
+        bundle than an equal one.
+        """
+        bundles: dict[str | None, set[str]] = {}
+        for job in ended.values():
+            for one in job.builds:
+                if one.artifact:
+                    bundles.setdefault(one.action_key, set()).add(one.artifact.digest)
+        endings = [self._endings(job) for job in ended.values() if job.state.terminal]
+        return {
+            "jobs": len(ids),
+            "lost": sum(id not in ended or not ended[id].state.terminal for id in ids),
+            "not succeeded": sum(job.state is not State.SUCCEEDED for job in ended.values()),
+            "ended twice": sum(count != 1 for count in endings),
+            "published twice": sum(len(digests) > 1 for digests in bundles.values()),
+        }
+
+    def _endings(self, job: Job) -> int:
+        """1 where each of the job's builds, and the job, ended once."""
+        types = [event.type for event in self.services.jobs.events(job.id)]
+        builds = types.count(EventType.BUILD_FINISHED)
+        jobs = types.count(EventType.JOB_FINISHED)
+        return 1 if (builds, jobs) == (len(job.builds), 1) else 0
+
+
+BAD = ("lost", "not succeeded", "ended twice", "published twice")
+
+
+@contextmanager
+def site(folder: Path, **settings: Any) -> Iterator[Site]:
+    """A service of no process yet; embedded unless the settings name servers."""
+    quick = {"lease_s": 2, "sweep_s": 0.3, "ring_after_s": 0.5, "gc_s": 0, "log_level": "WARNING"}
+    chosen = Settings(**{"data_dir": folder / "data", **quick, **settings})
+    found = Site(folder, chosen)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A service with the servers of its scaled form."""
+
+    site: Site
+    redis: Server
+    postgres: Server
+
+
+@contextmanager
+def scaled_site(folder: Path, **settings: Any) -> Iterator[Scaled]:
+    """A service of no process yet, over Redis and PostgreSQL of its own."""
+    with redis_process() as broker, postgres_process() as cluster:
+        with psycopg.connect(cluster.url, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE jobs")
+        database = cluster.url.rpartition("/")[0] + "/jobs"
+        with site(folder, broker_url=broker.url, database_url=database, **settings) as found:
+            yield Scaled(found, broker, cluster)
+
+
+def wait_for(url: str, path: str = "/readyz", seconds: float = START_S) -> None:
+    """Wait until the API answers that it is ready."""
+
+    def ready() -> bool:
+        try:
+            return httpx.get(url + path).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    until(ready, seconds, f"readiness of {url}")

@@ -1,0 +1,84 @@
+"""The table's own machinery, on rows made here."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.__main__ import main
+from tests.robustness.judge import judge
+from tests.robustness.page import page
+from tests.robustness.row import Outcome, Row, Run
+from tests.robustness.rows import ROWS
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken rows leave theirs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def held(run: Run) -> Outcome:
+    (run.folder / "left").touch()
+    return Outcome(True, {"faults": run.count, "seed": run.seed})
+
+
+HELD = Row("held", "it holds", 500, held, unproven="anything.")
+BROKEN = replace(HELD, name="broken", run=lambda run: Outcome(False, detail="2 of 3 lost"))
+
+
+def raising(run: Run) -> Outcome:
+    raise TimeoutError("no end")
+
+
+RAISING = replace(HELD, name="raising", run=raising)
+
+
+def lacking(run: Run) -> Outcome:
+    pytest.skip("Redis is not installed")
+
+
+LACKING = replace(HELD, name="lacking", run=lacking)
+
+
+def test_names_are_unique_and_every_promise_is_stated() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert all(row.promise and row.full > 0 for row in ROWS)
+
+
+@pytest.mark.parametrize(("scale", "count"), [(1, 500), (0.1, 50), (0.0001, 1)])
+def test_counts_scale_down_to_one(scale: float, count: int) -> None:
+    result = judge(HELD, scale, 7)
+    assert result.held
+    assert result.outcome.counts == {"faults": count, "seed": 7}
+
+
+def test_the_exit_status_says_whether_every_row_held(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "1"], (HELD,)) == 0
+    assert main(["--seed", "1"], (HELD, BROKEN)) == 1
+    assert "2 of 3 lost" in capsys.readouterr().out
+    assert main(["--row", "held"], (HELD, BROKEN)) == 0
+
+
+def test_a_row_that_raises_is_broken_and_keeps_its_folder() -> None:
+    result = judge(RAISING, 1, 0)
+    assert (result.word, result.held) == ("broken", False)
+    assert "no end" in result.outcome.detail
+    assert "relaxd-raising-" in result.outcome.detail
+
+
+def test_a_row_without_its_servers_is_skipped_and_not_held() -> None:
+    result = judge(LACKING, 1, 0)
+    assert (result.word, result.outcome.held) == ("skipped", False)
+
+
+def test_only_whole_runs_are_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--record", "--row", "held"], (HELD, BROKEN)) == 2
+
+
+def test_the_page_has_figures_and_what_they_leave_open() -> None:
+    text = page([judge(HELD, 1, 0), judge(LACKING, 1, 0)], 1, 0)
+    assert "| `held` | 500 | it holds | held | faults 500, seed 0 |" in text
+    assert "skipped: Redis is not installed" in text
+    assert "- `held`: anything." in text
