@@ -125,6 +125,26 @@ class LocalStore(VerifyingReader):
             return True
         return True
 
+    def quarantine(self) -> Iterator[Held]:
+        """As BlobStore.quarantine."""
+        with storage_errors("cannot list the quarantine"):
+            for entry in os.scandir(self._quarantine):
+                with suppress(FileNotFoundError):
+                    found = entry.stat()
+                    digest = f"sha256:{entry.name.partition('-')[0]}"
+                    yield Held(digest, found.st_size, found.st_mtime)
+
+    def clear_quarantine(self, before: float) -> int:
+        """As BlobStore.clear_quarantine."""
+        removed = 0
+        with storage_errors("cannot clear the quarantine"):
+            for path in self._quarantine.iterdir():
+                with suppress(FileNotFoundError):
+                    if path.stat().st_mtime < before:
+                        path.unlink()
+                        removed += 1
+        return removed
+
     def free(self) -> int | None:
         """As BlobStore.free."""
         with storage_errors("cannot look at the disk"):
@@ -167,6 +187,7 @@ class LocalStore(VerifyingReader):
             with storage_errors(f"cannot quarantine {digest}", absence=False):
                 if self._version(digest) == version:
                     os.rename(self._path(digest), aside)
+                    _renew(aside)
         except (BlobNotFound, FileNotFoundError):  # another reader has set it aside
             return
 

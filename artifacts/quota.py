@@ -87,6 +87,14 @@ class LimitedStore:
         """As BlobStore.discard."""
         return self.inner.discard(digest, before)
 
+    def quarantine(self) -> Iterator[Held]:
+        """As BlobStore.quarantine."""
+        return self.inner.quarantine()
+
+    def clear_quarantine(self, before: float) -> int:
+        """As BlobStore.clear_quarantine."""
+        return self.inner.clear_quarantine(before)
+
     def free(self) -> int | None:
         """As BlobStore.free."""
         return self.inner.free()

@@ -1,12 +1,15 @@
 """Reads that never hand out a corrupt blob whole."""
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from artifacts.errors import BlobCorrupt
 
 REMEMBERED = 4096
+
+LOGGER = logging.getLogger("relaxd.store")
 
 
 class VerifyingReader(ABC):
@@ -47,6 +50,7 @@ class VerifyingReader(ABC):
             held = chunk
         if f"sha256:{content.hexdigest()}" != digest:
             self._set_aside(digest, version)
+            LOGGER.error("blob %s is corrupt and has been set aside", digest)
             raise BlobCorrupt(digest)
         if len(self._sound) >= REMEMBERED:
             self._sound.clear()

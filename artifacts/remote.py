@@ -182,6 +182,23 @@ class ObjectStore(VerifyingReader):
                 return marked is not None and marked < time.time() - TAKE_OVER_S
         return True
 
+    def quarantine(self) -> Iterator[Held]:
+        """As BlobStore.quarantine."""
+        for entry in self._entries("quarantine"):
+            name = entry["path"].rpartition("/")[2].partition("-")[0]
+            yield Held(f"sha256:{name}", entry["size"], entry["last_modified"].timestamp())
+
+    def clear_quarantine(self, before: float) -> int:
+        """As BlobStore.clear_quarantine."""
+        old = [
+            entry["path"]
+            for entry in self._entries("quarantine")
+            if entry["last_modified"].timestamp() < before
+        ]
+        for path in old:
+            self._delete(path)
+        return len(old)
+
     def free(self) -> int | None:
         """As BlobStore.free: object stores have no end."""
         return None

@@ -94,6 +94,14 @@ class BlobStore(Protocol):
         No `put` or `touch` that has returned is undone.
         """
 
+    def quarantine(self) -> Iterator[Held]:
+        """The blobs that were set aside as corrupt, `touched` when they were; a digest may occur
+        more than once.
+        """
+
+    def clear_quarantine(self, before: float) -> int:
+        """Remove the blobs that were set aside before that time; how many."""
+
     def free(self) -> int | None:
         """Bytes that can still be written; None where there is no such figure."""
 

@@ -187,6 +187,7 @@ class Collection:
     removed_tags: int
     expired_jobs: int
     expired_uploads: int
+    expired_corrupt: int
     removed: tuple[str, ...] = ()
 
 

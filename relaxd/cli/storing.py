@@ -66,7 +66,8 @@ def _summary(done: dict[str, Any]) -> str:
     return (
         f"{verb} {done['removed_blobs']} of {done['blobs']} blobs ({size(done['removed_bytes'])} "
         f"of {size(done['bytes'])}), {done['expired_jobs']} jobs, {done['removed_tags']} tags of "
-        f"jobs, {done['removed_records']} records, {done['expired_uploads']} uploads"
+        f"jobs, {done['removed_records']} records, {done['expired_uploads']} uploads, "
+        f"{done['expired_corrupt']} corrupt blobs"
     )
 
 

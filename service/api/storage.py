@@ -61,6 +61,7 @@ class CollectionOut(BaseModel):
     removed_tags: int
     expired_jobs: int
     expired_uploads: int
+    expired_corrupt: int
     removed: list[str]
 
 

@@ -1,11 +1,13 @@
 """Metrics of the store and its garbage collection, from the job database at each scrape."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import select
 
+from artifacts.errors import StoreError
 from service.core import Core
 from service.db.schema import STORE_BYTES, chores, counters
 from service.usecases import chores as turns
@@ -40,6 +42,7 @@ class StoreCollector(Collector):
             yield GaugeMetricFamily(
                 "relaxd_store_quota_bytes", "The most that the store may hold.", value=quota << 20
             )
+        yield from self._quarantine()
         yield GaugeMetricFamily("relaxd_pins", "Pins.", value=len(pinning.pinned(self._core)))
         for name, metric, text in _COUNTERS:
             yield CounterMetricFamily(metric, text, value=values[name])
@@ -48,6 +51,15 @@ class StoreCollector(Collector):
             "When the last collection began; 0 before the first.",
             value=ran_at,
         )
+
+    def _quarantine(self) -> Iterator[Metric]:
+        """Nothing where the store is away: the other figures need no store."""
+        with suppress(StoreError):
+            yield GaugeMetricFamily(
+                "relaxd_store_quarantined_blobs",
+                "Blobs that were found corrupt and set aside.",
+                value=sum(1 for _ in self._core.store.blobs.quarantine()),
+            )
 
     def describe(self) -> list[Metric]:
         """Nothing: registering must not read the database."""

@@ -59,6 +59,7 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
     untagged = _untag_lost_jobs(core, dry_run=dry_run)
     report = collect(core.store, lambda: roots(core), _limits(core), dry_run=dry_run, beat=beat)
     uploads = expiring.abandoned_uploads(core, dry_run=dry_run)
+    corrupt = expiring.corrupt_blobs(core, dry_run=dry_run)
     if not dry_run:
         _count(core, report, expired, known)
     return Collection(
@@ -71,6 +72,7 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
         removed_tags=untagged,
         expired_jobs=expired,
         expired_uploads=uploads,
+        expired_corrupt=corrupt,
         removed=tuple(report.removed),
     )
 

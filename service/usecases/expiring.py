@@ -1,4 +1,6 @@
-"""Expiry: jobs that ended long ago, and uploads that nobody goes on with."""
+"""Expiry: jobs that ended long ago, uploads that nobody goes on with, and blobs that were set aside
+as corrupt.
+"""
 
 import os
 from collections.abc import Callable
@@ -64,3 +66,14 @@ def abandoned_uploads(core: Core, *, dry_run: bool) -> int:
                 if not dry_run:
                     os.unlink(path)
     return count
+
+
+def corrupt_blobs(core: Core, *, dry_run: bool) -> int:
+    """Remove the blobs that were set aside as corrupt longer ago than jobs are kept; how many."""
+    days, blobs = core.settings.retention_days, core.store.blobs
+    if not days:
+        return 0
+    before = core.clock() - days * 86400
+    if dry_run:
+        return sum(held.touched < before for held in blobs.quarantine())
+    return blobs.clear_quarantine(before)

@@ -123,6 +123,21 @@ def test_a_corrupt_blob_is_set_aside_and_can_be_put_again(backend, bad, bounds):
     assert backend.blobs.read(digest) == b"content!"
 
 
+def test_what_was_set_aside_is_reported_and_can_be_cleared(backend, caplog):
+    digest = backend.blobs.put(b"content!").digest
+    for _ in range(2):
+        backend.corrupt(digest, b"content?")
+        with pytest.raises(BlobCorrupt):
+            backend.blobs.read(digest)
+        backend.blobs.put(b"content!")
+    assert [(held.digest, held.size) for held in backend.blobs.quarantine()] == [(digest, 8)] * 2
+    assert caplog.text.count(f"blob {digest} is corrupt") == 2
+    assert backend.blobs.clear_quarantine(before=time.time() - 60) == 0
+    assert backend.blobs.clear_quarantine(before=time.time() + 60) == 2
+    assert list(backend.blobs.quarantine()) == []
+    assert backend.blobs.read(digest) == b"content!"
+
+
 def test_a_large_corrupt_blob_is_never_served_whole(backend):
     data = b"x" * (2 * CHUNK + 7)
     digest = backend.blobs.put(data).digest

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from artifacts.documents import read_document
-from artifacts.errors import BlobNotFound
+from artifacts.errors import BlobCorrupt, BlobNotFound
 from artifacts.oci import REPOSITORY, REPRODUCER, publish_bundle, publish_files
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
@@ -97,6 +97,24 @@ def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer,
     assert list(core.store.actions.entries()) == []
     assert counting.value_of(core, counting.EXPIRED_JOBS) == 1
     assert counting.value_of(core, counting.REMOVED_BYTES) == done.removed_bytes
+
+
+def test_blobs_that_were_set_aside_go_when_jobs_of_that_age_do(core, clock):
+    digest = core.store.blobs.put(b"content").digest
+    folder = core.settings.data_dir / "store"
+    path = folder / "blobs" / "sha256" / digest[7:9] / digest[7:]
+    path.chmod(0o644)
+    path.write_bytes(b"other")
+    with pytest.raises(BlobCorrupt):
+        core.store.blobs.read(digest)
+    (aside,) = (folder / "quarantine").iterdir()
+    clock.advance(LONG / 2)
+    assert collecting.run(core).expired_corrupt == 0
+    clock.advance(LONG)
+    assert collecting.run(core, dry_run=True).expired_corrupt == 1
+    assert aside.exists()
+    assert collecting.run(core).expired_corrupt == 1
+    assert not aside.exists()
 
 
 def test_a_job_that_has_not_ended_never_expires(core, jobs, model, clock):
