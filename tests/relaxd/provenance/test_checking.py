@@ -1,7 +1,6 @@
 """A signed folder, and what is done to it."""
 
 import base64
-import hashlib
 import json
 import random
 import sys
@@ -10,32 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from relaxd.contract.action import ActionKey
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
 from relaxd.provenance.errors import KeyInvalid, TrustError, TrustUnavailable
 from relaxd.provenance.keys import Signer, signer_of, trusted
-from relaxd.provenance.statement import Subjects, provenance
-from tests.signing import key_pair
+from tests.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, written
 
 Keys = Callable[[str], Path]
-
-MANIFEST = "sha256:" + "a" * 64
-FILES = {
-    "manifest.json": b'{"name": "net"}\n',
-    "model.so": bytes(range(256)) * 3,
-    "weights.bin": b"\0" * 512,
-    "deep/notice.txt": b"text",
-}
-KEY = ActionKey(
-    {
-        "model": "sha256:" + "b" * 64,
-        "request": {"dims": {"n": {"min": 1, "max": 8}}, "samples": "sha256:" + "c" * 64},
-        "options": {"seed": 0},
-        "pipeline": "0123",
-        "toolchain": {"tvm": "0.27", "llvm": "sha256=x"},
-    }
-)
 
 
 @pytest.fixture
@@ -51,19 +31,6 @@ def signer(keys: Keys) -> Signer:
 @pytest.fixture
 def trust(keys: Keys) -> Path:
     return keys("ours") / "key.pub"
-
-
-def statement(files: dict[str, bytes] = FILES) -> dict:
-    digests = {name: f"sha256:{hashlib.sha256(data).hexdigest()}" for name, data in files.items()}
-    return provenance(Subjects(MANIFEST, digests), "relaxd/bundles", "native", KEY, "urn:us")
-
-
-def written(folder: Path, envelope: bytes, files: dict[str, bytes] = FILES) -> Path:
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    (folder / FILENAME).write_bytes(envelope + b"\n")
-    return folder
 
 
 @pytest.fixture
@@ -174,47 +141,10 @@ def test_an_installation_that_cannot_check_says_what_to_install(
         check_folder(signed, trust)
 
 
-def mutate(folder: Path, draw: random.Random) -> str:
-    """Change something in the folder; what was done."""
-    name = draw.choice([*FILES, FILENAME, FILENAME, FILENAME])
-    path = folder / name
-    data = bytearray(path.read_bytes())
-    place = draw.randrange(len(data))
-    match draw.randrange(7):
-        case 0:
-            data[place] ^= 1 << draw.randrange(8)
-        case 1:
-            del data[place : place + draw.randrange(1, 40)]
-        case 2:
-            data[place:place] = draw.randbytes(draw.randrange(1, 9))
-        case 3:
-            data += draw.choice([b" ", b"\n", b"\0", b"{}", b"{}\n"])
-        case 4:
-            # The same meaning to a parser that is less strict.
-            text = bytes(data).replace(b'":', draw.choice([b'": ', b'" :', b'":\t']), 1)
-            data = bytearray(text if text != bytes(data) else bytes(data) + b" ")
-        case 5:
-            path.unlink()
-            return f"{name} removed"
-        case 6:
-            (folder / draw.choice(["libextra.so", "deep/more", ".hidden"])).write_bytes(b"x")
-            return "a file added"
-    path.write_bytes(data)
-    return f"{name} changed at {place}"
-
-
 @pytest.mark.parametrize("seed", range(100))
 def test_no_mutation_of_a_signed_folder_is_accepted(signed: Path, trust: Path, seed: int) -> None:
-    """A tenth of the table's thousand."""
     done = mutate(signed, random.Random(seed))
-    assert part(signed, trust, MANIFEST) in (
-        *FILES,
-        "envelope",
-        "signature",
-        "libextra.so",
-        "deep/more",
-        ".hidden",
-    ), done
+    assert part(signed, trust, MANIFEST) in done.parts, done
 
 
 def test_the_payload_cannot_be_replaced(signed: Path, trust: Path) -> None:
