@@ -26,7 +26,8 @@ class Settings(BaseSettings):
     job_timeout_s, memory_mb, disk_mb, max_processes: limits of one compile.
     allow_unsandboxed_torchscript: compile TorchScript even where the sandbox does not isolate
     files, so that a model can read and write all that the worker can.
-    max_model_bytes: the largest upload.
+    max_model_bytes: the largest upload. max_connections: how many clients may be connected to one
+    API process.
     max_request_bytes, max_request_values, max_targets: limits of one request's JSON document; a
     value is what follows a comma, a colon or an opening bracket.
     lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
@@ -62,6 +63,7 @@ class Settings(BaseSettings):
     max_processes: int = Field(default=512, gt=0)
     allow_unsandboxed_torchscript: bool = False
     max_model_bytes: int = Field(default=4 << 30, gt=0)
+    max_connections: int = Field(default=4096, gt=0)
     max_request_bytes: int = Field(default=1 << 20, gt=0)
     max_request_values: int = Field(default=1 << 14, gt=0)
     max_targets: int = Field(default=64, gt=0)

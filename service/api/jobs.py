@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -11,7 +11,7 @@ from relaxd.contract.states import State
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job
 from service.api.uploads import FORM, FORM_TYPE, read_upload
-from service.api.watching import as_sse, log_text
+from service.api.watching import as_sse, log_lines
 from service.api.wire import JobList, JobOut, Name
 from service.domain import Job
 
@@ -154,6 +154,6 @@ async def events(
 @router.get("/jobs/{job_id}/logs", summary="Read a job's log", response_class=PlainTextResponse)
 def logs(
     jobs: UseJobs, job_id: JobId, target: Annotated[str | None, Query(max_length=4096)] = None
-) -> str:
+) -> StreamingResponse:
     """What happened so far, one line each, of one target or of all."""
-    return log_text(jobs.events(job_id), target)
+    return StreamingResponse(log_lines(jobs, job_id, target), media_type="text/plain")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -122,13 +122,27 @@ async def as_sse(events: AsyncIterator[Event]) -> AsyncIterator[dict[str, str]]:
         }
 
 
-def log_text(events: list[Event], target: str | None) -> str:
-    """Events as lines for people: time, target and text."""
-    chosen = [event for event in events if target is None or event.target in (None, target)]
-    return "".join(
-        f"{event.time:%H:%M:%S} {event.target or 'job':<12} {_sentence(event)}\n"
-        for event in chosen
-    )
+def log_lines(jobs: Jobs, job_id: str, target: str | None) -> Iterator[str]:
+    """What has happened to a job so far, as text for people, EVENTS events at a time: time, target
+    and sentence. Raises UnknownJob at once.
+    """
+    last = jobs.marks([job_id])
+    first = jobs.events(job_id, 0, EVENTS)
+    return _log_lines(jobs, job_id, target, first, last[job_id].seq if last else 0)
+
+
+def _log_lines(
+    jobs: Jobs, job_id: str, target: str | None, events: Sequence[Event], last: int
+) -> Iterator[str]:
+    while events:
+        yield "".join(
+            f"{event.time:%H:%M:%S} {event.target or 'job':<12} {_sentence(event)}\n"
+            for event in events
+            if event.seq <= last and (target is None or event.target in (None, target))
+        )
+        seq = events[-1].seq
+        # A build that goes on writing does not keep the answer from its end.
+        events = jobs.events(job_id, seq, EVENTS) if seq < last else ()
 
 
 def _sentence(event: Event) -> str:

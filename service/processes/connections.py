@@ -1,4 +1,6 @@
-"""Connections of clients that do not keep moving are closed: slow headers, bodies and readers."""
+"""Connections are limited in number, and those of clients that do not keep moving are closed: slow
+headers, bodies and readers.
+"""
 
 import asyncio
 import json
@@ -13,37 +15,87 @@ from service.api.problems import MEDIA_TYPE, TYPE_PREFIX
 LINGER_S = 5.0
 """For so long the rest of a body is thrown away once the answer is sent."""
 CHECK_S = 0.5
+LINGERING = 128
+LINGER_AWAY_S = 1.0
+"""So many connections that were turned away may read their answer, and for so long."""
 
-PROBLEM = json.dumps(
-    {
-        "type": f"{TYPE_PREFIX}http.request_timeout",
-        "title": "The request came too slowly",
-        "status": 408,
-        "detail": "the request did not arrive in time",
-        "code": "http.request_timeout",
+
+def _answer(status: int, code: str, title: str, detail: str, **headers: str) -> list[Any]:
+    """The events of an answer after which the connection closes."""
+    problem = {
+        "type": f"{TYPE_PREFIX}{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
         "retryable": True,
     }
-).encode()
+    body = json.dumps(problem).encode()
+    fields = [
+        ("Content-Type", MEDIA_TYPE),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        *headers.items(),
+    ]
+    return [
+        h11.Response(status_code=status, headers=fields),
+        h11.Data(data=body),
+        h11.EndOfMessage(),
+    ]
+
+
+TOO_SLOW = _answer(
+    408,
+    "http.request_timeout",
+    "The request came too slowly",
+    "the request did not arrive in time",
+)
+TOO_MANY = _answer(
+    503,
+    "http.too_many_connections",
+    "The service has too many connections",
+    "the service has as many connections open as it takes",
+    **{"Retry-After": "1"},
+)
 
 
 class TimedProtocol(H11Protocol):
     """HTTP/1.1 with deadlines. A header has to arrive within `patience_s`; a body, and an answer
     on its way out, may stop for as long, and must move `least_rate` bytes a second beyond that.
+
+    A connection beyond `most` is answered 503 whatever it asks, and closed.
     """
 
     patience_s = 30.0
     least_rate = 1024
+    most = 4096
 
     _timer: asyncio.TimerHandle | None = None
     _phase: str | None = None
     _since = 0.0
     _moved = 0
     _unsent = 0
+    _is_turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first header."""
         super().connection_made(transport)
-        self._check()
+        if len(self.connections) > self.most:
+            self._turn_away()
+        else:
+            self._check()
+
+    def _turn_away(self) -> None:
+        """Answer before the request has come, and hear no more than the client's end: closing with
+        unread bytes would take the answer back.
+        """
+        self._is_turned_away = True
+        self._write(TOO_MANY)
+        if len(self.connections) > self.most + LINGERING:
+            self.transport.abort()
+            return
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(LINGER_AWAY_S, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
@@ -52,6 +104,8 @@ class TimedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Note that the client moves."""
+        if self._is_turned_away:
+            return
         self._moved += len(data)
         super().data_received(data)
         self._look()
@@ -123,20 +177,18 @@ class TimedProtocol(H11Protocol):
         if self._phase == "body":
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        headers = [
-            ("Content-Type", MEDIA_TYPE),
-            ("Content-Length", str(len(PROBLEM))),
-            ("Connection", "close"),
-        ]
-        answer: list[Any] = [
-            h11.Response(status_code=408, headers=headers),
-            h11.Data(data=PROBLEM),
-            h11.EndOfMessage(),
-        ]
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in answer))
+        self._write(TOO_SLOW)
         self.transport.close()
+
+    def _write(self, answer: list[Any]) -> None:
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in answer))
 
     def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def protocol(most: int) -> type[TimedProtocol]:
+    """The protocol of a process that takes so many connections."""
+    return type("LimitedProtocol", (TimedProtocol,), {"most": most})

@@ -17,7 +17,8 @@ from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.errors import ServiceError
 from service.observability import logs
-from service.processes.connections import TimedProtocol
+from service.processes import descriptors
+from service.processes.connections import protocol
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
 
@@ -101,7 +102,7 @@ async def _run(services: Services, listener: socket.socket, place: Place, worker
     # uvicorn's own access log is off: the app logs requests with their ids.
     config = uvicorn.Config(
         create_app(services),
-        http=TimedProtocol,
+        http=protocol(_most_connections(services.settings.max_connections)),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -120,6 +121,19 @@ async def _run(services: Services, listener: socket.socket, place: Place, worker
                 await server.serve(sockets=[listener])
         finally:
             stopping.set()
+
+
+def _most_connections(wanted: int) -> int:
+    """That many, or what the process's limit of open files leaves, once it is raised."""
+    limit = descriptors.raise_limit()
+    if (possible := descriptors.connections(limit)) < wanted:
+        logger.warning(
+            "the limit of open files allows fewer connections than the settings",
+            connections=possible,
+            limit=limit,
+            hint="raise the hard limit: ulimit -Hn, LimitNOFILE= or --ulimit nofile=",
+        )
+    return min(wanted, possible)
 
 
 def _ignore_repeated_signals(stopping: asyncio.Event) -> None:

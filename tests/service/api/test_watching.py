@@ -11,7 +11,7 @@ import pytest
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from service.api.watching import POLL_S, Watch
+from service.api.watching import POLL_S, Watch, log_lines
 from service.domain import Event, EventType, Job, Kind, Mark
 from service.errors import DatabaseUnavailable, UnknownJob
 
@@ -137,3 +137,20 @@ def test_a_wait_that_begins_during_a_query_is_not_answered_by_it(jobs: Fake) -> 
         return await asyncio.gather(first, second)
 
     assert len(asyncio.run(run())) == 2
+
+
+def test_a_log_is_read_page_by_page_up_to_where_it_was(
+    jobs: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.watching.EVENTS", 4)
+    for _ in range(10):
+        jobs.tell()
+    log: Any = jobs
+    pages = log_lines(log, "j", None)
+    jobs.tell()
+    assert [page.count("\n") for page in pages] == [4, 4, 2]
+
+
+def test_the_log_of_a_job_without_events_is_empty(jobs: Fake) -> None:
+    log: Any = jobs
+    assert list(log_lines(log, "j", None)) == []

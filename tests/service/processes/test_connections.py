@@ -39,9 +39,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def serving() -> Iterator[int]:
+def serving(http: type[TimedProtocol] = Impatient) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, http=Impatient, log_config=None, lifespan="off")
+        config = uvicorn.Config(app, http=http, log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -143,3 +143,40 @@ def test_an_idle_connection_stays_for_the_next_request(client: socket.socket) ->
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answered(client).startswith(b"HTTP/1.1 200 ")
         time.sleep(2 * PATIENCE_S)
+
+
+class Few(TimedProtocol):
+    most = 2
+
+
+def test_a_connection_too_many_is_a_503_and_the_others_go_on() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving(Few) as port:
+        first, second, third, fourth = (
+            socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(4)
+        )
+        for client in (first, second):
+            client.sendall(request)
+            assert answered(client).startswith(b"HTTP/1.1 200 ")
+        third.sendall(request)
+        for client in (third, fourth):
+            answer = rest(client)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"urn:relaxd:problem:http.too_many_connections" in answer
+            client.close()
+        first.close()
+        second.sendall(request)
+        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        wait_for_room(port, request)
+        second.close()
+
+
+def wait_for_room(port: int, request: bytes) -> None:
+    """Connect until one is served."""
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(request)
+            if client.recv(1000).startswith(b"HTTP/1.1 200 "):
+                return
+        time.sleep(0.05)
+    pytest.fail("the place that the first left was not given to anyone")
