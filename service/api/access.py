@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from artifacts.errors import StoreError
+
 HEADER = "X-Request-ID"
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -68,6 +70,11 @@ class Access:
         try:
             with structlog.contextvars.bound_contextvars(request_id=state["request_id"]):
                 await self.app(scope, receive, answer)
+        except RuntimeError as error:
+            # Starlette's, once an answer has begun. Returning breaks the connection.
+            if not isinstance(error.__cause__, StoreError):
+                raise
+            logger.error("answer broken off", error=str(error.__cause__))
         finally:
             self._note(scope, state, status, time.perf_counter() - began)
 

@@ -1,11 +1,15 @@
 """Every answer has an id, and every request is counted and logged once."""
 
+from collections.abc import Iterator
+
 import pytest
 import structlog
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
+from artifacts.errors import BlobCorrupt
 from service.api.access import HEADER, LONGEST_PATH, Access, RequestMetrics
 
 
@@ -95,3 +99,22 @@ def test_a_long_path_is_cut_in_the_log(client: TestClient) -> None:
     with structlog.testing.capture_logs() as logs:
         client.get("/" + "x" * 10_000)
     assert len(logs[0]["path"]) == LONGEST_PATH
+
+
+def test_an_answer_that_breaks_off_is_one_line_of_the_log() -> None:
+    app = FastAPI()
+
+    @app.get("/blob")
+    def blob() -> StreamingResponse:
+        return StreamingResponse(chunks())
+
+    def chunks() -> Iterator[bytes]:
+        yield b"sound"
+        raise BlobCorrupt("sha256:" + "a" * 64)
+
+    app.add_exception_handler(BlobCorrupt, lambda request, error: Response(status_code=404))
+    app.add_middleware(Access, metrics=RequestMetrics(CollectorRegistry()))
+    with structlog.testing.capture_logs() as lines:
+        TestClient(app).get("/blob")
+    assert [line["event"] for line in lines] == ["answer broken off", "request"]
+    assert "was corrupt" in lines[0]["error"]
