@@ -24,6 +24,7 @@ from compiler.passes.graph.define_first import DefineFirst
 from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.graph.legalize_concat import legalize_concat
+from compiler.passes.graph.legalize_relu import legalize_relu
 from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
 from compiler.passes.graph.op_patterns import CorrectPatterns
@@ -83,7 +84,11 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _programs(relax.backend.DispatchSortScan()),
         _programs(
             transform.LegalizeOps(
-                {"relax.reshape": legalize_reshape, "relax.concat": legalize_concat}
+                {
+                    "relax.reshape": legalize_reshape,
+                    "relax.concat": legalize_concat,
+                    "relax.nn.relu": legalize_relu,
+                }
             )
         ),
         _programs(transform.AnnotateTIROpPattern()),
@@ -134,7 +139,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _pack(transform.DeadCodeElimination()),
         _programs(relax.backend.DispatchSampling()),
         _programs(relax.backend.DispatchSortScan()),
-        _programs(transform.LegalizeOps()),
+        _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu})),
         _programs(transform.AnnotateTIROpPattern()),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),

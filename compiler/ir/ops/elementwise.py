@@ -13,12 +13,15 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops.broadcast import aligned
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Known, Tensor, Value
 
 FOLD_LIMIT = 1 << 22
 """Known arrays of more elements than this are folded by the compiled program instead of numpy at
 import.
 """
+
+
+_REFLEXIVE = ("equal", "not_equal", "less_equal", "greater_equal")
 
 
 def is_integer(dtype: str) -> bool:
@@ -186,7 +189,12 @@ def compare(b: Builder, x: Value, y: Value, name: str) -> Value:
     if x.dtype == "bool":
         # TVM's code generator compares booleans as floats.
         x, y = cast(b, x, "int8"), cast(b, y, "int8")
-    emit = {"equal": relax.op.equal, "not_equal": relax.op.not_equal, "less": relax.op.less,
+    if is_float(x.dtype) and name in _REFLEXIVE and _same(x, y):
+        # TVM takes every number to be equal to itself, NaN too.
+        return (
+            _is_nan(b, x) if name == "not_equal" else unary(b, _is_nan(b, x), relax.op.logical_not)
+        )
+    emit = {"equal": relax.op.equal, "not_equal": _not_equal, "less": relax.op.less,
     "less_equal": relax.op.less_equal,
             "greater": relax.op.greater, "greater_equal": relax.op.greater_equal}[name]  # fmt: skip
 
@@ -196,6 +204,20 @@ def compare(b: Builder, x: Value, y: Value, name: str) -> Value:
         return condition if decided is None else decided
 
     return binary(b, x, y, emit, numpy=getattr(np, name), symbolic=symbolic, dtype="bool")
+
+
+def _same(x: Value, y: Value) -> bool:
+    return isinstance(x, Tensor) and isinstance(y, Tensor) and x.expr.same_as(y.expr)
+
+
+def _is_nan(b: Builder, x: Value) -> Value:
+    # TVM has no isnan of bfloat16.
+    return unary(b, cast(b, x, "float32") if x.dtype == "bfloat16" else x, relax.op.isnan)
+
+
+def _not_equal(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+    """x != y, true where one of both is NaN: TVM's own comparison is not."""
+    return relax.op.logical_not(relax.op.equal(x, y))
 
 
 def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
@@ -220,16 +242,9 @@ def cast(b: Builder, x: Value, dtype: str) -> Value:
     if isinstance(x, Known) and x.symbolic:
         return map_symbols(b, lambda item: _cast_symbol(item, dtype), x, dtype=dtype)
     tensor = b.tensor(x)
-    if dtype == "bool" and x.dtype == "bfloat16":
-        # TVM has no isnan of it.
-        return cast(b, cast(b, x, "float32"), dtype)
     if dtype == "bool":
         zero = relax.const(np.zeros((), np.dtype(x.dtype)), x.dtype)
-        truth = relax.op.not_equal(tensor.expr, zero)
-        # TVM's comparison is false of NaN, which is not zero.
-        if is_float(x.dtype):
-            truth = relax.op.logical_or(truth, relax.op.isnan(tensor.expr))
-        return b.emit(truth, tensor.shape)
+        return b.emit(_not_equal(tensor.expr, zero), tensor.shape)
     return b.emit(relax.op.astype(tensor.expr, dtype), tensor.shape)
 
 

@@ -13,6 +13,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import extremes
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Known, Value
 
@@ -127,19 +128,13 @@ def where(b: Builder, node: Node) -> Value:
 @op("Max", since=8)
 def maximum(b: Builder, node: Node) -> Value:
     """Elementwise greatest of all inputs; a NaN wins."""
-    return reduce(
-        lambda x, y: ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum),
-        _inputs(node),
-    )
+    return reduce(lambda x, y: extremes.greater(b, x, y), _inputs(node))
 
 
 @op("Min", since=8)
 def minimum(b: Builder, node: Node) -> Value:
     """Elementwise least of all inputs; a NaN wins."""
-    return reduce(
-        lambda x, y: ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum),
-        _inputs(node),
-    )
+    return reduce(lambda x, y: extremes.lesser(b, x, y), _inputs(node))
 
 
 @op("Sum", since=8)

@@ -17,7 +17,7 @@ from compiler.ir.onnx.operators.indexing import indexes
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, pointwise
+from compiler.ir.ops import extremes, layout, pointwise
 from compiler.ir.ops import linear as products
 from compiler.ir.ops import nn_norm as norm
 from compiler.ir.ops import reduce as rd
@@ -202,7 +202,7 @@ def _fused_activation(b: Builder, node: Node, x: Value, parameters: list[float])
         return _activated(b, x, lambda v: fn.leaky(v, one), "leaky_relu")
     if name == "Clip" and len(parameters) == 2:
         low, high = (Known(np.asarray(limit, x.dtype), x.dtype) for limit in (one, other))
-        return ew.binary(b, ew.binary(b, x, low, relax.op.maximum), high, relax.op.minimum)
+        return extremes.lesser(b, extremes.greater(b, x, low), high)
     if name == "HardSigmoid" and len(parameters) == 2:
         return _activated(b, x, lambda v: fn.hard_sigmoid(v, one, other), "hard_sigmoid")
     return node.fail(

@@ -15,6 +15,7 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import extremes
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.values import Known, Value
 
@@ -168,9 +169,9 @@ def clip(b: Builder, node: Node) -> Value:
     low = _bound(node, x, 1, "min")
     high = _bound(node, x, 2, "max")
     if low is not None:
-        x = ew.binary(b, x, low, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
+        x = extremes.greater(b, x, low)
     if high is not None:
-        x = ew.binary(b, x, high, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum)
+        x = extremes.lesser(b, x, high)
     return x
 
 
@@ -210,8 +211,7 @@ def hard_sigmoid(b: Builder, node: Node) -> Value:
 
 
 def _limited(b: Builder, x: Value) -> Value:
-    low = ew.binary(b, x, _scalar(x, 0), relax.op.maximum, numpy=np.maximum)
-    return ew.binary(b, low, _scalar(x, 1), relax.op.minimum, numpy=np.minimum)
+    return extremes.lesser(b, extremes.greater(b, x, _scalar(x, 0)), _scalar(x, 1))
 
 
 @op("HardSwish", since=14)

@@ -10,11 +10,12 @@ from tvm import relax, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import extremes
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import common, operand, pair, scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 
 
 def _scaled(b: Builder, node: Node, x: Value) -> Value:
@@ -211,29 +212,14 @@ def greater_of(b: Builder, x: Value, y: Value) -> Value:
     """Elementwise maximum, NaN where one of both is."""
     if x.dtype == "bool":
         return _either(b, x, y)
-    if _may_be_nan(x):
-        return pw.in_float(
-            b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.max(p, q)), x, y, name="maximum"
-        )
-    return ew.binary(b, x, y, relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
+    return extremes.greater(b, x, y)
 
 
 def lesser_of(b: Builder, x: Value, y: Value) -> Value:
     """Elementwise minimum, NaN where one of both is."""
     if x.dtype == "bool":
         return _both(b, x, y)
-    if _may_be_nan(x):
-        return pw.in_float(
-            b, lambda p, q: tirx.Select(tirx.isnan(p), p, tirx.min(p, q)), x, y, name="minimum"
-        )
-    return ew.binary(b, x, y, relax.op.minimum, numpy=np.minimum, symbolic=ex.minimum)
-
-
-def _may_be_nan(x: Value) -> bool:
-    """Whether the first operand of an extreme may be NaN: TVM gives the second one where their
-    order is undecided.
-    """
-    return not isinstance(x, Known) and ew.is_float(x.dtype)
+    return extremes.lesser(b, x, y)
 
 
 @op("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")

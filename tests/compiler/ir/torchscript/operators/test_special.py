@@ -41,3 +41,11 @@ def test_nan() -> None:
         )
 
     check(of, (FLOATS, "n,3"))
+
+
+def test_nan_is_unequal_to_everything() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        odd = torch.where(x > 0, x, float("nan"))
+        return odd != odd, odd != x, odd.ne(0.0), odd.bool(), odd == odd
+
+    check(of, (FLOATS, "n,3"))
