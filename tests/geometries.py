@@ -44,9 +44,11 @@ def host() -> Target:
 
 
 @contextmanager
-def builds_for(name: str) -> Iterator[None]:
-    """Builds for `native` in this process are for the geometry."""
+def builds_for(name: str, llvm: int = 3) -> Iterator[None]:
+    """Builds for `native` in this process are for the geometry, optimised by LLVM at the level."""
     wanted, resolve = geometry(name), targets.resolve
+    if llvm != 3:
+        wanted = replace(wanted, llvm=(*wanted.llvm, ("opt-level", llvm)))
     with mock.patch.object(
         targets, "resolve", lambda asked: wanted if asked == NATIVE else resolve(asked)
     ):

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Tally:
             f"{self.graphs} graphs, {self.runs} runs, {of[Verdict.OURS] + of[Verdict.BOTH]} wrong, "
             f"{of[Verdict.CRASH]} crashes, {of[Verdict.REFUSED]} refused ({codes or 'none'}), "
             f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, {of[Verdict.INVALID]} invalid, "
-            f"seed {seed}, geometry {geometry}"
+            f"{of[Verdict.SLOW]} slow, seed {seed}, geometry {geometry}"
         )
 
 
@@ -52,26 +52,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where an answer was wrong or a build or run crashed."""
     options = _parser().parse_args(arguments)
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    judge, tally = Judge(options.geometry), Tally()
+    judge, tally = Judge(options.geometry, llvm=options.llvm), Tally()
     end = time.monotonic() + options.seconds
     print(f"seed {seed}, geometry {options.geometry}", flush=True)
     try:
         if options.repeat:
             return _repeat(judge, options.repeat)
-        for number in range(options.graphs):
+        for batch in _batches(seed, options.graphs, options.together):
             if time.monotonic() > end:
                 break
-            case = generate(seed + number)
-            judgement = judge.judge(case)
-            tally.add(judgement)
-            if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
-                _tell(seed + number, judgement)
-            if judgement.verdict.failure:
-                _keep(judge, case, judgement, options)
+            for case, judgement in judge.judge_all(batch):
+                tally.add(judgement)
+                if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
+                    _tell(case.seed, judgement)
+                if judgement.verdict.failure:
+                    _keep(judge, case, judgement, options)
     finally:
         judge.stop()
     print(tally.line(seed, options.geometry))
     return int(any(verdict.failure for verdict in tally.verdicts))
+
+
+def _batches(seed: int, graphs: int, together: int) -> Iterator[list[Case]]:
+    """The graphs of consecutive seeds, quantised ones apart."""
+    waiting: dict[bool, list[Case]] = {False: [], True: []}
+    for number in range(graphs):
+        case = generate(seed + number)
+        own = waiting[case.quantized]
+        own.append(case)
+        if len(own) == together:
+            yield own.copy()
+            own.clear()
+    yield from (own for own in waiting.values() if own)
 
 
 def _tell(seed: int, judgement: Judgement) -> None:
@@ -92,7 +104,9 @@ def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Name
     kind = judgement.verdict.value.replace(" ", "_")
     stem = options.keep / f"{kind}_{options.geometry.replace('/', '_')}_{case.seed}"
     path = stem.with_suffix(".onnx")
-    command = f"python -m tests.fuzz --geometry {options.geometry} --repeat {path}"
+    command = (
+        f"python -m tests.fuzz --geometry {options.geometry} --llvm {options.llvm} --repeat {path}"
+    )
     about = {"verdict": last.verdict.value, "code": last.code, "why": last.why}
     small.write(stem, {**about, "graph_seed": case.seed, "command": command})
     operators = " ".join(node.op_type for node in small.model.graph.node)
@@ -112,6 +126,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--graphs", type=int, default=10**9, help="at most so many")
     parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
     parser.add_argument("--geometry", choices=NAMES, default=NATIVE)
+    parser.add_argument(
+        "--llvm", type=int, default=3, choices=range(4), help="its level of optimisation"
+    )
+    parser.add_argument("--together", type=int, default=8, help="graphs in one build")
     parser.add_argument("--keep", type=Path, default=KEPT, help="a folder for graphs that fail")
     parser.add_argument("--shrink-seconds", type=float, default=120, help="for each that fails")
     parser.add_argument("--repeat", type=Path, help="a kept graph, to be judged again")

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,16 +18,22 @@ _ANSWERS = 150
 
 @dataclass(frozen=True)
 class Died:
-    """The process ended, or was ended, before it had answered."""
+    """The process ended, or was ended, before it had answered.
+
+    slow: it was ended although it had not used up its processor time.
+    """
 
     why: str
+    slow: bool = False
 
 
 class Child:
-    """function: as `module:function`, imported there; seconds: an answer's limit."""
+    """function: as `module:function`, imported there; seconds: an answer's limit, of processor
+    time; patience: how many times as long a machine that others keep busy may take.
+    """
 
-    def __init__(self, function: str, seconds: float) -> None:
-        self._function, self._seconds = function, seconds
+    def __init__(self, function: str, seconds: float, patience: float = 8.0) -> None:
+        self._function, self._seconds, self._patience = function, seconds, patience
         self._process: Any = None
 
     def ask(self, question: Any) -> Any:
@@ -35,9 +42,10 @@ class Child:
             self._start()
         self._connection.send(question)
         self._answers += 1
-        if not self._connection.poll(self._seconds):
+        overdue = self._overdue()
+        if overdue:
             self.stop()
-            return Died(f"no answer after {self._seconds:.0f} s")
+            return overdue
         try:
             answer = self._connection.recv()
         except EOFError:
@@ -48,6 +56,26 @@ class Child:
         if self._answers >= _ANSWERS:
             self.stop()
         return answer
+
+    def _overdue(self) -> Died | None:
+        """Waits for an answer, or for the end of the time for it."""
+        began, end = self._processor_time(), time.monotonic() + self._patience * self._seconds
+        while not self._connection.poll(1.0):
+            used = self._processor_time() - began
+            if used > self._seconds:
+                return Died(f"no answer after {used:.0f} s of processor time")
+            if time.monotonic() > end:
+                return Died(f"no answer, after {used:.0f} s of processor time alone", slow=True)
+        return None
+
+    def _processor_time(self) -> float:
+        """What the process and those that it waited for have used so far."""
+        try:
+            text = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except FileNotFoundError:
+            return 0.0
+        fields = text.rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         if self._process is not None:

@@ -1,18 +1,22 @@
 """Whether relaxd is right on a case, and if not, who is at fault."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from compiler.verify.tolerance import compare, tolerance_of
+from tests.fuzz.batch import merged
 from tests.fuzz.case import Array, Case
 from tests.fuzz.child import Child, Died
-from tests.fuzz.engines import Failed, Outputs
+from tests.fuzz.engines import Failed, Outputs, Question
 
 
 class Verdict(Enum):
-    """invalid: ONNX Runtime and the reference run it no more than relaxd does."""
+    """invalid: ONNX Runtime and the reference run it no more than relaxd does; slow: the machine
+    gave too little processor time for an answer.
+    """
 
     RIGHT = "right"
     OURS = "ours"
@@ -21,6 +25,7 @@ class Verdict(Enum):
     CRASH = "crash"
     REFUSED = "refused"
     INVALID = "invalid"
+    SLOW = "slow"
 
     @property
     def failure(self) -> bool:
@@ -40,8 +45,10 @@ class Judgement:
 class Judge:
     """Compiles and runs in one process, references in another: neither's death is this one's."""
 
-    def __init__(self, geometry: str, seconds: float = 180.0, engine: str = "") -> None:
-        self.geometry = geometry
+    def __init__(
+        self, geometry: str, seconds: float = 180.0, engine: str = "", llvm: int = 3
+    ) -> None:
+        self.geometry, self.llvm = geometry, llvm
         self._ours = Child(engine or "tests.fuzz.engines:relaxd", seconds)
         self._theirs = Child("tests.fuzz.engines:runtime", seconds)
         self._exact = Child("tests.fuzz.engines:exact", seconds)
@@ -53,6 +60,23 @@ class Judge:
         for child in (self._ours, *references, self.values):
             child.stop()
 
+    def judge_all(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Judgement]]:
+        """Judges cases that are quantised alike in one build, and each alone where anything is
+        wrong with that: the union only where it is right of each.
+        """
+        union = merged(cases) if len(cases) > 1 else cases[0]
+        whole = self.judge(union)
+        if whole.verdict is Verdict.RIGHT:
+            yield from ((case, Judgement(Verdict.RIGHT, runs=len(case.points))) for case in cases)
+            return
+        if len(cases) == 1:
+            yield union, whole
+            return
+        alone = [(case, self.judge(case)) for case in cases]
+        yield from alone
+        if whole.verdict.failure and not any(one.verdict.failure for _, one in alone):
+            yield union, whole
+
     def judge(self, case: Case) -> Judgement:
         """float64 is computed only where relaxd and ONNX Runtime disagree, or the latter fails."""
         theirs = self._theirs.ask(case)
@@ -61,9 +85,9 @@ class Judge:
             if isinstance(want, (Died, Failed)):
                 return Judgement(Verdict.INVALID, theirs.why)
             theirs = _narrow(want)
-        ours = self._ours.ask((case, self.geometry))
+        ours = self._ours.ask(Question(case, self.geometry, self.llvm))
         if isinstance(ours, Died):
-            return Judgement(Verdict.CRASH, ours.why, "crash")
+            return Judgement(Verdict.SLOW if ours.slow else Verdict.CRASH, ours.why, "crash")
         if isinstance(ours, Failed):
             verdict = Verdict.CRASH if ours.compiled or _broken(ours.code) else Verdict.REFUSED
             return Judgement(verdict, ours.why, ours.code)

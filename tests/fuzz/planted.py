@@ -10,10 +10,9 @@ from compiler.passes.cpu.families.table import FAMILIES
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.loops import Stmt
 from tests.fuzz import engines
-from tests.fuzz.case import Case
 
 
-def relaxd(question: tuple[Case, str]) -> list[engines.Outputs] | engines.Failed:
+def relaxd(question: engines.Question) -> list[engines.Outputs] | engines.Failed:
     """As `engines.relaxd`, but windows lack their last tap along a row."""
     wrong = replace(POOLING, emit=_last_left_out)
     families = [wrong if family is POOLING else family for family in FAMILIES]

@@ -1,5 +1,6 @@
 """The fuzzer itself: it finds a planted fault, shrinks it and keeps it; right kernels pass."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,11 +8,13 @@ import numpy as np
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.fuzz.batch import merged
 from tests.fuzz.case import Case, model_of, read
+from tests.fuzz.child import Child, Died
 from tests.fuzz.draft import Draft, Value
 from tests.fuzz.engines import Failed, runtime
 from tests.fuzz.generate import generate
-from tests.fuzz.judge import Judge, Verdict
+from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
 
 pytestmark = pytest.mark.slow
@@ -67,6 +70,52 @@ def test_seeds_draw_graphs_that_run() -> None:
     drawn = [generate(seed) for seed in range(150)]
     assert len({node.op_type for case in drawn for node in case.model.graph.node}) > 50
     assert not [case.seed for case in drawn if isinstance(runtime(case), Failed)]
+
+
+def test_graphs_side_by_side_are_a_graph() -> None:
+    cases = [case for seed in range(60) if not (case := generate(seed)).quantized][:24]
+    union = merged(cases)
+    assert len(union.model.graph.output) == sum(len(case.model.graph.output) for case in cases)
+    assert not isinstance(runtime(union), Failed)
+
+
+class Faulty(Judge):
+    """Finds fault with unions of graphs, or with one seed."""
+
+    def __init__(self, seed: int | None) -> None:
+        super().__init__(GEOMETRY)
+        self.seed = seed
+
+    def judge(self, case: Case) -> Judgement:
+        union = case.inputs.keys() & {"g0_x0"}
+        wrong = union or case.seed == self.seed
+        return Judgement(Verdict.OURS if wrong else Verdict.RIGHT)
+
+
+@pytest.mark.parametrize(("seed", "found"), [(5, [5]), (None, [3])])
+def test_who_is_wrong_among_several_is_found(seed: int | None, found: list[int]) -> None:
+    """Alone, or in company alone: then the union is the finding, under its first seed."""
+    judged = list(Faulty(seed).judge_all([generate(number) for number in (3, 5, 8)]))
+    assert [case.seed for case, one in judged if one.verdict is Verdict.OURS] == found
+
+
+def test_a_child_that_computes_for_ever_died_and_one_that_waits_is_slow() -> None:
+    for function, patience in (("busy", 1000.0), ("idle", 0.02)):
+        child = Child(
+            f"tests.fuzz.test_fuzz:{function}", 0.5 if function == "busy" else 50, patience
+        )
+        died = child.ask(None)
+        assert isinstance(died, Died)
+        assert died.slow is (function == "idle")
+
+
+def busy(_: object) -> None:
+    while True:
+        pass
+
+
+def idle(_: object) -> None:
+    time.sleep(600)
 
 
 def test_some_graphs_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
