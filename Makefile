@@ -6,7 +6,7 @@ SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo conformance check structure fmt lock clean
+.PHONY: help env demo test robustness geometry fuzz zoo conformance images check structure fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ zoo: env ## compile every model of the ONNX and TorchScript zoos and compare wit
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour
 	@$(BIN)/python -m tests.conformance $(ARGS)
+
+images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
+	@$(BIN)/python -m tools.images $(ARGS)
 
 check: env ## lint, types, layers, images
 	@$(BIN)/ruff check $(wildcard $(SOURCES))

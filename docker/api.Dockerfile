@@ -8,9 +8,21 @@ COPY relaxd relaxd
 COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
-RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+COPY tools/image_sbom.py tools/
+RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/relaxd/bin/pip uninstall --yes --quiet setuptools pip \
+    && install --directory /opt/relaxd/share \
+    && /opt/relaxd/bin/python tools/image_sbom.py relaxd-api > /opt/relaxd/share/sbom.spdx.json
 
 FROM python:3.11.14-slim-bookworm
+ARG RELAXD_REVISION=unknown
+LABEL org.opencontainers.image.title="relaxd-api" \
+    org.opencontainers.image.description="Answers HTTP, keeps jobs and artifacts, compiles nothing" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.revision=$RELAXD_REVISION \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="python:3.11.14-slim-bookworm" \
+    org.relaxd.sbom="/opt/relaxd/share/sbom.spdx.json"
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \
     && install --directory --owner relaxd --group relaxd /var/lib/relaxd /var/lib/relaxd/tmp
 COPY --from=build /opt/relaxd /opt/relaxd

@@ -8,24 +8,36 @@ COPY relaxd relaxd
 COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
+COPY tools/image_sbom.py tools/
 RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
     && /opt/relaxd/bin/python -P -m compiler.runtimes fetch \
-    && RELAXD_CACHE_DIR=/opt/cache /opt/relaxd/bin/python -P -m compiler.runtimes warm
+    && RELAXD_CACHE_DIR=/opt/cache /opt/relaxd/bin/python -P -m compiler.runtimes warm \
+    && /opt/relaxd/bin/pip uninstall --yes --quiet setuptools pip \
+    && install --directory /opt/relaxd/share \
+    && /opt/relaxd/bin/python tools/image_sbom.py relaxd-worker > /opt/relaxd/share/sbom.spdx.json
 
 FROM python:3.11.14-slim-bookworm
+ARG RELAXD_REVISION=unknown
+LABEL org.opencontainers.image.title="relaxd-worker" \
+    org.opencontainers.image.description="Claims builds and compiles each in a sandboxed child process" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.revision=$RELAXD_REVISION \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="python:3.11.14-slim-bookworm" \
+    org.relaxd.sbom="/opt/relaxd/share/sbom.spdx.json"
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \
     && install --directory --owner relaxd --group relaxd /var/lib/relaxd /var/lib/relaxd/tmp
 COPY --from=build /opt/relaxd /opt/relaxd
-COPY --from=build --chown=relaxd:relaxd /opt/cache /var/lib/relaxd/cache
+COPY --from=build --chown=relaxd:relaxd /opt/cache /var/cache/relaxd
 ENV PATH=/opt/relaxd/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     RELAXD_DATA_DIR=/var/lib/relaxd \
     RELAXD_WORKER_METRICS_PORT=9484 \
     TMPDIR=/var/lib/relaxd/tmp \
-    RELAXD_CACHE_DIR=/var/lib/relaxd/cache
+    RELAXD_CACHE_DIR=/var/cache/relaxd
 USER 10001:10001
-VOLUME /var/lib/relaxd
+VOLUME ["/var/lib/relaxd", "/var/cache/relaxd"]
 EXPOSE 9484
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9484/metrics', timeout=2)"]

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 LOCKS = {
-    "api.txt": (("api",), {"apache-tvm-ffi"}),
+    "api.txt": (("api",), {"apache-tvm-ffi", "numpy"}),
     "worker.txt": (("server",), set[str]()),
     "dev.txt": (("dev",), set[str]()),
 }

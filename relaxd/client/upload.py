@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import httpx
-import numpy as np
 
 from relaxd.client.transport import ATTEMPTS, Transport
 from relaxd.contract.canonical import is_digest
@@ -51,6 +50,9 @@ def upload_samples(transport: Transport, samples: Samples) -> str:
     to arrays.
     """
     if isinstance(samples, Mapping):
+        # The API's image has the commands that ask a service, and no numpy.
+        import numpy as np
+
         packed = io.BytesIO()
         arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}
         np.savez(packed, **arrays)

@@ -1,0 +1,1 @@
+"""Builds the two images and runs them as the compose file says, without a container engine."""
