@@ -17,7 +17,7 @@ env: ## create .venv with pinned packages, or do nothing when it is up to date
 demo: env ## compile a real model through the service, run it at several shapes, compare with ONNX Runtime
 	@$(BIN)/python -m tools.demo
 
-test: env ## run every test, with samples of the zoos and of conformance; those that need Redis or PostgreSQL skip when the servers are not installed
+test: env ## run every test, with samples of the zoos and of conformance; those that need Redis, PostgreSQL or an S3 server skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 robustness: env ## hold the service's promises against faults and attacks; ARGS="--scale 0.1 --seed 7 --row NAME" for a part of the counts or one row

@@ -206,7 +206,7 @@ class ObjectStore(VerifyingReader):
     def _entries(self, folder: str) -> Iterator[Any]:
         with _translated(f"cannot list {folder}"):
             for chunk in obstore.list(self._store, f"{folder}/"):
-                yield from chunk
+                yield from _inside(folder, chunk)
 
     def _modified(self, path: str) -> float | None:
         with _translated(f"cannot look up {path}"):
@@ -300,15 +300,18 @@ class RemoteRecords:
 
     def names(self, folder: str) -> list[str]:
         """As Records.names."""
+        path = f"records/{folder}"
         with _translated(f"cannot list the records in {folder}"):
-            listed = obstore.list_with_delimiter(self._store, f"records/{folder}/")
-        return sorted(entry["path"].rpartition("/")[2] for entry in listed["objects"])
+            listed = obstore.list_with_delimiter(self._store, f"{path}/")
+        return sorted(
+            entry["path"].removeprefix(f"{path}/") for entry in _inside(path, listed["objects"])
+        )
 
     def walk(self, folder: str) -> Iterator[Listed]:
         """As Records.walk."""
         with _translated(f"cannot list the records in {folder}"):
             for chunk in obstore.list(self._store, f"records/{folder}/"):
-                for entry in chunk:
+                for entry in _inside(f"records/{folder}", chunk):
                     name = entry["path"].removeprefix("records/")
                     yield Listed(name, entry["last_modified"].timestamp())
 
@@ -325,6 +328,13 @@ class RemoteRecords:
             except FileNotFoundError:
                 return False
         return True
+
+
+def _inside(folder: str, entries: Iterable[Any]) -> Iterator[Any]:
+    """The entries without that of the folder itself: some S3 servers list an empty folder, and
+    consoles make an object for it.
+    """
+    return (entry for entry in entries if entry["path"].startswith(f"{folder}/"))
 
 
 def _path(digest: str) -> str:

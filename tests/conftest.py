@@ -3,9 +3,15 @@ out of this process, since tvm_ffi imports it wherever it is installed.
 """
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.s3 import ObjectServer
 
 # Three seconds and 230 MB.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
@@ -19,3 +25,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of processes that share the files, none is left alone with a slow one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def object_server() -> "Iterator[ObjectServer]":
+    """One S3 server for all tests of this process."""
+    from tests.s3 import s3_server  # loads an S3 client, which few tests need
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_url(object_server: "ObjectServer", monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of an empty store on the S3 server, which the environment says how to reach."""
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://relaxd/{uuid4().hex}"

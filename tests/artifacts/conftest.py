@@ -15,13 +15,14 @@ from artifacts.store import BlobStore, Records, hex_of
 @dataclass(frozen=True)
 class Backend:
     """`corrupt` replaces a stored blob's bytes behind the store's back; `quarantined` counts what
-    was set aside.
+    was set aside; `tick_s` is how finely the store tells times apart.
     """
 
     blobs: BlobStore
     records: Records
     corrupt: Callable[[str, bytes], None]
     quarantined: Callable[[], int]
+    tick_s: float = 0.02
 
 
 def local(root: Path) -> Backend:
@@ -38,25 +39,26 @@ def local(root: Path) -> Backend:
     )
 
 
-def remote(url: str) -> Backend:
+def remote(url: str, tick_s: float = 0.02) -> Backend:
     handle = connect(url)
     return Backend(
         ObjectStore(handle),
         RemoteRecords(handle),
         lambda digest, data: obstore.put(handle, f"blobs/sha256/{hex_of(digest)}", data) and None,
         lambda: len(obstore.list_with_delimiter(handle, "quarantine/")["objects"]),
+        tick_s,
     )
 
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {
-    "local": local,
-    "memory": lambda path: remote("memory://"),
-}
-
-
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.scaled)])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    return BACKENDS[request.param](tmp_path / "store")
+    match request.param:
+        case "local":
+            return local(tmp_path / "store")
+        case "memory":
+            return remote("memory://")
+    # S3 tells times in whole seconds.
+    return remote(request.getfixturevalue("s3_url"), tick_s=1.0)
 
 
 @pytest.fixture

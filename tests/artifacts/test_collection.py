@@ -1,6 +1,7 @@
 """What a collection removes and what it spares, and each race with it by a fixed interleaving."""
 
 import contextlib
+import math
 import time
 
 import pytest
@@ -45,22 +46,31 @@ def push(store, *layers, subject=None):
     return blobs.put(manifest_bytes(BUNDLE, empty, listed, {}, subject)).digest
 
 
-def soon(**age):
-    """Limits under which all that was put until now is old."""
-    time.sleep(0.02)
-    now = time.time()
-    return Limits(now - age.get("grace", 0), now - age.get("records", 0))
+@pytest.fixture
+def soon(backend):
+    """Limits under which all that was put until now is old, and nothing that is put later."""
+
+    def soon(**age):
+        time.sleep(backend.tick_s)
+        now = math.floor(time.time() / backend.tick_s) * backend.tick_s
+        return Limits(now - age.get("grace", 0), now - age.get("records", 0))
+
+    return soon
 
 
 def everything(store):
     return {held.digest for held in store.blobs.listing()}
 
 
-def sweep(store, *roots, limits=None, **options):
-    return collect(store, lambda: roots, limits or soon(), **options)
+@pytest.fixture
+def sweep(soon):
+    def sweep(store, *roots, limits=None, **options):
+        return collect(store, lambda: roots, limits or soon(), **options)
+
+    return sweep
 
 
-def test_what_no_root_reaches_is_removed_and_the_rest_stays(store):
+def test_what_no_root_reaches_is_removed_and_the_rest_stays(store, sweep):
     kept, lost = push(store, b"one", b"two"), push(store, b"two", b"three")
     report = sweep(store, kept)
     assert everything(store) == {kept, *map(digest_of, (b"one", b"two", b"{}"))}
@@ -71,7 +81,7 @@ def test_what_no_root_reaches_is_removed_and_the_rest_stays(store):
     )
 
 
-def test_a_dry_run_names_the_same_and_removes_nothing(store):
+def test_a_dry_run_names_the_same_and_removes_nothing(store, sweep, soon):
     push(store, b"one"), store.actions.put(KEY, push(store, b"two"))
     before = everything(store)
     limits = soon()
@@ -83,17 +93,16 @@ def test_a_dry_run_names_the_same_and_removes_nothing(store):
     assert planned.removed_records == done.removed_records == 1
 
 
-def test_young_blobs_stay_with_what_they_refer_to(store):
+def test_young_blobs_stay_with_what_they_refer_to(store, sweep, soon):
     store.blobs.put(b"old layer")
     limits = soon()
-    time.sleep(0.02)
     empty = Descriptor(EMPTY, store.blobs.put(b"{}").digest, 2)
     layer = Descriptor("application/octet-stream", digest_of(b"old layer"), 9)
     store.blobs.put(manifest_bytes(BUNDLE, empty, [layer], {}, None))
     assert sweep(store, limits=limits).removed == []
 
 
-def test_an_index_keeps_its_bundles_and_a_bundle_its_referrers(store):
+def test_an_index_keeps_its_bundles_and_a_bundle_its_referrers(store, sweep):
     bundle = push(store, b"one")
     sbom = push(store, b"sbom", subject=bundle)
     store.references.refer("relaxd/bundles", bundle, sbom)
@@ -107,12 +116,12 @@ def test_an_index_keeps_its_bundles_and_a_bundle_its_referrers(store):
     assert store.references.referrers("relaxd/bundles", bundle) == []
 
 
-def test_a_subject_stays_as_long_as_its_referrer_is_a_root(store):
+def test_a_subject_stays_as_long_as_its_referrer_is_a_root(store, sweep):
     bundle = push(store, b"one")
     assert sweep(store, push(store, b"sbom", subject=bundle)).removed == []
 
 
-def test_a_bundle_of_the_action_cache_stays_for_its_retention(store):
+def test_a_bundle_of_the_action_cache_stays_for_its_retention(store, sweep, soon):
     bundle = push(store, b"one")
     store.actions.put(KEY, bundle)
     assert sweep(store, limits=soon(records=HOUR)).removed == []
@@ -120,7 +129,9 @@ def test_a_bundle_of_the_action_cache_stays_for_its_retention(store):
     assert list(store.actions.entries()) == []
 
 
-def test_a_record_goes_before_its_bundle_and_a_manifest_before_its_layers(store, monkeypatch):
+def test_a_record_goes_before_its_bundle_and_a_manifest_before_its_layers(
+    store, sweep, monkeypatch
+):
     bundle = push(store, b"one")
     store.actions.put(KEY, bundle)
     real, steps = type(store.blobs).discard, []
@@ -135,38 +146,42 @@ def test_a_record_goes_before_its_bundle_and_a_manifest_before_its_layers(store,
     assert steps[0] == (bundle, [])
 
 
-def between_mark_and_sweep(store, action, limits=None):
-    """Run `action` once the roots were read."""
+@pytest.fixture
+def between_mark_and_sweep(soon):
+    """Runs an action once the roots were read."""
 
-    def roots():
-        action()
-        return ()
+    def collecting(store, action):
+        def roots():
+            action()
+            return ()
 
-    return collect(store, roots, limits or soon())
+        return collect(store, roots, soon())
+
+    return collecting
 
 
-def test_race_an_upload_that_finds_the_blob_there(store):
+def test_race_an_upload_that_finds_the_blob_there(store, between_mark_and_sweep):
     store.blobs.put(b"layer")
     report = between_mark_and_sweep(store, lambda: store.blobs.touch(digest_of(b"layer")))
     assert report.removed == []
     assert store.blobs.read(digest_of(b"layer")) == b"layer"
 
 
-def test_race_an_upload_of_a_doomed_blob(store):
+def test_race_an_upload_of_a_doomed_blob(store, between_mark_and_sweep):
     store.blobs.put(b"layer")
     report = between_mark_and_sweep(store, lambda: store.blobs.put(b"layer"))
     assert report.removed == []
     assert store.blobs.read(digest_of(b"layer")) == b"layer"
 
 
-def test_race_a_look_after_the_removal_finds_nothing(store):
+def test_race_a_look_after_the_removal_finds_nothing(store, sweep):
     digest = store.blobs.put(b"layer").digest
     sweep(store)
     assert not store.blobs.touch(digest)
     assert not store.blobs.has(digest)
 
 
-def test_race_a_cache_hit_keeps_the_bundle_and_its_record(store):
+def test_race_a_cache_hit_keeps_the_bundle_and_its_record(store, between_mark_and_sweep):
     bundle = push(store, b"one", b"two")
     store.actions.put(KEY, bundle)
     hits = []
@@ -176,14 +191,16 @@ def test_race_a_cache_hit_keeps_the_bundle_and_its_record(store):
     assert store.actions.get(KEY) == bundle
 
 
-def test_race_a_touched_manifest_keeps_layers_that_nobody_has_touched_yet(store):
+def test_race_a_touched_manifest_keeps_layers_that_nobody_has_touched_yet(
+    store, between_mark_and_sweep
+):
     bundle = push(store, b"one", b"two")
     report = between_mark_and_sweep(store, lambda: store.blobs.touch(bundle))
     assert report.removed == []
     assert all(store.blobs.has(layer.digest) for layer in read_document(store.blobs, bundle).blobs)
 
 
-def test_race_a_referrer_pushed_again_stays_listed(store):
+def test_race_a_referrer_pushed_again_stays_listed(store, between_mark_and_sweep):
     bundle = push(store, b"one")
     sbom = push(store, b"sbom", subject=bundle)
     store.references.refer("relaxd/bundles", bundle, sbom)
@@ -196,8 +213,9 @@ def test_race_a_referrer_pushed_again_stays_listed(store):
     assert store.references.referrers("relaxd/bundles", bundle) == [sbom]
 
 
-def test_a_collection_that_is_cut_short_leaves_no_manifest_without_its_layers(store):
+def test_a_collection_that_is_cut_short_leaves_no_manifest_without_its_layers(store, sweep, soon):
     bundles = [push(store, b"%d" % number, b"shared") for number in range(6)]
+    limits = soon()
 
     class Enough(Exception):
         """Stop."""
@@ -211,7 +229,7 @@ def test_a_collection_that_is_cut_short_leaves_no_manifest_without_its_layers(st
                 raise Enough
 
         with contextlib.suppress(Enough):
-            sweep(store, beat=beat)
+            sweep(store, limits=limits, beat=beat)
         for bundle in bundles:
             if store.blobs.has(bundle):
                 assert all(

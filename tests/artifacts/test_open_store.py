@@ -14,9 +14,18 @@ from relaxd.contract.canonical import digest_of
 KEY = digest_of(b"action")
 
 
-@pytest.mark.parametrize("form", ["{}", "file://{}", "memory://"])
-def test_a_store_holds_blobs_actions_and_references(tmp_path, form):
-    store = open_store(form.format(tmp_path / "store"))
+@pytest.fixture(
+    params=["{}", "file://{}", "memory://", pytest.param("s3", marks=pytest.mark.scaled)]
+)
+def location(request, tmp_path):
+    """A path or URL of every kind of store."""
+    if request.param == "s3":
+        return request.getfixturevalue("s3_url")
+    return request.param.format(tmp_path / "store")
+
+
+def test_a_store_holds_blobs_actions_and_references(location, tmp_path):
+    store = open_store(location)
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "model.so").write_bytes(b"library")
     digest = publish_bundle(store.blobs, tmp_path / "bundle").digest

@@ -4,86 +4,24 @@ own.
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import psycopg
-import pytest
 import redis
 
-START_S = 30
-TIED = ("setpriv", "--pdeathsig", "SIGKILL")
-"""A server must not outlive the tests, however they end."""
+from tests.servers import TIED, Server, free_port, missing, running
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def missing(what: str) -> NoReturn:
-    """Skip, or fail where the servers are required."""
-    message = f"{what} is not installed; on Debian: apt-get install redis-server postgresql"
-    if os.environ.get("RELAXD_REQUIRE_SERVERS") == "1":
-        pytest.fail(message)
-    pytest.skip(message)
-
-
-class Server:
-    """A server process at `url`, which can be ended in any way and started again."""
-
-    def __init__(
-        self, url: str, command: Sequence[str], log: Path, connect: Callable[[], object]
-    ) -> None:
-        self.url = url
-        self._command = [*TIED, *command]
-        self._log = log
-        self._connect = connect
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it and wait until it takes connections."""
-        with self._log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command, stdout=output, stderr=subprocess.STDOUT, cwd="/"
-            )
-        _until(self._connect, (psycopg.OperationalError, redis.ConnectionError))
-
-    def end(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Send it that signal and wait for its end."""
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-
-@contextmanager
-def running(server: Server) -> Iterator[Server]:
-    """The server, until the block ends."""
-    try:
-        server.start()
-        yield server
-    finally:
-        server.end()
+DEBIAN = "on Debian: apt-get install redis-server postgresql"
 
 
 @contextmanager
 def redis_process(port: int | None = None) -> Iterator[Server]:
     """A fresh Redis that keeps nothing, at any port if none is given."""
-    program = shutil.which("redis-server") or missing("Redis")
+    program = shutil.which("redis-server") or missing("Redis", DEBIAN)
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="relaxd-redis-") as folder:
         settings = {
@@ -100,7 +38,8 @@ def redis_process(port: int | None = None) -> Iterator[Server]:
                 client.ping()
 
         url = f"redis://127.0.0.1:{port}/0"
-        with running(Server(url, [program, *options], Path(folder) / "log", connect)) as server:
+        log, refused = Path(folder) / "log", redis.ConnectionError
+        with running(Server(url, [program, *options], log, connect, refused)) as server:
             yield server
 
 
@@ -116,7 +55,7 @@ def postgres_process() -> Iterator[Server]:
     """A fresh PostgreSQL cluster, into which anyone local gets; its URL is that of the
     administrative database.
     """
-    programs = _postgres_programs() or missing("PostgreSQL")
+    programs = _postgres_programs() or missing("PostgreSQL", DEBIAN)
     # PostgreSQL refuses to run as root.
     unprivileged = (
         ("--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
@@ -154,9 +93,8 @@ def postgres_process() -> Iterator[Server]:
         def connect() -> None:
             psycopg.connect(url).close()
 
-        with running(
-            Server(url, [*unprivileged, *command, *options], folder / "log", connect)
-        ) as server:
+        whole, refused = [*unprivileged, *command, *options], psycopg.OperationalError
+        with running(Server(url, whole, folder / "log", connect, refused)) as server:
             yield server
 
 
@@ -181,15 +119,3 @@ def _postgres_programs() -> Path | None:
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     found = debian[-1] if debian else shutil.which("initdb")
     return Path(found).resolve().parent if found else None
-
-
-def _until(attempt: Callable[[], object], error: tuple[type[Exception], ...]) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            attempt()
-            return
-        except error:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)

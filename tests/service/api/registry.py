@@ -21,9 +21,9 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def create_app(folder: Path, max_bytes: int = 1 << 30) -> FastAPI:
+def create_app(folder: Path, max_bytes: int, store: str | Path) -> FastAPI:
     app = FastAPI()
-    app.state.store = open_store(folder / "store")
+    app.state.store = open_store(store)
     app.include_router(router(app.state.store, folder / "uploads", max_bytes=max_bytes))
     for kind in (RelaxdError, HTTPException):
         app.add_exception_handler(kind, respond)
@@ -31,8 +31,11 @@ def create_app(folder: Path, max_bytes: int = 1 << 30) -> FastAPI:
 
 
 @contextmanager
-def serving(folder: Path, max_bytes: int = 1 << 30) -> Iterator[TestClient]:
-    with TestClient(create_app(folder, max_bytes)) as client:
+def serving(
+    folder: Path, max_bytes: int = 1 << 30, store: str | Path | None = None
+) -> Iterator[TestClient]:
+    """The registry over a store at a path or URL, by default in the folder."""
+    with TestClient(create_app(folder, max_bytes, store or folder / "store")) as client:
         yield client
 
 

@@ -25,9 +25,10 @@ DATA = bytes(range(250)) * 4
 UPLOADS = "/v2/relaxd/test/blobs/uploads/"
 
 
-@pytest.fixture
-def client(tmp_path):
-    with serving(tmp_path) as client:
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.scaled)])
+def client(request, tmp_path):
+    store = request.getfixturevalue("s3_url") if request.param == "s3" else None
+    with serving(tmp_path, store=store) as client:
         yield client
 
 
