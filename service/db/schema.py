@@ -41,6 +41,7 @@ jobs = Table(
     Column("finished_at", Seconds),
     Column("last_seq", Integer, nullable=False, server_default="0"),
     Index("ix_jobs_newest", "kind", "created_at"),
+    Index("ix_jobs_listed", "kind", "state", "created_at"),
     Index("ix_jobs_finished_at", "finished_at"),
 )
 
@@ -128,6 +129,9 @@ chores = Table(
 
 STORE_BYTES = "store_bytes"
 """The counter of what the store holds, an estimate: collections count, each new blob adds."""
+ENDED = "ended_"
+"""Begins the names of the counters of ended builds; the ending follows: `cached`, or the state."""
+CACHED = "cached"
 
 counters = Table(
     "counters",

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from relaxd.contract.states import State
 from service.db import records
-from service.db.schema import builds, events, jobs
+from service.db.schema import CACHED, ENDED, builds, counters, events, jobs
 from service.domain import Build, Claim, EventType, Job, Outcome, job_state
 from service.errors import StaleClaim, UnknownJob
 
@@ -128,6 +128,13 @@ class Transaction:
             self._set(build, outcome.state, values)
         self._append(job_id, [(build.target, (EventType.BUILD_FINISHED, data)) for build in ended])
         self._align(job_id)
+        self._count_ended(outcome, len(ended))
+
+    def _count_ended(self, outcome: Outcome, number: int) -> None:
+        # Last of all: from here to the commit, other builds wait for the counter to end.
+        name = ENDED + (CACHED if outcome.cached else outcome.state.value)
+        values = {"value": counters.c.value + number}
+        self.connection.execute(update(counters).where(counters.c.name == name).values(values))
 
     def requeue(self, build: Build, reason: str, *, attempts: int) -> None:
         """Take a running build from its worker and put it back into the queue; raises

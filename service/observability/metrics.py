@@ -9,14 +9,17 @@ from sqlalchemy import func, select
 
 from relaxd.contract.states import State
 from service.core import Core
-from service.db.schema import builds
+from service.db.schema import ENDED, builds, counters
 from service.usecases.fleet import live_workers
 
+_LIVE = [state for state in State if not state.terminal]
 _BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 class JobCollector(Collector):
-    """Builds by state, results from the cache, the oldest queued build's age, and live workers."""
+    """Builds that wait and run, those that ended by ending, the oldest queued build's age, and live
+    workers; reads no more rows than wait and run.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -25,21 +28,31 @@ class JobCollector(Collector):
         """Read the database; raises DatabaseUnavailable."""
         with self._core.reading() as tx:
             counts = tx.connection.execute(
-                select(builds.c.state, func.count().label("builds")).group_by(builds.c.state)
+                select(builds.c.state, func.count().label("builds"))
+                .where(builds.c.state.in_(_LIVE))
+                .group_by(builds.c.state)
             )
             states = {row.state: row.builds for row in counts}
-            cached = tx.connection.execute(select(func.count()).where(builds.c.cached)).scalar_one()
+            counted = select(counters).where(counters.c.name.startswith(ENDED, autoescape=True))
+            ended = tx.connection.execute(counted).all()
             oldest = tx.connection.execute(
                 select(func.min(builds.c.created_at)).where(builds.c.state == State.QUEUED)
             ).scalar_one()
             age = 0.0 if oldest is None else tx.now - oldest
-        by_state = GaugeMetricFamily("relaxd_builds", "Builds by state.", labels=("state",))
-        for state in State:
+        by_state = GaugeMetricFamily(
+            "relaxd_builds", "Builds that wait or run, by state.", labels=("state",)
+        )
+        for state in _LIVE:
             by_state.add_metric((state.value,), states.get(state.value, 0))
         yield by_state
-        yield CounterMetricFamily(
-            "relaxd_builds_cached", "Builds answered without a compile of their own.", value=cached
+        by_ending = CounterMetricFamily(
+            "relaxd_builds_ended",
+            "Builds that ended; cached: without a compile of their own.",
+            labels=("ending",),
         )
+        for row in ended:
+            by_ending.add_metric((row.name.removeprefix(ENDED),), row.value)
+        yield by_ending
         yield GaugeMetricFamily(
             "relaxd_queue_oldest_seconds", "Age of the oldest queued build.", value=age
         )

@@ -15,10 +15,11 @@ def test_the_figures_are_those_of_the_database(core, jobs, model, answer, clock)
     clock.advance(5)
     text = generate_latest(registry).decode()
     for line in (
-        'relaxd_builds{state="succeeded"} 2.0',
+        'relaxd_builds_ended_total{ending="succeeded"} 1.0',
+        'relaxd_builds_ended_total{ending="cached"} 1.0',
+        'relaxd_builds_ended_total{ending="failed"} 0.0',
         'relaxd_builds{state="queued"} 1.0',
         'relaxd_builds{state="running"} 0.0',
-        "relaxd_builds_cached_total 1.0",
         "relaxd_queue_oldest_seconds 5.0",
         "relaxd_workers 1.0",
     ):

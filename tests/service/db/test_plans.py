@@ -1,0 +1,154 @@
+"""No statement that requests and workers repeat reads a whole table."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy import event
+
+from relaxd.contract.failures import Failure
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage, State
+from service.core import Core
+from service.domain import EventType, Outcome
+from service.jobs import Jobs
+from service.observability.metrics import JobCollector
+from service.usecases import (
+    chores,
+    claiming,
+    counting,
+    ending,
+    expiring,
+    fleet,
+    pinning,
+    reporting,
+    sweeping,
+)
+from service.usecases.readiness import Readiness
+from tests.service.db.filling import OLD, fill
+from tests.service.fakes import FakeClock
+
+pytestmark = pytest.mark.slow
+
+LARGE = frozenset({"jobs", "builds", "events"})
+COST = 500.0
+"""By PostgreSQL's measure, where reading one of the tables costs some thousand: what finds its rows
+by an index and then drops most of them is no better than a scan.
+"""
+
+
+@dataclass
+class Statements:
+    """Every distinct statement, with the parameters that it first had."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    listening: bool = False
+
+    def note(self, _connection: Any, _cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
+        if self.listening and sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
+            self.found.setdefault(sql, parameters)
+
+
+@pytest.fixture
+def statements(core: Core) -> Iterator[Statements]:
+    noted = Statements()
+    event.listen(core.db._engine, "before_cursor_execute", noted.note)
+    yield noted
+    event.remove(core.db._engine, "before_cursor_execute", noted.note)
+
+
+def use_everything(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
+    """Every use case that requests, workers or scrapers repeat."""
+    request = CompileRequest.of(targets=("native", "x86-64-v3"))
+    job = jobs.submit(model, request, idempotency_key="once")
+    jobs.submit(model, request, idempotency_key="once")
+    jobs.get(job.id), jobs.list(), jobs.list(state=State.FAILED), jobs.events(job.id)
+    jobs.marks([job.id, "j1", "j2"]), jobs.wait(job.id, 0.01), jobs.targets()
+    work(core, jobs, model, clock)
+    jobs.cancel(job.id)
+    jobs.inspect(model, request)
+    Readiness(core).check()
+    registry = CollectorRegistry()
+    registry.register(JobCollector(core))
+    generate_latest(registry)
+    counting.add(core, removed_blobs=1)
+    chores.is_due(core, chores.GC, 3600)
+    pinning.expire(core)
+    expiring.count_old_jobs(core)
+    assert expiring.expire_jobs(core, lambda: None) == OLD
+
+
+def work(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
+    """What workers do with builds, among them equal ones, and with those of silent workers."""
+    fleet.announce(core, "worker", "host", ["native"], 1)
+    request = CompileRequest.of(dims={"n": 1})
+    first, waiting, third = (jobs.submit(model, request).builds[0].id for _ in range(3))
+    claim = claiming.take(core, first, "worker")
+    assert claim
+    assert not claiming.take(core, waiting, "worker")
+    reporting.beat(core, claim)
+    reporting.progress(core, claim, [(EventType.BUILD_LOG, {"line": "a line"})])
+    failure = Failure(code="compile.failed", stage=Stage.LOAD, message="no", retryable=False)
+    ending.finish(core, claim, Outcome(State.FAILED, error=failure))
+    again = claiming.take(core, third, "worker")
+    assert again
+    ending.release(core, again, failure, attempted=False)
+    assert claiming.take(core, third, "worker")
+    clock.advance(2 * core.settings.lease_s)
+    assert sweeping.reclaim(core) == 1
+    sweeping.ring_again(core, ("native", "inspect"), 2)
+    sweeping.next_build(core, ("native", "inspect"))
+    fleet.depart(core, "worker")
+
+
+def test_no_hot_statement_reads_a_whole_table(
+    core: Core, jobs: Jobs, model: str, clock: FakeClock, statements: Statements
+) -> None:
+    fill(core.db)
+    clock.now = 1_699_200_000.0
+    statements.listening = True
+    use_everything(core, jobs, model, clock)
+    statements.listening = False
+    assert len(statements.found) > 40
+    explain = {"sqlite": _sqlite, "postgresql": _postgresql}[core.db.url.get_backend_name()]
+    with core.db.read() as connection:
+        complaints = {
+            sql: found
+            for sql, parameters in statements.found.items()
+            if (found := explain(connection, sql, parameters))
+        }
+    assert complaints == {}
+
+
+def _sqlite(connection: Any, sql: str, parameters: Any) -> list[str]:
+    """The steps that read one of the large tables, or an index of it, from end to end."""
+    first = parameters[0] if isinstance(parameters, list) else parameters
+    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", first).all()
+    return [
+        row.detail
+        for row in plan
+        if row.detail.startswith("SCAN ") and row.detail.split()[1] in LARGE
+    ]
+
+
+def _postgresql(connection: Any, sql: str, parameters: Any) -> list[str]:
+    """The nodes that scan a large table, and the whole if it costs too much."""
+    first = parameters[0] if isinstance(parameters, list) else parameters
+    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", first).scalar_one()
+    (document,) = json.loads(found) if isinstance(found, str) else found
+    plan = document["Plan"]
+    scans = [
+        f"{node['Node Type']} on {node['Relation Name']}"
+        for node in _nodes(plan)
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in LARGE
+    ]
+    return [*scans, *([f"costs {plan['Total Cost']}"] if plan["Total Cost"] > COST else [])]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
