@@ -27,9 +27,10 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
+from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
+from relaxd.contract.canonical import digest_of
 
 IN_MEMORY = 8 << 20
 PATIENCE_S = 10.0
@@ -89,19 +90,15 @@ class ObjectStore(VerifyingReader):
     def _settle(self, blob: Blob, content: IO[bytes]) -> Blob:
         """Write the content unless the blob is there and stays."""
         new = False
-        while not self._keeps(blob):
+        size = self._touch(blob.digest) if self.has(blob.digest) else None
+        while size != blob.size:
             new = True
             content.seek(0)
             with _translated(f"cannot write {blob.digest}"):
                 obstore.put(self._store, _path(blob.digest), content)
             self._touches.pop(blob.digest, None)
+            size = self._touch(blob.digest)
         return replace(blob, new=new)
-
-    def _keeps(self, blob: Blob) -> bool:
-        try:
-            return self.touch(blob.digest) and self.size(blob.digest) == blob.size
-        except BlobNotFound:
-            return False
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """As BlobStore.put_file."""
@@ -121,22 +118,34 @@ class ObjectStore(VerifyingReader):
         return int(self._head(digest)["size"])
 
     def touch(self, digest: str) -> bool:
-        """As BlobStore.touch."""
-        now = time.time()
-        if not self.has(digest):
-            return False
-        if self._touches.get(digest, 0) > now - FRESH_S:
+        """As BlobStore.touch; what this process has touched just now is not looked up again, since
+        no collection may remove it: it is missing only if a reader has set it aside.
+        """
+        hex_of(digest)
+        if self._is_fresh(digest):
             return True
-        with _translated(f"cannot touch {digest}"):
-            obstore.put(self._store, _touched(digest), b"")
-        self._wait_while_doomed(digest)
-        if not self.has(digest):
+        return self.has(digest) and self._touch(digest) is not None
+
+    def _is_fresh(self, digest: str) -> bool:
+        return self._touches.get(digest, 0) > time.time() - FRESH_S
+
+    def _touch(self, digest: str) -> int | None:
+        """Touch a blob that was there a moment ago; its size, None if it is gone."""
+        touched = self._touches[digest] if self._is_fresh(digest) else time.time()
+        if not self._is_fresh(digest):
+            with _translated(f"cannot touch {digest}"):
+                obstore.put(self._store, _touched(digest), b"")
+            self._wait_while_doomed(digest)
+        try:
+            size = self.size(digest)
+        except BlobNotFound:
+            self._touches.pop(digest, None)
             self._delete(_touched(digest))
-            return False
+            return None
         if len(self._touches) >= REMEMBERED:
             self._touches.clear()
-        self._touches[digest] = now
-        return True
+        self._touches[digest] = touched
+        return size
 
     def _wait_while_doomed(self, digest: str) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -166,6 +175,7 @@ class ObjectStore(VerifyingReader):
         times = (self._modified(_path(digest)), self._modified(_touched(digest)))
         late = time.monotonic() - began > ABANDON_S
         spared = late or any(touched is not None and touched >= before for touched in times)
+        self._touches.pop(digest, None)
         # A deletion that fails may still come through: the mark then stays, until it is taken over.
         for path in () if spared else (_path(digest), _touched(digest)):
             self._delete(path)
@@ -230,9 +240,22 @@ class ObjectStore(VerifyingReader):
             except FileNotFoundError:
                 raise BlobNotFound(digest) from None
 
+    def read(self, digest: str) -> bytes:
+        """As BlobStore.read, in one request."""
+        path = _path(digest)
+        with _translated(f"cannot read {digest}"):
+            try:
+                found = obstore.get(self._store, path)
+                content = bytes(found.bytes())
+            except FileNotFoundError:
+                raise BlobNotFound(digest) from None
+        if digest_of(content) != digest:
+            self._set_aside(digest, _version_of(found.meta))
+            raise BlobCorrupt(digest)
+        return content
+
     def _version(self, digest: str) -> str:
-        head = self._head(digest)
-        return f"{head['e_tag']}.{head['last_modified']}.{head['size']}"
+        return _version_of(self._head(digest))
 
     def _chunks(self, digest: str, start: int, end: int | None) -> Iterator[bytes]:
         options: Any = (
@@ -249,6 +272,7 @@ class ObjectStore(VerifyingReader):
                 raise BlobNotFound(digest) from None
 
     def _set_aside(self, digest: str, version: str) -> None:
+        self._touches.pop(digest, None)
         with _translated(f"cannot quarantine {digest}"):
             try:
                 if self._version(digest) == version:
@@ -328,6 +352,10 @@ class RemoteRecords:
             except FileNotFoundError:
                 return False
         return True
+
+
+def _version_of(head: Any) -> str:
+    return f"{head['e_tag']}.{head['last_modified']}.{head['size']}"
 
 
 def _inside(folder: str, entries: Iterable[Any]) -> Iterator[Any]:

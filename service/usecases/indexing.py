@@ -1,13 +1,15 @@
 """The index of a job: an OCI document over its bundles, rewritten when another build ends."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
-from artifacts.documents import is_complete, read_document
+from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import StoreError
 from artifacts.oci import JOB_TAG, REPOSITORY, TARGET, IndexEntry, bundle_files, publish_index
+from artifacts.store import BlobStore
 from service.core import Core
 from service.domain import Artifact, Job
 
@@ -20,7 +22,7 @@ def index_of(core: Core, job: Job) -> Artifact | None:
     """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in
     the store; raises StoreError.
     """
-    return _tagged(core, job) if job.state.terminal else None
+    return _tagged(core, job, is_complete) if job.state.terminal else None
 
 
 def publish(core: Core, job_id: str) -> None:
@@ -30,7 +32,8 @@ def publish(core: Core, job_id: str) -> None:
     try:
         job = _job(core, job_id)
         while True:
-            _tagged(core, job)
+            # The build has just touched its bundle, which makes `keep` the cheaper look.
+            _tagged(core, job, keep)
             # Another of the job's builds may have ended meanwhile, and its index been replaced by
             # ours.
             before, job = job, _job(core, job_id)
@@ -50,11 +53,11 @@ def _artifacts(job: Job) -> dict[str, Artifact]:
     return {build.target: build.artifact for build in job.builds if build.artifact}
 
 
-def _tagged(core: Core, job: Job) -> Artifact | None:
+def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) -> Artifact | None:
     built = {
         target: artifact
         for target, artifact in _artifacts(job).items()
-        if is_complete(core.store.blobs, artifact.digest)
+        if is_there(core.store.blobs, artifact.digest)
     }
     if not built:
         return None

@@ -114,3 +114,31 @@ def test_a_touch_gives_up_on_a_blob_that_stays_doomed_until_a_listing_frees_it(
     monkeypatch.setattr("artifacts.remote.TAKE_OVER_S", -1.0)
     list(fresh.listing())
     assert fresh.touch(DIGEST)
+
+
+def test_what_was_touched_just_now_costs_no_request_and_a_read_costs_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, requests = ObjectStore("memory://"), []
+    store.put(b"x")
+    for name in ("get", "put", "head", "delete"):
+        real = getattr(obstore, name)
+
+        def noted(*arguments: Any, name: str = name, real: Any = real, **options: Any) -> Any:
+            requests.append(name)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(obstore, name, noted)
+    assert store.touch(DIGEST)
+    assert requests == []
+    assert store.read(DIGEST) == b"x"
+    assert requests == ["get"]
+    store.put(b"y")
+    assert len(requests) == 6
+
+
+def test_a_touch_finds_out_that_its_own_process_has_removed_the_blob() -> None:
+    store = ObjectStore("memory://")
+    store.put(b"x")
+    assert store.discard(DIGEST, math.inf)
+    assert not store.touch(DIGEST)
