@@ -7,11 +7,12 @@ from artifacts.documents import (
     EMPTY_CONTENT,
     TITLE,
     Descriptor,
+    is_complete,
     manifest_bytes,
     read_document,
 )
 from artifacts.oci import REPOSITORY
-from artifacts.store import Artifacts
+from artifacts.store import Artifacts, BlobStore
 from relaxd.provenance.envelope import ARTIFACT as PROVENANCE_ARTIFACT
 from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
 from relaxd.provenance.statement import PREDICATE_TYPE
@@ -39,7 +40,15 @@ PROVENANCE = Kind(
 SBOM = Kind("application/vnd.relaxd.sbom.v1+json", "application/spdx+json", "sbom.spdx.json")
 
 
-def attach(store: Artifacts, kind: Kind, document: bytes, bundle: str) -> str:
+def is_attestation(blobs: BlobStore, digest: str) -> bool:
+    """Whether the manifest is that of an attestation, and in the store with all its parts."""
+    types = {kind.artifact_type for kind in (PROVENANCE, SBOM)}
+    return is_complete(blobs, digest) and read_document(blobs, digest).artifact_type in types
+
+
+def attach(
+    store: Artifacts, kind: Kind, document: bytes, bundle: str, repository: str = REPOSITORY
+) -> str:
     """Store the document as a referrer of the bundle of that digest; the digest of its manifest,
     equal for equal documents.
     """
@@ -57,5 +66,5 @@ def attach(store: Artifacts, kind: Kind, document: bytes, bundle: str) -> str:
         Descriptor(subject.media_type, bundle, store.blobs.size(bundle)),
     )
     digest = store.blobs.put(manifest).digest
-    store.references.refer(REPOSITORY, bundle, digest)
+    store.references.refer(repository, bundle, digest)
     return digest

@@ -17,6 +17,10 @@ class ActionCache:
         self._records = records
         self._usable = usable
 
+    def seen_by(self, usable: Callable[[str], bool]) -> "ActionCache":
+        """The same records, of which another rule says what is usable."""
+        return ActionCache(self._records, usable)
+
     def get(self, key: str) -> str | None:
         """The manifest digest for an action key's digest, or None; raises InvalidDigest."""
         record = self._records.get(_name(key))

@@ -9,23 +9,25 @@ from artifacts.store import Artifacts
 DUMP = "application/vnd.relaxd.dump.v1"
 
 
-def publish_dump(store: Artifacts, directory: Path, bundle: str) -> Published:
+def publish_dump(
+    store: Artifacts, directory: Path, bundle: str, repository: str = REPOSITORY
+) -> Published:
     """Stores every file under `directory` and a manifest that refers to the bundle of that digest,
     by which registries list it as a referrer.
     """
     document = read_document(store.blobs, bundle)
     subject = Descriptor(document.media_type, bundle, store.blobs.size(bundle))
     published = publish_files(store.blobs, directory, DUMP, {}, subject)
-    store.references.refer(REPOSITORY, bundle, published.digest)
+    store.references.refer(repository, bundle, published.digest)
     return published
 
 
-def dump_of(store: Artifacts, bundle: str) -> Published | None:
+def dump_of(store: Artifacts, bundle: str, repository: str = REPOSITORY) -> Published | None:
     """The dump of a bundle, if one is in the store with all its files."""
-    for digest in store.references.referrers(REPOSITORY, bundle):
+    for digest in store.references.referrers(repository, bundle):
         if is_complete(store.blobs, digest):
             document = read_document(store.blobs, digest)
             if document.artifact_type == DUMP:
                 size = sum(layer.size for layer in bundle_files(document).values())
-                return Published(digest, size, f"{REPOSITORY}@{digest}")
+                return Published(digest, size, f"{repository}@{digest}")
     return None

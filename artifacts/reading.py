@@ -49,14 +49,18 @@ class VerifyingReader(ABC):
                 yield held
             held = chunk
         if f"sha256:{content.hexdigest()}" != digest:
-            self._set_aside(digest, version)
-            LOGGER.error("blob %s is corrupt and has been set aside", digest)
-            raise BlobCorrupt(digest)
+            raise self._corrupt(digest, version)
         if len(self._sound) >= REMEMBERED:
             self._sound.clear()
         self._sound[digest] = version
         if held:
             yield held
+
+    def _corrupt(self, digest: str, version: str) -> BlobCorrupt:
+        """The error to raise for a corrupt blob, once it is out of reach."""
+        self._set_aside(digest, version)
+        LOGGER.error("blob %s is corrupt and has been set aside", digest)
+        return BlobCorrupt(digest)
 
     def _carry_over(self, digest: str, before: str) -> None:
         """A blob that was sound at version `before` is so at the present one, which differs in its

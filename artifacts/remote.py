@@ -27,7 +27,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, StorageFailed
+from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
 from relaxd.contract.canonical import digest_of
@@ -250,8 +250,7 @@ class ObjectStore(VerifyingReader):
             except FileNotFoundError:
                 raise BlobNotFound(digest) from None
         if digest_of(content) != digest:
-            self._set_aside(digest, _version_of(found.meta))
-            raise BlobCorrupt(digest)
+            raise self._corrupt(digest, _version_of(found.meta))
         return content
 
     def _version(self, digest: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
+from service.identity import DEFAULT
 
 
 class Kind(StrEnum):
@@ -72,7 +73,8 @@ class Build:
     """One target's part of a job.
 
     capability: the name that a worker must offer to take it.
-    action_key: digest of the key, once a worker has resolved the target. note: why a queued build
+    action_key: digest of the key, once a worker has resolved the target; of a tenant that shares no
+    cache, with the tenant's name. note: why a queued build
     does not run, else None.
     waiting_on: id of the equal build whose result this one waits for. attempts: workers that have
     taken it.
@@ -104,6 +106,7 @@ class Build:
     waiting_on: str | None = None
     cancel_requested: bool = False
     note: str | None = None
+    tenant: str = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class Job:
     model_name: str | None = None
     finished_at: datetime | None = None
     index: Artifact | None = None
+    tenant: str = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,7 @@ class Pin:
     why: str
     created_at: datetime
     expires_at: datetime | None = None
+    tenant: str = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,9 @@ class Collection:
 class Claim:
     """A worker's hold on a build; what it writes is taken only while `fence` is the
     build's newest.
+
+    action_key: the digest of the key. flight: what equal builds have in common that may have each
+    other's results: the same within one tenant, and among tenants that share.
     """
 
     build_id: str
@@ -206,6 +214,9 @@ class Claim:
     model_name: str | None
     request: CompileRequest
     action_key: str
+    flight: str
+    tenant: str
+    shared: bool
 
 
 def job_state(builds: Sequence[State]) -> State:

@@ -1,5 +1,6 @@
 """Errors of the service; each carries a stable `code`, and the API maps each to one problem."""
 
+from artifacts.errors import StoreFull
 from relaxd.contract.failures import Failure
 from relaxd.errors import RelaxdError
 
@@ -114,6 +115,64 @@ class UnknownPin(ServiceError):
     def __init__(self, digest: str) -> None:
         super().__init__(
             f"{digest} is not pinned", hint="`relaxd pin --list` lists the pins", digest=digest
+        )
+
+
+class UnknownTenant(ServiceError):
+    """No tenant has that name, or it is not the caller's to ask about."""
+
+    code = "tenant.unknown"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is no tenant {name[:80]!r}",
+            hint="an operator of the service makes tenants: `relaxd tenant create NAME`",
+            tenant=name[:80],
+        )
+
+
+class TenantExists(ServiceError):
+    """The name is another tenant's."""
+
+    code = "tenant.exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a tenant {name!r} already", hint="choose another name")
+
+
+class QuotaExceeded(StoreFull):
+    """The tenant may store no more."""
+
+    code = "tenant.quota"
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(
+            f"tenant {tenant} may store no more",
+            hint="wait until old jobs expire, or ask an operator for a larger quota: "
+            "`relaxd tenant set NAME --stored-mb N`",
+        )
+
+
+class UnknownToken(ServiceError):
+    """The tenant has no such token, or it has ended."""
+
+    code = "token.unknown"
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(
+            f"there is no token {token_id[:40]!r}", hint="`relaxd token list` lists the tokens"
+        )
+
+
+class OpenService(ServiceError):
+    """Nobody signs in to the service, so that a token would keep nobody out."""
+
+    code = "token.open_service"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service asks nobody to sign in, so a token would keep nobody out",
+            hint="set RELAXD_TOKEN or RELAXD_OIDC_ISSUERS on the server first",
         )
 
 

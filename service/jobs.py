@@ -9,19 +9,28 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.domain import Event, Job, Mark
-from service.usecases import cancelling, fleet, inspecting, submitting, watching
+from service.identity import DEFAULT
+from service.usecases import cancelling, fleet, holding, inspecting, submitting, watching
 
 
 class Jobs:
-    """Everything the API and the command line do with jobs; safe to use from several threads."""
+    """Everything the API and the command line do with jobs; safe to use from several threads.
 
-    def __init__(self, core: Core) -> None:
+    A job of a tenant other than `tenant` is unknown; with None, every job is known.
+    """
+
+    def __init__(self, core: Core, tenant: str | None = DEFAULT) -> None:
         self._core = core
+        self._tenant = tenant
+
+    def of(self, tenant: str | None) -> "Jobs":
+        """The same for another tenant."""
+        return Jobs(self._core, tenant)
 
     @property
     def store(self) -> Artifacts:
-        """Blobs and the action cache."""
-        return self._core.store
+        """Blobs and the action cache, as far as the tenant may see them."""
+        return holding.view(self._core, self._tenant) if self._tenant else self._core.store
 
     def submit(
         self,
@@ -42,15 +51,16 @@ class Jobs:
             request,
             idempotency_key=idempotency_key,
             model_name=model_name,
+            tenant=self._tenant or DEFAULT,
         )
 
     def get(self, job_id: str) -> Job:
         """The job as it stands; raises UnknownJob."""
-        return watching.get(self._core, job_id)
+        return watching.get(self._core, job_id, self._tenant)
 
     def list(self, limit: int = 50, state: State | None = None) -> list[Job]:
         """The newest compile jobs first, of one state if given."""
-        return watching.newest(self._core, limit, state)
+        return watching.newest(self._core, limit, state, self._tenant)
 
     def cancel(self, job_id: str) -> Job:
         """Ask every unfinished build to end; queued ones end at once, running ones when their
@@ -58,25 +68,25 @@ class Jobs:
 
         A job that has ended stays as it is; raises UnknownJob.
         """
-        return cancelling.cancel(self._core, job_id)
+        return cancelling.cancel(self._core, job_id, self._tenant)
 
     def events(self, job_id: str, after: int = 0, limit: int | None = None) -> builtins.list[Event]:
         """Events with `seq` greater than `after`, in order, `limit` at most; raises UnknownJob."""
-        return watching.history(self._core, job_id, after, limit)
+        return watching.history(self._core, job_id, after, limit, self._tenant)
 
     def marks(self, job_ids: Sequence[str]) -> dict[str, Mark]:
-        """How far each of the jobs is; jobs that do not exist are left out."""
+        """How far each of the jobs is, whoever's they are; jobs that do not exist are left out."""
         return watching.marks(self._core, job_ids)
 
     def wait(self, job_id: str, seconds: float) -> Job:
         """The job once it has ended, or as it stands after `seconds`; raises UnknownJob."""
-        return watching.wait(self._core, job_id, seconds)
+        return watching.wait(self._core, job_id, seconds, self._tenant)
 
     def inspect(self, model_digest: str, request: CompileRequest) -> Job:
         """A job that has a worker inspect the model, or find an earlier report; raises
         UnknownModel.
         """
-        return inspecting.begin(self._core, model_digest, request)
+        return inspecting.begin(self._core, model_digest, request, self._tenant or DEFAULT)
 
     def report(self, job: Job, seconds: float) -> dict[str, Any]:
         """The report of an inspection that was waited for so long; raises InspectionFailed,

@@ -43,6 +43,7 @@ class Settings(BaseSettings):
     signing_key: PEM file of the ed25519 key that signs provenance, None to sign nothing; with
     signing_command, a program that signs what it reads, that of the public key. builder_id: the
     URI by which signed provenance names this service.
+    shared_cache: whether equal builds of different tenants share one result, for all tenants.
     max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
     metrics, None for nowhere.
     """
@@ -81,6 +82,7 @@ class Settings(BaseSettings):
     signing_key: Path | None = None
     signing_command: str | None = None
     builder_id: str = "urn:relaxd:builder"
+    shared_cache: bool = False
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None
     log_level: str = "INFO"

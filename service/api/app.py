@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 import structlog
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry
@@ -12,14 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
-from service.api import health, jobs, models, oci, storage
+from service.api import health, jobs, models, oci, storage, tenancy
 from service.api.access import Access, RequestMetrics
 from service.api.auth import Authentication
+from service.api.context import jobs_of
 from service.api.openapi import describe
 from service.api.origins import SameOrigin
 from service.api.respond import respond
+from service.api.scopes import authorize
 from service.api.watching import Watch
 from service.bootstrap import Services
+from service.usecases.entering import Gate
 from service.usecases.readiness import Readiness
 
 CLIENT_CLOSED_REQUEST = 499
@@ -38,22 +41,22 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.readiness = Readiness(services.core)
-    app.state.watch = Watch(services.jobs)
+    app.state.watch = Watch(services.jobs.of(None))
     app.state.registry = CollectorRegistry()
     registry = oci.router(
-        services.store,
+        lambda request: jobs_of(request).store,
         services.settings.upload_dir,
         max_bytes=services.settings.max_model_bytes,
     )
-    for router in (jobs.router, models.router, storage.router, health.router, registry):
-        app.include_router(router)
+    own = (jobs.router, models.router, storage.router, tenancy.router, health.router)
+    for router in (*own, registry):
+        app.include_router(router, dependencies=[Depends(authorize)])
     for kind in (RelaxdError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)  # type: ignore[arg-type]
     app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(Exception, _answer_unexpected)
-    if services.settings.token:
-        app.add_middleware(Authentication, token=services.settings.token.get_secret_value())
+    app.add_middleware(Authentication, gate=Gate(services.core))
     origins = frozenset(services.settings.allowed_origins.split())
     app.add_middleware(SameOrigin, allowed=origins)
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))

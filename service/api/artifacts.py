@@ -10,13 +10,16 @@ from pydantic import BaseModel
 from artifacts.documents import INDEXES, Document, keep, read_document
 from artifacts.dumps import dump_of
 from artifacts.errors import NoDump, UnknownAction
-from artifacts.oci import FEATURES, REPOSITORY, TARGET, bundle_files
+from artifacts.oci import FEATURES, TARGET, bundle_files
 from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
 from relaxd.contract.manifest import FILENAME
 from service.api.oci_content import identity_headers, is_known, not_modified
-from service.api.oci_names import blob_path
+from service.api.oci_names import StoreOf, blob_path
+from service.api.scopes import principal_of
 from service.api.wire import Digest
+from service.identity import bundles_of
+from service.usecases.sharing import flight_of
 
 TAR = "application/x-tar"
 
@@ -67,8 +70,8 @@ class ActionOut(BaseModel):
     bundle: str
 
 
-def router(artifacts: Artifacts) -> APIRouter:
-    """The endpoint that describes an artifact; errors leave as the app's problems."""
+def router(store_of: StoreOf) -> APIRouter:
+    """The endpoints that describe an artifact; errors leave as the app's problems."""
     routes = APIRouter(tags=["artifacts"])
     answers: dict[int | str, dict[str, Any]] = {
         200: {"content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
@@ -77,8 +80,9 @@ def router(artifacts: Artifacts) -> APIRouter:
     @routes.get("/v1/artifacts/{digest}", response_model=ArtifactOut, responses=answers)
     def artifact(digest: str, request: Request, dump: Dump = False) -> Response:
         """The files or bundles of the artifact; with `Accept: application/x-tar`, its files."""
+        artifacts, tenant = store_of(request), principal_of(request).tenant
         if dump:
-            digest = _dump(artifacts, digest)
+            digest = _dump(artifacts, digest, bundles_of(tenant))
         document = read_document(artifacts.blobs, digest)
         if TAR in request.headers.get("Accept", ""):
             keep(artifacts.blobs, digest)  # so that the tar can end
@@ -89,14 +93,17 @@ def router(artifacts: Artifacts) -> APIRouter:
         if is_known(request, digest):
             return not_modified(digest)
         return JSONResponse(
-            _describe(digest, document).model_dump(),
+            _describe(digest, document, bundles_of(tenant)).model_dump(),
             headers=identity_headers(digest) | {"Vary": "Accept"},
         )
 
     @routes.get("/v1/actions/{digest}", response_model=ActionOut)
-    def action(digest: Digest) -> ActionOut:
+    def action(digest: Digest, request: Request) -> ActionOut:
         """The parts of an action key, and the bundle that is recorded for it."""
-        bundle = artifacts.actions.get(digest)
+        artifacts, tenant = store_of(request), principal_of(request).tenant
+        bundle = artifacts.actions.get(digest) or artifacts.actions.get(
+            flight_of(tenant, digest, shared=False)
+        )
         if bundle is None:
             raise UnknownAction(digest)
         files = bundle_files(read_document(artifacts.blobs, bundle))
@@ -106,19 +113,19 @@ def router(artifacts: Artifacts) -> APIRouter:
     return routes
 
 
-def _dump(artifacts: Artifacts, bundle: str) -> str:
+def _dump(artifacts: Artifacts, bundle: str, repository: str) -> str:
     read_document(artifacts.blobs, bundle)
-    found = dump_of(artifacts, bundle)
+    found = dump_of(artifacts, bundle, repository)
     if found is None:
         raise NoDump(bundle)
     return found.digest
 
 
-def _describe(digest: str, document: Document) -> ArtifactOut:
+def _describe(digest: str, document: Document, repository: str) -> ArtifactOut:
     files = {} if document.media_type in INDEXES else bundle_files(document)
     return ArtifactOut(
         digest=digest,
-        ref=f"{REPOSITORY}@{digest}",
+        ref=f"{repository}@{digest}",
         media_type=document.media_type,
         artifact_type=document.artifact_type,
         size=sum(layer.size for layer in files.values()),
@@ -128,7 +135,7 @@ def _describe(digest: str, document: Document) -> ArtifactOut:
                 name=name,
                 digest=layer.digest,
                 size=layer.size,
-                url=blob_path(REPOSITORY, layer.digest),
+                url=blob_path(repository, layer.digest),
             )
             for name, layer in files.items()
         ],

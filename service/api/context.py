@@ -4,8 +4,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.api.scopes import principal_of
 from service.api.watching import Watch
 from service.bootstrap import Services
+from service.identity import Principal
 from service.jobs import Jobs
 
 
@@ -16,8 +18,8 @@ def services_of(request: Request) -> Services:
 
 
 def jobs_of(request: Request) -> Jobs:
-    """The facade over the use cases."""
-    return services_of(request).jobs
+    """The facade over the use cases, for the tenant of whoever asks."""
+    return services_of(request).jobs.of(principal_of(request).tenant)
 
 
 def watch_of(request: Request) -> Watch:
@@ -29,3 +31,4 @@ def watch_of(request: Request) -> Watch:
 UseServices = Annotated[Services, Depends(services_of)]
 UseJobs = Annotated[Jobs, Depends(jobs_of)]
 UseWatch = Annotated[Watch, Depends(watch_of)]
+UsePrincipal = Annotated[Principal, Depends(principal_of)]

@@ -1,6 +1,7 @@
 """Errors that only the HTTP layer meets."""
 
 from relaxd.errors import RelaxdError
+from service.identity import Principal, Scope
 
 
 class ApiError(RelaxdError):
@@ -50,3 +51,18 @@ class Unauthorized(ApiError):
     """The request carries no token, or a wrong one."""
 
     code = "http.unauthorized"
+
+
+class Forbidden(ApiError):
+    """The principal may not do that."""
+
+    code = "http.forbidden"
+
+    def __init__(self, principal: Principal, scopes: frozenset[Scope], *, home: bool) -> None:
+        wanted = " or ".join(sorted(scopes))
+        where = " in the operator's tenant" if home else ""
+        super().__init__(
+            f"{principal.name} may not do that",
+            hint=f"sign in with a token that has the scope {wanted}{where}",
+            scopes=sorted(scopes),
+        )

@@ -59,6 +59,7 @@ async def compile_model(
     request: Request,
     response: Response,
     services: UseServices,
+    jobs: UseJobs,
     watch: UseWatch,
     wait: Wait = None,
     idempotency_key: IdempotencyKey = None,
@@ -66,7 +67,6 @@ async def compile_model(
     """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
     whatever its outcome.
     """
-    jobs = services.jobs
     upload = await read_upload(request, jobs.store.blobs, services.settings)
     job = await run_in_threadpool(
         jobs.submit, upload.model, upload.request, idempotency_key, upload.name
@@ -88,12 +88,13 @@ async def submit(
     request: Request,
     response: Response,
     services: UseServices,
+    jobs: UseJobs,
     name: Annotated[Name | None, Query(description="The model's name, for people.")] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
     model, declared = await read_job(request, services.settings)
-    job = await run_in_threadpool(services.jobs.submit, model, declared, idempotency_key, name)
+    job = await run_in_threadpool(jobs.submit, model, declared, idempotency_key, name)
     return _answer(request, response, job)
 
 

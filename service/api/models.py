@@ -11,7 +11,8 @@ from service.api.documents import JOB_CONTENT, JSON_TYPE, media_type, read_job
 from service.api.errors import UnsupportedMediaType
 from service.api.uploads import FORM, FORM_TYPE, read_upload
 from service.api.wire import TargetList
-from service.bootstrap import Services
+from service.jobs import Jobs
+from service.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
@@ -26,6 +27,7 @@ CONTENT = {FORM_TYPE: FORM, **JOB_CONTENT}
 async def inspect(
     request: Request,
     services: UseServices,
+    jobs: UseJobs,
     watch: UseWatch,
     wait: Annotated[
         float,
@@ -36,18 +38,18 @@ async def inspect(
 
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
-    model, declared = await _subject(request, services)
-    job = await run_in_threadpool(services.jobs.inspect, model, declared)
-    return services.jobs.report(await watch.ended(job, wait), wait)
+    model, declared = await _subject(request, jobs, services.settings)
+    job = await run_in_threadpool(jobs.inspect, model, declared)
+    return jobs.report(await watch.ended(job, wait), wait)
 
 
-async def _subject(request: Request, services: Services) -> tuple[str, CompileRequest]:
+async def _subject(request: Request, jobs: Jobs, settings: Settings) -> tuple[str, CompileRequest]:
     kind = media_type(request)
     if kind == FORM_TYPE:
-        upload = await read_upload(request, services.jobs.store.blobs, services.settings)
+        upload = await read_upload(request, jobs.store.blobs, settings)
         return upload.model, upload.request
     if kind == JSON_TYPE:
-        return await read_job(request, services.settings)
+        return await read_job(request, settings)
     raise UnsupportedMediaType(
         f"the body is {kind or 'of no declared type'}", hint=f"send {FORM_TYPE} or application/json"
     )

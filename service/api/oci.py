@@ -1,7 +1,7 @@
 """The registry: OCI distribution API under /v2/ over the artifact store, and artifacts by digest.
 
-Content is shared by all repositories, which are namespaces for tags and referrers only. Nothing is
-deleted over HTTP.
+Content is shared by all repositories of a tenant, which are namespaces for tags and referrers only.
+Nothing is deleted over HTTP.
 """
 
 from pathlib import Path
@@ -9,30 +9,29 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from artifacts.store import Artifacts
 from service.api import artifacts as described
 from service.api import oci_manifests, oci_uploads
 from service.api.oci_content import blob_response
 from service.api.oci_errors import RegistryRoute
-from service.api.oci_names import Repository
+from service.api.oci_names import Repository, StoreOf
 from service.api.oci_sessions import Sessions
 
 MAX_BLOB = 16 << 30
 
 
-def router(artifacts: Artifacts, upload_dir: Path, *, max_bytes: int = MAX_BLOB) -> APIRouter:
-    """Every endpoint over the store; uploads under way are kept in `upload_dir`, and blobs limited
-    to `max_bytes`.
+def router(store_of: StoreOf, upload_dir: Path, *, max_bytes: int = MAX_BLOB) -> APIRouter:
+    """Every endpoint over the store as whoever asks sees it; uploads under way are kept in
+    `upload_dir`, and blobs limited to `max_bytes`.
     """
     routes = APIRouter()
-    routes.include_router(described.router(artifacts))
-    routes.include_router(_blobs(artifacts))
-    routes.include_router(oci_uploads.router(artifacts.blobs, Sessions(upload_dir, max_bytes)))
-    routes.include_router(oci_manifests.router(artifacts))
+    routes.include_router(described.router(store_of))
+    routes.include_router(_blobs(store_of))
+    routes.include_router(oci_uploads.router(store_of, Sessions(upload_dir, max_bytes)))
+    routes.include_router(oci_manifests.router(store_of))
     return routes
 
 
-def _blobs(artifacts: Artifacts) -> APIRouter:
+def _blobs(store_of: StoreOf) -> APIRouter:
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
 
     @routes.api_route("/v2/", methods=["GET", "HEAD"])
@@ -42,6 +41,6 @@ def _blobs(artifacts: Artifacts) -> APIRouter:
 
     @routes.api_route("/v2/{name:path}/blobs/{digest}", methods=["GET", "HEAD"])
     def pull(name: Repository, digest: str, request: Request) -> Response:
-        return blob_response(request, artifacts.blobs, digest)
+        return blob_response(request, store_of(request).blobs, digest)
 
     return routes

@@ -18,20 +18,23 @@ from artifacts.documents import (
     read_document,
 )
 from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
-from artifacts.oci import JOB_TAG, REPOSITORY
+from artifacts.oci import JOB_TAG
 from artifacts.store import Artifacts
 from relaxd.contract.canonical import is_digest
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
-from service.api.oci_names import Repository, check_reference, manifest_path
+from service.api.oci_names import Repository, StoreOf, check_reference, manifest_path
+from service.api.scopes import principal_of
+from service.identity import bundles_of
 
 
-def router(artifacts: Artifacts) -> APIRouter:
+def router(store_of: StoreOf) -> APIRouter:
     """Endpoints end-3, 7, 8 and 12 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
 
     @routes.api_route("/v2/{name:path}/manifests/{reference}", methods=["GET", "HEAD"])
     def pull(name: Repository, reference: str, request: Request) -> Response:
+        artifacts = store_of(request)
         digest = _resolve(artifacts, name, check_reference(reference))
         data, document = _read(artifacts, digest)
         # So that a pull which has begun can end, and a push that finds it here can rely on it.
@@ -49,15 +52,21 @@ def router(artifacts: Artifacts) -> APIRouter:
     @routes.put("/v2/{name:path}/manifests/{reference}")
     async def push(name: Repository, reference: str, request: Request) -> Response:
         check_reference(reference)
-        _check_free(name, reference)
+        _check_free(name, reference, principal_of(request).tenant)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         data = await _body(request)
-        return await anyio.to_thread.run_sync(_push, artifacts, name, reference, content_type, data)
+        return await anyio.to_thread.run_sync(
+            _push, store_of(request), name, reference, content_type, data
+        )
 
     @routes.get("/v2/{name:path}/tags/list")
     def tags(
-        name: Repository, n: int | None = Query(None, ge=0), last: str | None = None
+        name: Repository,
+        request: Request,
+        n: int | None = Query(None, ge=0),
+        last: str | None = None,
     ) -> Response:
+        artifacts = store_of(request)
         found = [tag for tag in artifacts.references.tags(name) if last is None or tag > last]
         shown = found if n is None else found[:n]
         headers = {}
@@ -68,7 +77,13 @@ def router(artifacts: Artifacts) -> APIRouter:
         return JSONResponse({"name": name, "tags": shown}, headers=headers)
 
     @routes.get("/v2/{name:path}/referrers/{digest}")
-    def referrers(name: Repository, digest: str, artifactType: str | None = None) -> Response:  # noqa: N803 (the spec's name)
+    def referrers(
+        name: Repository,
+        digest: str,
+        request: Request,
+        artifactType: str | None = None,  # noqa: N803 (the spec's name)
+    ) -> Response:
+        artifacts = store_of(request)
         listed = [
             _referrer(artifacts, found) for found in artifacts.references.referrers(name, digest)
         ]
@@ -85,9 +100,9 @@ def router(artifacts: Artifacts) -> APIRouter:
     return routes
 
 
-def _check_free(name: str, reference: str) -> None:
+def _check_free(name: str, reference: str, tenant: str) -> None:
     """Raise RegistryError for a tag that names a job's index, which the service alone writes."""
-    if name == REPOSITORY and reference.startswith(JOB_TAG):
+    if name == bundles_of(tenant) and reference.startswith(JOB_TAG):
         raise RegistryError(
             Code.DENIED,
             f"tags {JOB_TAG}... of {name} are the service's own",

@@ -1,25 +1,40 @@
 """Names in the registry: repositories, tags, and the paths below them."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
+from artifacts.store import Artifacts
 from relaxd.contract.canonical import is_digest
 from service.api.oci_errors import Code, RegistryError
+from service.api.scopes import principal_of
+from service.identity import namespace
 
 COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-REPOSITORY = re.compile(rf"relaxd(?:/{COMPONENT})+")
+BELOW = re.compile(rf"(?:/{COMPONENT})+")
 TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 LONGEST = 255
+StoreOf = Callable[[Request], Artifacts]
+"""The store as whoever sent the request sees it."""
 
 
-async def _repository(name: str) -> str:
-    if len(name) > LONGEST or not REPOSITORY.fullmatch(name):
+async def _repository(name: str, request: Request) -> str:
+    return check_repository(name, principal_of(request).tenant)
+
+
+def check_repository(name: str, tenant: str) -> str:
+    """The name of a repository of the tenant, as it is; raises RegistryError for any other, whether
+    somebody has it or not.
+    """
+    own = namespace(tenant)
+    below = name.removeprefix(own)
+    if len(name) > LONGEST or below == name or not BELOW.fullmatch(below):
         raise RegistryError(
             Code.NAME_INVALID,
             f"{name[:LONGEST]!r} is no repository here",
-            hint="repositories are relaxd/<name>, lower case",
+            hint=f"repositories are {own}/<name>, lower case",
         )
     return name
 

@@ -18,7 +18,9 @@ from starlette.requests import ClientDisconnect
 from artifacts.errors import DigestMismatch, StorageFailed
 from artifacts.files import storage_errors
 from artifacts.store import CHUNK, Blob, BlobStore
+from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import Code, RegistryError
+from service.identity import DEFAULT
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 FORGOTTEN_S = 24 * 3600
@@ -27,14 +29,21 @@ SWEEP_S = 60
 
 class Sessions:
     """Upload sessions in a folder; each is written by one request at a time, whichever process
-    serves it.
+    serves it. Those of another tenant are unknown.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, tenant: str = DEFAULT) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._tenant = tenant
         self._swept = -math.inf
         folder.mkdir(parents=True, exist_ok=True)
+
+    def of(self, tenant: str) -> "Sessions":
+        """The sessions of another tenant."""
+        if tenant == self._tenant:
+            return self
+        return Sessions(self._folder, self._max_bytes, tenant)
 
     def start(self) -> str:
         """A new session's identifier; now and again sweeps those that nobody has written to for a
@@ -46,7 +55,7 @@ class Sessions:
                 self._swept = time.monotonic()
                 for path in self._folder.iterdir():
                     _remove_forgotten(path)
-            (self._folder / identifier).touch(exist_ok=False)
+            self._path(identifier).touch(exist_ok=False)
         return identifier
 
     def forget(self, identifier: str) -> None:
@@ -150,7 +159,15 @@ class Sessions:
     def _path(self, identifier: str) -> Path:
         if not IDENTIFIER.fullmatch(identifier):
             raise _unknown(identifier)
-        return self._folder / identifier
+        # Bound to its tenant: an identifier that leaked is no use to another.
+        owned = (
+            identifier
+            if self._tenant == DEFAULT
+            else digest_of(f"{self._tenant} {identifier}".encode()).removeprefix("sha256:")[
+                : len(identifier)
+            ]
+        )
+        return self._folder / owned
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

@@ -8,21 +8,26 @@ from fastapi import APIRouter, Request, Response
 
 from artifacts.store import BlobStore, hex_of
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
-from service.api.oci_names import Repository, blob_path, upload_path
+from service.api.oci_names import Repository, StoreOf, blob_path, upload_path
 from service.api.oci_sessions import Sessions
+from service.api.scopes import principal_of
 
 CONTENT_RANGE = re.compile(r"(?:bytes )?(\d{1,18})-(\d{1,18})(?:/.*)?")
 
 
-def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
+def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
     """Endpoints end-4a, 4b, 5, 6, 11 and 13 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
+
+    def of(request: Request) -> Sessions:
+        return shared.of(principal_of(request).tenant)
 
     @routes.post("/v2/{name:path}/blobs/uploads/")
     @routes.post("/v2/{name:path}/blobs/uploads")
     async def start(
         name: Repository, request: Request, digest: str | None = None, mount: str | None = None
     ) -> Response:
+        blobs, sessions = store_of(request).blobs, of(request)
         if mount is not None and await anyio.to_thread.run_sync(blobs.touch, mount):
             return _created(name, mount)
         if digest is not None:
@@ -36,20 +41,21 @@ def router(blobs: BlobStore, sessions: Sessions) -> APIRouter:
             sessions.forget(upload)  # the client was never told of it, so it cannot go on
 
     @routes.get("/v2/{name:path}/blobs/uploads/{upload}")
-    def status(name: Repository, upload: str) -> Response:
-        return _accepted(name, upload, sessions.size(upload), HTTPStatus.NO_CONTENT)
+    def status(name: Repository, upload: str, request: Request) -> Response:
+        return _accepted(name, upload, of(request).size(upload), HTTPStatus.NO_CONTENT)
 
     @routes.patch("/v2/{name:path}/blobs/uploads/{upload}")
     async def append(name: Repository, upload: str, request: Request) -> Response:
-        return _accepted(name, upload, await _append(sessions, name, upload, request))
+        return _accepted(name, upload, await _append(of(request), name, upload, request))
 
     @routes.put("/v2/{name:path}/blobs/uploads/{upload}")
     async def finish(name: Repository, upload: str, request: Request, digest: str = "") -> Response:
-        return await _finish(blobs, sessions, name, upload, digest, request)
+        blobs = store_of(request).blobs
+        return await _finish(blobs, of(request), name, upload, digest, request)
 
     @routes.delete("/v2/{name:path}/blobs/uploads/{upload}")
-    def cancel(name: Repository, upload: str) -> Response:
-        sessions.discard(upload)
+    def cancel(name: Repository, upload: str, request: Request) -> Response:
+        of(request).discard(upload)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     return routes

@@ -26,6 +26,7 @@ from relaxd.errors import DeclarationError, RelaxdError
 from service.api.errors import (
     ApiError,
     BodyTooLarge,
+    Forbidden,
     ForeignOrigin,
     MalformedForm,
     Unauthorized,
@@ -37,10 +38,14 @@ from service.errors import (
     IdempotencyConflict,
     InspectionFailed,
     NotFinished,
+    OpenService,
     ServiceError,
+    TenantExists,
     UnknownBlob,
     UnknownJob,
     UnknownPin,
+    UnknownTenant,
+    UnknownToken,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -73,6 +78,10 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
     (ChoreTaken, Kind(HTTPStatus.CONFLICT, "The work is under way", retryable=True)),
     (UnknownPin, Kind(HTTPStatus.NOT_FOUND, "There is no such pin")),
+    (UnknownTenant, Kind(HTTPStatus.NOT_FOUND, "There is no such tenant")),
+    (UnknownToken, Kind(HTTPStatus.NOT_FOUND, "There is no such token")),
+    (TenantExists, Kind(HTTPStatus.CONFLICT, "The tenant is there already")),
+    (OpenService, Kind(HTTPStatus.CONFLICT, "Nobody has to sign in")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
     (
         DatabaseUnavailable,
@@ -99,6 +108,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     ),
     (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
     (ForeignOrigin, Kind(HTTPStatus.FORBIDDEN, "Pages of other origins may not do that")),
+    (Forbidden, Kind(HTTPStatus.FORBIDDEN, "The scope of the token does not reach so far")),
     (Unauthorized, Kind(HTTPStatus.UNAUTHORIZED, "A token is needed")),
     (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
 )

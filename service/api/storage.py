@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
-from service.api.context import UseServices
+from service.api.context import UsePrincipal, UseServices
 from service.api.wire import Document
 from service.domain import Pin
 from service.usecases import collecting, pinning
@@ -75,19 +75,20 @@ def collect(
 
 
 @router.get("/pins", summary="List pins")
-def list_pins(services: UseServices) -> PinList:
+def list_pins(services: UseServices, principal: UsePrincipal) -> PinList:
     """The oldest first."""
-    return PinList(pins=[PinOut.of(pin) for pin in pinning.pinned(services.core)])
+    found = pinning.pinned(services.core, principal.tenant)
+    return PinList(pins=[PinOut.of(pin) for pin in found])
 
 
 @router.put("/pins/{digest}", summary="Pin a blob or a manifest")
-def pin(services: UseServices, digest: PinDigest, body: PinIn) -> PinOut:
+def pin(services: UseServices, principal: UsePrincipal, digest: PinDigest, body: PinIn) -> PinOut:
     """It stays in the store with all that it refers to; replaces an earlier pin of it."""
-    made = pinning.pin(services.core, digest, who=body.who, why=body.why, days=body.days)
-    return PinOut.of(made)
+    given = body.model_dump()
+    return PinOut.of(pinning.pin(services.core, digest, **given, tenant=principal.tenant))
 
 
 @router.delete("/pins/{digest}", summary="Remove a pin", status_code=204)
-def unpin(services: UseServices, digest: PinDigest) -> None:
+def unpin(services: UseServices, principal: UsePrincipal, digest: PinDigest) -> None:
     """The next collection may remove what it kept."""
-    pinning.unpin(services.core, digest)
+    pinning.unpin(services.core, digest, principal.tenant)

@@ -11,6 +11,7 @@ from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Pin, Worker
+from service.identity import Limits, Scope, Tenant, Token
 
 
 def moment(seconds: float) -> datetime:
@@ -46,6 +47,7 @@ def build_from(row: Row[Any]) -> Build:
         worker=row.worker,
         waiting_on=row.waiting_on,
         cancel_requested=row.cancel_requested,
+        tenant=row.tenant,
     )
 
 
@@ -61,6 +63,7 @@ def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
         request=CompileRequest.from_json(row.request),
         builds=tuple(builds),
         finished_at=_maybe(row.finished_at),
+        tenant=row.tenant,
     )
 
 
@@ -88,7 +91,35 @@ def worker_from(row: Row[Any]) -> Worker:
 
 def pin_from(row: Row[Any]) -> Pin:
     """From a row of `pins`."""
-    return Pin(row.digest, row.who, row.why, moment(row.created_at), _maybe(row.expires_at))
+    return Pin(
+        row.digest, row.who, row.why, moment(row.created_at), _maybe(row.expires_at), row.tenant
+    )
+
+
+def tenant_from(row: Row[Any]) -> Tenant:
+    """From a row of `tenants`."""
+    return Tenant(
+        row.name,
+        moment(row.created_at),
+        Limits(row.stored_limit, row.running_limit, row.queued_limit, row.request_limit),
+        row.weight,
+        row.shares_cache,
+        row.stored_bytes,
+    )
+
+
+def token_from(row: Row[Any]) -> Token:
+    """From a row of `tokens`."""
+    return Token(
+        row.id,
+        row.tenant,
+        row.name,
+        frozenset(map(Scope, row.scopes)),
+        moment(row.created_at),
+        _maybe(row.expires_at),
+        _maybe(row.revoked_at),
+        _maybe(row.last_used_at),
+    )
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:

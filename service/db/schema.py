@@ -15,6 +15,7 @@ from sqlalchemy import (
 )
 
 from service.db.types import Document, Text
+from service.identity import DEFAULT
 
 metadata = MetaData(
     naming_convention={
@@ -40,6 +41,8 @@ jobs = Table(
     Column("created_at", Seconds, nullable=False),
     Column("finished_at", Seconds),
     Column("last_seq", Integer, nullable=False, server_default="0"),
+    Column("tenant", String(40), nullable=False, server_default=DEFAULT),
+    Index("ix_jobs_tenant", "tenant", "kind", "created_at"),
     Index("ix_jobs_newest", "kind", "created_at"),
     Index("ix_jobs_listed", "kind", "state", "created_at"),
     Index("ix_jobs_finished_at", "finished_at"),
@@ -73,6 +76,8 @@ builds = Table(
     Column("lease_until", Seconds),
     Column("rung_at", Seconds, nullable=False),
     Column("log_lines", Integer, nullable=False, server_default="0"),
+    Column("tenant", String(40), nullable=False, server_default=DEFAULT),
+    Index("ix_builds_tenant", "state", "tenant", "created_at"),
     Index("ix_builds_job", "job_id", "position", unique=True),
     Index("ix_builds_state", "state", "created_at"),
     Index("ix_builds_action_key", "action_key"),
@@ -110,6 +115,7 @@ workers = Table(
 pins = Table(
     "pins",
     metadata,
+    Column("tenant", String(40), primary_key=True, server_default=DEFAULT),
     Column("digest", String(80), primary_key=True),
     Column("who", Text, nullable=False),
     Column("why", Text, nullable=False),
@@ -138,4 +144,60 @@ counters = Table(
     metadata,
     Column("name", String(32), primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("created_at", Seconds, nullable=False),
+    Column("weight", Seconds, nullable=False, server_default="1"),
+    Column("shares_cache", Boolean, nullable=False, server_default=text("false")),
+    Column("stored_limit", BigInteger),
+    Column("running_limit", Integer),
+    Column("queued_limit", Integer),
+    Column("request_limit", Seconds),
+    Column("stored_bytes", BigInteger, nullable=False, server_default="0"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("secret_hash", String(64), nullable=False),
+    Column("scopes", Document, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("expires_at", Seconds),
+    Column("revoked_at", Seconds),
+    Column("last_used_at", Seconds),
+    Index("ix_tokens_tenant", "tenant", "created_at"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("time", Seconds, nullable=False),
+    Column("tenant", String(40), nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("action", String(40), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("request_id", String(64)),
+    Column("detail", Document, nullable=False),
+    Index("ix_audit_time", "time"),
+    Index("ix_audit_tenant", "tenant", "id"),
+)
+
+# Which blobs a tenant may read: what it uploaded and what was built for it.
+holdings = Table(
+    "holdings",
+    metadata,
+    Column("tenant", String(40), primary_key=True),
+    Column("digest", String(80), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("held_at", Seconds, nullable=False),
+    Index("ix_holdings_digest", "digest"),
 )

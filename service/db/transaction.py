@@ -24,21 +24,21 @@ class Transaction:
         self.now = now
         self._writes = writes
 
-    def lock(self, job_id: str) -> Row[Any]:
+    def lock(self, job_id: str, tenant: str | None = None) -> Row[Any]:
         """The row of the job, locked against other writers in a writing transaction; raises
-        UnknownJob.
+        UnknownJob, also for a job of another tenant than the one given.
         """
         query = select(jobs).where(jobs.c.id == job_id)
         row = self.connection.execute(
             query.with_for_update() if self._writes else query
         ).one_or_none()
-        if row is None:
+        if row is None or tenant not in (None, row.tenant):
             raise UnknownJob(job_id)
         return row
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str, tenant: str | None = None) -> Job:
         """The job, locked as by `lock`; raises UnknownJob."""
-        row = self.lock(job_id)
+        row = self.lock(job_id, tenant)
         rows = self.connection.execute(
             select(builds).where(builds.c.job_id == job_id).order_by(builds.c.position)
         )

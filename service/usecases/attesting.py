@@ -10,6 +10,7 @@ from relaxd.provenance.sbom import Contents, sbom
 from relaxd.provenance.statement import Subjects, provenance
 from service.core import Core
 from service.domain import Claim
+from service.identity import bundles_of
 
 
 def attest(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None:
@@ -28,8 +29,15 @@ def attest(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None
     subjects = Subjects(bundle, {name: layer.digest for name, layer in files.items()})
     toolchain = key.parts.get("toolchain", {})
     contents = Contents(subjects, toolchain, str(key.parts.get("pipeline", "")))
-    attach(core.store, SBOM, sbom(contents), bundle)
+    repository = bundles_of(claim.tenant)
+    attached = [attach(core.store, SBOM, sbom(contents), bundle, repository)]
     if signer:
         builder = core.settings.builder_id
-        statement = provenance(subjects, REPOSITORY, claim.target, key, builder)
-        attach(core.store, PROVENANCE, seal(statement, signer), bundle)
+        # What tenants share names none of them.
+        name = REPOSITORY if claim.shared else repository
+        statement = provenance(subjects, name, claim.target, key, builder)
+        sealed = seal(statement, signer)
+        attached.append(attach(core.store, PROVENANCE, sealed, bundle, repository))
+    for digest in attached if claim.shared else ():
+        # There whoever is given the bundle later finds them.
+        core.store.references.refer(REPOSITORY, bundle, digest)

@@ -14,17 +14,17 @@ _AT_A_TIME = 50
 """Builds that one transaction ends: other writers wait for it."""
 
 
-def cancel(core: Core, job_id: str) -> Job:
-    """See `Jobs.cancel`."""
-    while _cancel_some(core, job_id):
+def cancel(core: Core, job_id: str, tenant: str | None = None) -> Job:
+    """See `Jobs.cancel`; a job of one tenant, or of any."""
+    while _cancel_some(core, job_id, tenant):
         pass
-    return watching.get(core, job_id)
+    return watching.get(core, job_id, tenant)
 
 
-def _cancel_some(core: Core, job_id: str) -> bool:
+def _cancel_some(core: Core, job_id: str, tenant: str | None) -> bool:
     """Mark the running builds and end some of the queued ones; whether others may be left."""
     with core.writing() as tx:
-        tx.lock(job_id)
+        tx.lock(job_id, tenant)
         of_job = builds.c.job_id == job_id
         tx.connection.execute(
             update(builds)

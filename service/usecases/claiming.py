@@ -1,5 +1,7 @@
 """Claiming: a worker leases a queued build, or leaves it to wait for an equal running one."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -11,6 +13,19 @@ from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, EventType, Job, Outcome
 from service.errors import StaleClaim
+from service.usecases import sharing
+
+FOREIGN = "another"
+"""Stands for the build of another tenant that a build waits for, which has to stay unknown."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A build's action key, and what it is compared by."""
+
+    digest: str
+    flight: str
+    shared: bool
 
 
 def take(core: Core, build_id: str, worker: str) -> Claim | None:
@@ -22,10 +37,11 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
         return None
     job, build = found
     try:
-        key = core.compiler.action_key(job.kind, job.model, job.request, build.target).digest
+        digest = core.compiler.action_key(job.kind, job.model, job.request, build.target).digest
     except CompileError as error:
         _refuse(core, build, Outcome(State.FAILED, error=error.failure))
         return None
+    key = _key(core, job.tenant, digest)
     while True:
         try:
             with core.writing() as tx:
@@ -35,6 +51,11 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
             continue
         except StaleClaim:
             return None
+
+
+def _key(core: Core, tenant: str, digest: str) -> _Key:
+    shared = sharing.shares(core, tenant)
+    return _Key(digest, sharing.flight_of(tenant, digest, shared=shared), shared)
 
 
 def _find(core: Core, build_id: str) -> tuple[Job, Build] | None:
@@ -52,7 +73,7 @@ def _refuse(core: Core, build: Build, outcome: Outcome) -> None:
             tx.end(fresh, outcome)
 
 
-def _claim(core: Core, tx: Transaction, seen: Build, key: str, worker: str) -> Claim | None:
+def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> Claim | None:
     job = tx.job(seen.job_id)
     build = next(build for build in job.builds if build.id == seen.id)
     if build.state is not State.QUEUED:
@@ -60,23 +81,23 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: str, worker: str) -> C
     # The lock makes a holder that is about to end wait until its list of waiting builds can include
     # this one.
     running = (
-        select(builds.c.id)
-        .where(builds.c.action_key == key, builds.c.state == State.RUNNING)
+        select(builds.c.id, builds.c.tenant)
+        .where(builds.c.action_key == key.flight, builds.c.state == State.RUNNING)
         .with_for_update()
     )
-    if holder := tx.connection.scalars(running).one_or_none():
-        _park(tx, build, key, holder)
+    if holder := tx.connection.execute(running).one_or_none():
+        _park(tx, build, key.flight, holder.id if holder.tenant == job.tenant else FOREIGN)
         return None
     fence = build.fence + 1
     note = (
         EventType.BUILD_STARTED,
-        {"worker": worker, "attempt": build.attempts + 1, "action_key": key},
+        {"worker": worker, "attempt": build.attempts + 1, "action_key": key.flight},
     )
     tx.change(
         build,
         State.RUNNING,
         note,
-        action_key=key,
+        action_key=key.flight,
         fence=fence,
         attempts=build.attempts + 1,
         worker=worker,
@@ -85,18 +106,35 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: str, worker: str) -> C
         lease_until=tx.now + core.settings.lease_s,
     )
     return Claim(
-        build.id, job.id, fence, job.kind, build.target, job.model, job.model_name, job.request, key
+        build_id=build.id,
+        job_id=job.id,
+        fence=fence,
+        kind=job.kind,
+        target=build.target,
+        model=job.model,
+        model_name=job.model_name,
+        request=job.request,
+        action_key=key.digest,
+        flight=key.flight,
+        tenant=job.tenant,
+        shared=key.shared,
     )
 
 
-def _park(tx: Transaction, build: Build, key: str, holder: str) -> None:
+def waits_for(holder: str) -> str:
+    """Why a build waits, for people."""
+    reason = "waits for the result of an equal build"
+    return reason if holder == FOREIGN else f"{reason}, {holder}"
+
+
+def _park(tx: Transaction, build: Build, flight: str, holder: str) -> None:
     if build.waiting_on == holder:
         return
     tx.connection.execute(
-        update(builds).where(builds.c.id == build.id).values(action_key=key, waiting_on=holder)
+        update(builds).where(builds.c.id == build.id).values(action_key=flight, waiting_on=holder)
     )
     tx.emit(
         build.job_id,
         build.target,
-        (EventType.BUILD_QUEUED, {"reason": f"waits for the result of an equal build, {holder}"}),
+        (EventType.BUILD_QUEUED, {"reason": waits_for(holder)}),
     )

@@ -7,12 +7,13 @@ import structlog
 from sqlalchemy import select
 
 from artifacts.collection import Limits, Report, collect
-from artifacts.oci import REPOSITORY
 from service.core import Core
 from service.db.schema import STORE_BYTES, builds, jobs
 from service.domain import Collection
-from service.usecases import chores, counting, expiring, pinning
+from service.usecases import chores, counting, expiring, holding, pinning
 
+_BUNDLES = re.compile(r"[^/]+/bundles")
+"""The repository of bundles of any tenant."""
 _JOB_TAG = re.compile(r"job-([0-9a-f]{16})")
 
 logger = structlog.get_logger("relaxd.gc")
@@ -57,10 +58,12 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
         pinning.expire(core)
         expired = expiring.expire_jobs(core, beat)
     untagged = _untag_lost_jobs(core, dry_run=dry_run)
+    began = core.clock()
     report = collect(core.store, lambda: roots(core), _limits(core), dry_run=dry_run, beat=beat)
     uploads = expiring.abandoned_uploads(core, dry_run=dry_run)
     corrupt = expiring.corrupt_blobs(core, dry_run=dry_run)
     if not dry_run:
+        holding.release(core, report.removed, began)
         _count(core, report, expired, known)
     return Collection(
         dry_run=dry_run,
@@ -125,20 +128,20 @@ def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
     references = core.store.references
     # A job is there before its tag: whoever has a tag here and no job has lost it.
     tags = [
-        (tag, digest)
+        (repository, tag, digest)
         for repository, tag, digest in references.all_tags()
         if _job_of(repository, tag)
     ]
     with core.reading() as tx:
         kept = ~expiring.is_old(core, tx.now)
         living = set(tx.connection.scalars(select(jobs.c.id).where(kept)))
-    lost = [(tag, digest) for tag, digest in tags if tag.removeprefix("job-") not in living]
-    for tag, digest in lost:
+    lost = [entry for entry in tags if entry[1].removeprefix("job-") not in living]
+    for repository, tag, digest in lost:
         if not dry_run:
-            references.untag(REPOSITORY, tag, digest)
+            references.untag(repository, tag, digest)
     return len(lost)
 
 
 def _job_of(repository: str, tag: str) -> str | None:
-    found = _JOB_TAG.fullmatch(tag) if repository == REPOSITORY else None
+    found = _JOB_TAG.fullmatch(tag) if _BUNDLES.fullmatch(repository) else None
     return found[1] if found else None

@@ -6,13 +6,14 @@ from artifacts.dumps import dump_of
 from relaxd.contract.request import CompileRequest
 from service.core import Core
 from service.domain import Artifact, Build, Job
+from service.identity import bundles_of
 
 
-def lacks_dump(core: Core, request: CompileRequest, bundle: str) -> bool:
-    """Whether the request asks for a dump that is not in the store: the bundle may come from a
+def lacks_dump(core: Core, tenant: str, request: CompileRequest, bundle: str) -> bool:
+    """Whether the request of a tenant asks for a dump that it has not: the bundle may come from a
     request that did not.
     """
-    return request.options.dump and dump_of(core.store, bundle) is None
+    return request.options.dump and dump_of(core.store, bundle, bundles_of(tenant)) is None
 
 
 def with_dumps(core: Core, job: Job) -> Job:
@@ -20,10 +21,13 @@ def with_dumps(core: Core, job: Job) -> Job:
     if not job.request.options.dump:
         return job
     return replace(
-        job, builds=tuple(replace(build, dump=_dump(core, build)) for build in job.builds)
+        job,
+        builds=tuple(replace(build, dump=_dump(core, job.tenant, build)) for build in job.builds),
     )
 
 
-def _dump(core: Core, build: Build) -> Artifact | None:
-    found = dump_of(core.store, build.artifact.digest) if build.artifact else None
+def _dump(core: Core, tenant: str, build: Build) -> Artifact | None:
+    if build.artifact is None:
+        return None
+    found = dump_of(core.store, build.artifact.digest, bundles_of(tenant))
     return Artifact(found.digest, found.ref, found.size) if found else None

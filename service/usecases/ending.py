@@ -12,7 +12,7 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
-from service.usecases import indexing
+from service.usecases import giving, indexing
 from service.usecases.dumping import lacks_dump
 
 CANCELLED = Outcome(State.CANCELLED)
@@ -20,6 +20,7 @@ CANCELLED = Outcome(State.CANCELLED)
 
 def finish(core: Core, claim: Claim, outcome: Outcome) -> None:
     """End the claimed build and settle those that waited for it; raises StaleClaim."""
+    giving.give(core, claim.tenant, outcome, shared=claim.shared)
     with core.writing() as tx:
         build = tx.held(claim)
         tx.end(build, outcome)
@@ -78,12 +79,17 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
         return
     shared = replace(outcome, cached=outcome.state is State.SUCCEEDED)
     for build in waiting:
+        if build.tenant != ended.tenant:
+            giving.give(core, build.tenant, outcome, shared=True)
+        shared = giving.named_for(build.tenant, shared)
         with core.writing() as tx:
             job = tx.job(build.job_id)
             fresh = next(fresh for fresh in job.builds if fresh.id == build.id)
             if not (fresh.state is State.QUEUED and fresh.waiting_on):
                 continue
-            again = shared.artifact and lacks_dump(core, job.request, shared.artifact.digest)
+            again = shared.artifact and lacks_dump(
+                core, build.tenant, job.request, shared.artifact.digest
+            )
             if not again:
                 tx.end(fresh, shared)
         if again:

@@ -8,10 +8,12 @@ import structlog
 
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import StoreError
-from artifacts.oci import JOB_TAG, REPOSITORY, TARGET, IndexEntry, bundle_files, publish_index
+from artifacts.oci import JOB_TAG, TARGET, IndexEntry, bundle_files, publish_index
 from artifacts.store import BlobStore
 from service.core import Core
 from service.domain import Artifact, Job
+from service.identity import bundles_of
+from service.usecases import holding
 
 _MANIFEST = "manifest.json"
 
@@ -61,8 +63,8 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
     }
     if not built:
         return None
-    tag = f"{JOB_TAG}{job.id}"
-    digest = core.store.references.resolve(REPOSITORY, tag)
+    tag, repository = f"{JOB_TAG}{job.id}", bundles_of(job.tenant)
+    digest = core.store.references.resolve(repository, tag)
     if digest is None or _listed(core, digest) != {
         target: artifact.digest for target, artifact in built.items()
     }:
@@ -70,9 +72,10 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
             core.store.blobs,
             [_entry(core, target, artifact.digest) for target, artifact in built.items()],
         )
-        core.store.references.tag(REPOSITORY, tag, digest)
+        holding.hold(core, job.tenant, {digest: core.store.blobs.size(digest)})
+        core.store.references.tag(repository, tag, digest)
     return Artifact(
-        digest, f"{REPOSITORY}:{tag}", sum(artifact.size for artifact in built.values())
+        digest, f"{repository}:{tag}", sum(artifact.size for artifact in built.values())
     )
 
 

@@ -6,12 +6,13 @@ from relaxd.contract.request import CompileRequest
 from service.core import Core
 from service.domain import Job, Kind
 from service.errors import InspectionFailed, NotFinished
+from service.identity import DEFAULT
 from service.usecases import submitting
 
 
-def begin(core: Core, model: str, request: CompileRequest) -> Job:
+def begin(core: Core, model: str, request: CompileRequest, tenant: str = DEFAULT) -> Job:
     """See `Jobs.inspect`."""
-    return submitting.submit(core, model, request, kind=Kind.INSPECT)
+    return submitting.submit(core, model, request, kind=Kind.INSPECT, tenant=tenant)
 
 
 def report(job: Job, seconds: float) -> dict[str, Any]:

@@ -6,27 +6,30 @@ from typing import Any
 from sqlalchemy import select
 
 from artifacts.documents import read_document
-from artifacts.oci import REPOSITORY, bundle_files
+from artifacts.oci import bundle_files
 from relaxd.contract import numerics
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
 from service.domain import Artifact, Claim, Kind, Outcome
+from service.identity import DEFAULT, bundles_of
 from service.usecases.dumping import lacks_dump
 
 
 def known(core: Core, claim: Claim) -> Outcome | None:
     """The result of earlier equal work, marked as cached, or None."""
     if claim.kind is Kind.INSPECT:
-        return _report(core, claim.action_key)
-    digest = core.store.actions.get(claim.action_key)
-    if digest is None or lacks_dump(core, claim.request, digest):
+        return _report(core, claim.flight)
+    digest = core.store.actions.get(claim.flight)
+    if digest is None or lacks_dump(core, claim.tenant, claim.request, digest):
         return None
-    return bundle_outcome(core, digest, cached=True)
+    return bundle_outcome(core, digest, claim.tenant, cached=True)
 
 
-def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
-    """The success that a stored bundle stands for; raises artifacts.errors.StoreError."""
+def bundle_outcome(core: Core, digest: str, tenant: str = DEFAULT, *, cached: bool) -> Outcome:
+    """The success that a stored bundle stands for, as the tenant finds it; raises
+    artifacts.errors.StoreError.
+    """
     files = bundle_files(read_document(core.store.blobs, digest))
 
     def document(name: str) -> dict[str, Any] | None:
@@ -36,7 +39,7 @@ def bundle_outcome(core: Core, digest: str, *, cached: bool) -> Outcome:
         return content
 
     size = sum(layer.size for layer in files.values())
-    artifact = Artifact(digest, f"{REPOSITORY}@{digest}", size)
+    artifact = Artifact(digest, f"{bundles_of(tenant)}@{digest}", size)
     return Outcome(
         State.SUCCEEDED,
         cached,

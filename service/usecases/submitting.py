@@ -13,6 +13,8 @@ from service.db.schema import builds, jobs
 from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
+from service.identity import DEFAULT
+from service.usecases import holding
 
 _ANYWHERE = "native"
 """The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
@@ -28,6 +30,7 @@ def submit(
     idempotency_key: str | None = None,
     model_name: str | None = None,
     kind: Kind = Kind.COMPILE,
+    tenant: str = DEFAULT,
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
@@ -36,12 +39,14 @@ def submit(
     places = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    if not core.store.blobs.touch(model):
+    blobs = holding.view(core, tenant).blobs
+    if not blobs.touch(model):
         raise UnknownModel(model)
-    if request.samples and not core.store.blobs.touch(request.samples):
+    if request.samples and not blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
+    idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
-    if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint)):
+    if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
     job_id = secrets.token_hex(8)
     header = {
@@ -50,6 +55,7 @@ def submit(
         "model": model,
         "model_name": model_name,
         "request": request.to_json(),
+        "tenant": tenant,
     }
     try:
         with core.writing() as tx:
@@ -64,6 +70,7 @@ def submit(
                     "job_id": job_id,
                     "position": position,
                     "rung_at": tx.now,
+                    "tenant": tenant,
                     **place,
                     **_fresh(tx),
                 }
@@ -74,12 +81,17 @@ def submit(
             job = tx.job(job_id)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
-        if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint)):
+        if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
             return earlier
         raise
     for build in job.builds:
         core.doorbell.ring(build.id, build.capability)
     return job
+
+
+def _key_of(tenant: str, key: str) -> str:
+    """The key as it is stored: unique within the tenant. No client's key has a space."""
+    return key if tenant == DEFAULT else f"{tenant} {key}"
 
 
 def _capability(core: Core, kind: Kind, target: str) -> str:
@@ -90,7 +102,7 @@ def _fresh(tx: Transaction) -> dict[str, str | float]:
     return {"state": State.QUEUED, "created_at": tx.now}
 
 
-def _earlier(core: Core, key: str, fingerprint: str) -> Job | None:
+def _earlier(core: Core, key: str, fingerprint: str, tenant: str) -> Job | None:
     with core.reading() as tx:
         row = tx.connection.execute(
             select(jobs.c.id, jobs.c.fingerprint).where(jobs.c.idempotency_key == key)
@@ -98,5 +110,5 @@ def _earlier(core: Core, key: str, fingerprint: str) -> Job | None:
         if row is None:
             return None
         if row.fingerprint != fingerprint:
-            raise IdempotencyConflict(key, row.id)
+            raise IdempotencyConflict(key.removeprefix(_key_of(tenant, "")), row.id)
         return tx.job(row.id)

@@ -12,6 +12,7 @@ from service.core import Core
 from service.db import records
 from service.db.schema import builds, events, jobs
 from service.domain import Build, Event, Job, Kind, Mark
+from service.usecases.claiming import waits_for
 from service.usecases.dumping import with_dumps
 from service.usecases.fleet import live_workers
 from service.usecases.indexing import index_of
@@ -20,23 +21,27 @@ _AT_A_TIME = 500
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
-def get(core: Core, job_id: str) -> Job:
-    """See `Jobs.get`."""
+def get(core: Core, job_id: str, tenant: str | None = None) -> Job:
+    """See `Jobs.get`; of one tenant, or of any."""
     with core.reading() as tx:
-        job = tx.job(job_id)
+        job = tx.job(job_id, tenant)
     return replace(_annotated(core, [with_dumps(core, job)])[0], index=index_of(core, job))
 
 
-def newest(core: Core, limit: int, state: State | None) -> list[Job]:
-    """See `Jobs.list`."""
+def newest(core: Core, limit: int, state: State | None, tenant: str | None = None) -> list[Job]:
+    """See `Jobs.list`; of one tenant, or of all."""
     query = (
         select(jobs)
         .where(jobs.c.kind == Kind.COMPILE)
         .order_by(jobs.c.created_at.desc(), jobs.c.id)
         .limit(limit)
     )
+    if state:
+        query = query.where(jobs.c.state == state)
+    if tenant:
+        query = query.where(jobs.c.tenant == tenant)
     with core.reading() as tx:
-        rows = tx.connection.execute(query.where(jobs.c.state == state) if state else query).all()
+        rows = tx.connection.execute(query).all()
         wanted = (
             select(builds)
             .where(builds.c.job_id.in_([row.id for row in rows]))
@@ -61,8 +66,10 @@ def marks(core: Core, job_ids: Sequence[str]) -> dict[str, Mark]:
     return found
 
 
-def history(core: Core, job_id: str, after: int, limit: int | None) -> list[Event]:
-    """See `Jobs.events`."""
+def history(
+    core: Core, job_id: str, after: int, limit: int | None, tenant: str | None = None
+) -> list[Event]:
+    """See `Jobs.events`; of a job of one tenant, or of any."""
     query = (
         select(events)
         .where(events.c.job_id == job_id, events.c.seq > after)
@@ -70,16 +77,17 @@ def history(core: Core, job_id: str, after: int, limit: int | None) -> list[Even
         .limit(limit)
     )
     with core.reading() as tx:
-        found = [records.event_from(row) for row in tx.connection.execute(query)]
-        if not found:
-            tx.job(job_id)
-    return found
+        tx.lock(job_id, tenant)
+        return [records.event_from(row) for row in tx.connection.execute(query)]
 
 
-def wait(core: Core, job_id: str, seconds: float) -> Job:
-    """See `Jobs.wait`."""
+def wait(core: Core, job_id: str, seconds: float, tenant: str | None = None) -> Job:
+    """See `Jobs.wait`; for a job of one tenant, or of any."""
     until, pause = time.monotonic() + seconds, _FIRST_PAUSE_S
-    while not (job := get(core, job_id)).state.terminal and (left := until - time.monotonic()) > 0:
+    while (
+        not (job := get(core, job_id, tenant)).state.terminal
+        and (left := until - time.monotonic()) > 0
+    ):
         time.sleep(min(pause, left))
         pause = min(pause * 1.5, _LONGEST_PAUSE_S)
     return job
@@ -102,7 +110,7 @@ def _note(build: Build, served: set[str]) -> str | None:
     if build.state is not State.QUEUED:
         return None
     if build.waiting_on:
-        return f"waits for the result of an equal build, {build.waiting_on}"
+        return waits_for(build.waiting_on)
     if not served:
         return "no worker is running; start one with `relaxd worker`"
     if build.capability not in served:

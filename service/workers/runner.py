@@ -24,6 +24,7 @@ from relaxd.errors import RelaxdError
 from service.core import Core
 from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
+from service.identity import bundles_of
 from service.usecases import attesting, ending, results
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience
@@ -152,7 +153,7 @@ class Runner:
         )
         bundle, dump, reproducer = (bench / name for name in ("bundle", "dump", "reproducer"))
         # There may be a bundle without the dump that this request asks for: the bundle stays.
-        earlier = self._core.store.actions.get(claim.action_key)
+        earlier = self._core.store.actions.get(claim.flight)
         request = _unmeasured(claim.request) if earlier else claim.request
         job = CompileJob(
             model=str(bench / "model"),
@@ -170,7 +171,7 @@ class Runner:
         except CompileError as error:
             if reproducer.is_dir() and pulse.stop is None:
                 raise patience.with_store(
-                    partial(self._with_reproducer, error, reproducer)
+                    partial(self._with_reproducer, claim, error, reproducer)
                 ) from error
             raise
         pulse.hear(StageStarted(Stage.PUBLISH))
@@ -178,18 +179,20 @@ class Runner:
         def publish() -> Outcome:
             digest = earlier or self._publish(claim, bundle)
             if job.dump:
-                publish_dump(self._core.store, dump, digest)
-            return results.bundle_outcome(self._core, digest, cached=earlier is not None)
+                publish_dump(self._core.store, dump, digest, bundles_of(claim.tenant))
+            cached = earlier is not None
+            return results.bundle_outcome(self._core, digest, claim.tenant, cached=cached)
 
         return patience.with_store(publish)
 
     def _fetch(self, digest: str, path: Path, patience: Patience) -> Path:
         return patience.with_store(lambda: _fetch(self._core.store.blobs, digest, path))
 
-    def _with_reproducer(self, error: CompileError, folder: Path) -> CompileError:
+    def _with_reproducer(self, claim: Claim, error: CompileError, folder: Path) -> CompileError:
         """The error with the published reproducer in place of its path on this machine."""
         published = publish_files(self._core.store.blobs, folder, REPRODUCER, {})
-        artifact = Artifact(published.digest, published.ref, published.size).to_json()
+        ref = f"{bundles_of(claim.tenant)}@{published.digest}"
+        artifact = Artifact(published.digest, ref, published.size).to_json()
         details = {**error.failure.details, "reproducer": artifact}
         return CompileError.from_failure(replace(error.failure, details=details))
 
@@ -203,7 +206,7 @@ class Runner:
         attesting.attest(self._core, claim, published.digest, self._signer)
         # A worker that lost this build earlier may have published first: its bundle is as good, and
         # then the only one.
-        return self._core.store.actions.put(claim.action_key, published.digest)
+        return self._core.store.actions.put(claim.flight, published.digest)
 
     def _run_child(self, job: CompileJob | InspectJob, pulse: Pulse) -> object:
         settings = self._core.settings

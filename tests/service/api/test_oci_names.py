@@ -1,19 +1,18 @@
 """Names of repositories, tags and digests."""
 
-import asyncio
-
 import pytest
 
 from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import RegistryError
-from service.api.oci_names import LONGEST, _repository, check_reference
+from service.api.oci_names import LONGEST, check_reference, check_repository
+from service.identity import DEFAULT
 
 DIGEST = digest_of(b"x")
 
 
 @pytest.mark.parametrize("name", ["relaxd/bundles", "relaxd/a-b__c.d/e0", "relaxd/" + "a" * 248])
 def test_a_repository(name: str) -> None:
-    assert asyncio.run(_repository(name)) == name
+    assert check_repository(name, DEFAULT) == name
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_a_repository(name: str) -> None:
 )
 def test_no_repository(name: str) -> None:
     with pytest.raises(RegistryError):
-        asyncio.run(_repository(name))
+        check_repository(name, DEFAULT)
 
 
 @pytest.mark.parametrize("reference", [DIGEST, "v1", "_", "job-1.2_x", "A" * 128])

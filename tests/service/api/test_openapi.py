@@ -16,6 +16,8 @@ TAKING_NOTHING = [
     "GET /readyz",
     "GET /metrics",
     "GET /v1/pins",
+    "GET /v1/whoami",
+    "GET /v1/tenants",
 ]
 OPERATIONS = [
     *TAKING_NOTHING,
@@ -32,6 +34,12 @@ OPERATIONS = [
     "POST /v1/gc",
     "PUT /v1/pins/{digest}",
     "DELETE /v1/pins/{digest}",
+    "GET /v1/tokens",
+    "POST /v1/tokens",
+    "DELETE /v1/tokens/{token_id}",
+    "POST /v1/tokens/{token_id}:rotate",
+    "POST /v1/tenants",
+    "PATCH /v1/tenants/{name}",
 ]
 BUDGET = settings(
     max_examples=8,

@@ -1,0 +1,106 @@
+"""What each endpoint asks of whoever calls it: the one table of routes and scopes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from service.api.errors import Forbidden
+from service.identity import DEFAULT, Principal, Scope
+
+SUBMIT, READ, PULL, PUSH, ADMIN = Scope
+
+
+@dataclass(frozen=True)
+class Need:
+    """One scope of `scopes` (empty: anyone who has signed in), and with `home` a principal of the
+    operator's tenant. `action` is what the audit log calls it, None for what changes nothing.
+    """
+
+    scopes: frozenset[Scope]
+    home: bool = False
+    action: str | None = None
+
+    def allows(self, principal: Principal) -> bool:
+        """Whether the principal may."""
+        if self.home and principal.tenant != DEFAULT:
+            return False
+        return not self.scopes or principal.has_any(self.scopes)
+
+
+def _need(*scopes: Scope, home: bool = False, action: str | None = None) -> Need:
+    return Need(frozenset(scopes), home, action)
+
+
+OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+"""Answered without signing in."""
+
+_BLOBS, _MANIFESTS = "/v2/{name:path}/blobs", "/v2/{name:path}/manifests/{reference}"
+# Whoever submits a job uploads its model first. Bytes alone change nothing for others.
+_UPLOADING = (PUSH, SUBMIT)
+
+NEEDS: Mapping[tuple[str, str], Need] = {
+    ("POST", "/v1/compile"): _need(SUBMIT, action="submit"),
+    ("POST", "/v1/jobs"): _need(SUBMIT, action="submit"),
+    ("POST", "/v1/inspect"): _need(SUBMIT, action="inspect"),
+    ("POST", "/v1/jobs/{job_id}:cancel"): _need(SUBMIT, action="cancel"),
+    ("GET", "/v1/jobs"): _need(READ),
+    ("GET", "/v1/jobs/{job_id}"): _need(READ),
+    ("GET", "/v1/jobs/{job_id}/events"): _need(READ),
+    ("GET", "/v1/jobs/{job_id}/logs"): _need(READ),
+    ("GET", "/v1/targets"): _need(READ, SUBMIT),
+    ("GET", "/v1/artifacts/{digest}"): _need(PULL),
+    ("GET", "/v1/actions/{digest}"): _need(PULL),
+    ("GET", "/v1/whoami"): _need(),
+    ("GET", "/v1/pins"): _need(READ),
+    ("PUT", "/v1/pins/{digest}"): _need(ADMIN, action="pin"),
+    ("DELETE", "/v1/pins/{digest}"): _need(ADMIN, action="unpin"),
+    ("POST", "/v1/gc"): _need(ADMIN, home=True, action="gc"),
+    ("GET", "/v1/tokens"): _need(ADMIN),
+    ("POST", "/v1/tokens"): _need(ADMIN, action="token.create"),
+    ("DELETE", "/v1/tokens/{token_id}"): _need(ADMIN, action="token.revoke"),
+    ("POST", "/v1/tokens/{token_id}:rotate"): _need(ADMIN, action="token.rotate"),
+    ("GET", "/v1/tenants"): _need(ADMIN, home=True),
+    ("POST", "/v1/tenants"): _need(ADMIN, home=True, action="tenant.create"),
+    ("PATCH", "/v1/tenants/{name}"): _need(ADMIN, home=True, action="tenant.set"),
+    # Figures of all tenants together.
+    ("GET", "/metrics"): _need(READ, home=True),
+    ("GET", "/v2/"): _need(),
+    ("HEAD", "/v2/"): _need(),
+    ("GET", "/v2"): _need(),
+    ("HEAD", "/v2"): _need(),
+    ("GET", _BLOBS + "/{digest}"): _need(PULL),
+    ("HEAD", _BLOBS + "/{digest}"): _need(PULL, *_UPLOADING),
+    ("POST", _BLOBS + "/uploads/"): _need(*_UPLOADING, action="upload"),
+    ("POST", _BLOBS + "/uploads"): _need(*_UPLOADING, action="upload"),
+    ("GET", _BLOBS + "/uploads/{upload}"): _need(*_UPLOADING),
+    ("PATCH", _BLOBS + "/uploads/{upload}"): _need(*_UPLOADING, action="upload"),
+    ("PUT", _BLOBS + "/uploads/{upload}"): _need(*_UPLOADING, action="upload"),
+    ("DELETE", _BLOBS + "/uploads/{upload}"): _need(*_UPLOADING, action="upload"),
+    ("GET", _MANIFESTS): _need(PULL),
+    ("HEAD", _MANIFESTS): _need(PULL, PUSH),
+    ("PUT", _MANIFESTS): _need(PUSH, action="push"),
+    ("GET", "/v2/{name:path}/tags/list"): _need(PULL),
+    ("GET", "/v2/{name:path}/referrers/{digest}"): _need(PULL),
+}
+
+
+def need_of(method: str, path: str) -> Need:
+    """What a route asks for; one that the table lacks is an admin's of the operator's tenant."""
+    return NEEDS.get((method, path), Need(frozenset({ADMIN}), home=True))
+
+
+def principal_of(request: Request) -> Principal:
+    """Whoever sent the request."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+def authorize(request: Request) -> None:
+    """Raise Forbidden unless the principal may call the endpoint; a dependency of every router."""
+    path = request.scope["route"].path
+    if (request.method, path) in OPEN:
+        return
+    need, principal = need_of(request.method, path), principal_of(request)
+    if not need.allows(principal):
+        raise Forbidden(principal, need.scopes, home=need.home)

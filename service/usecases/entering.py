@@ -1,0 +1,49 @@
+"""Signing in: from the credential of a request to its principal."""
+
+import hmac
+import time
+from collections.abc import Callable
+
+from service.core import Core
+from service.identity import ANYONE, OPERATOR, Principal
+from service.usecases import tokens
+
+LOOK_S = 1.0
+
+Verify = Callable[[str], Principal | None]
+"""The principal that a foreign issuer's token stands for, or None."""
+
+
+class Gate:
+    """Knows who may enter; safe to use from several threads.
+
+    A service is open to anyone if it has no RELAXD_TOKEN, trusts no issuer, and never made a token:
+    one whose RELAXD_TOKEN got lost stays closed.
+    """
+
+    def __init__(self, core: Core, verify: Verify | None = None) -> None:
+        token = core.settings.token
+        self._core = core
+        self._operator = token.get_secret_value().encode() if token else None
+        self._verify = verify
+        self._open_until = 0.0
+        self._closed = self._operator is not None or verify is not None
+
+    def is_open(self) -> bool:
+        """Whether requests need no credential; raises DatabaseUnavailable."""
+        if not self._closed and time.monotonic() >= self._open_until:
+            self._closed = tokens.are_there_any(self._core)
+            self._open_until = time.monotonic() + LOOK_S
+        return not self._closed
+
+    def enter(self, credential: str) -> Principal | None:
+        """The principal of a credential, which is empty where the request brings none; None for
+        whoever has to stay outside. Raises DatabaseUnavailable.
+        """
+        if self.is_open():
+            return ANYONE
+        if self._operator and hmac.compare_digest(credential.encode(), self._operator):
+            return OPERATOR
+        if credential.startswith(tokens.PREFIX):
+            return tokens.sign_in(self._core, credential)
+        return self._verify(credential) if self._verify and credential else None

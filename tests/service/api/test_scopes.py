@@ -1,0 +1,89 @@
+"""Every route asks for a scope, and whoever lacks it is refused, whatever the tenant."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.routing import APIRoute
+
+from service.api.scopes import NEEDS, OPEN
+from service.identity import DEFAULT, Scope
+from tests.service.tenancy import House, house
+
+UNKNOWN = "sha256:" + "e" * 64
+JSON = {
+    ("POST", "/v1/tokens"): {"name": "n", "scopes": ["read"]},
+    ("POST", "/v1/tokens/{token_id}:rotate"): {},
+    ("POST", "/v1/tenants"): {"name": "Not A Name"},
+    ("PATCH", "/v1/tenants/{name}"): {},
+    ("PUT", "/v1/pins/{digest}"): {},
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with house(tmp_path_factory.mktemp("scopes")) as running:
+        yield running
+
+
+def routes(router) -> set[tuple[str, str]]:
+    """Every method and path of a router and of those that it includes."""
+    found = set()
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            found |= {(method, route.path) for method in route.methods}
+        elif hasattr(route, "original_router"):
+            found |= routes(route.original_router)
+    return found
+
+
+def path_of(template: str, tenant: str) -> str:
+    namespace = "relaxd" if tenant == DEFAULT else tenant
+    repository = f"{namespace}/things" if template.startswith("/v2") else "nobody"
+    path = template.replace("{name:path}", repository).replace("{name}", repository)
+    for parameter, value in (
+        ("{job_id}", "0" * 16),
+        ("{token_id}", "0" * 16),
+        ("{digest}", UNKNOWN),
+        ("{reference}", "v1"),
+        ("{upload}", "0" * 32),
+    ):
+        path = path.replace(parameter, value)
+    return path
+
+
+def test_the_table_and_the_app_have_the_same_routes(guarded: House) -> None:
+    from service.api.app import create_app
+
+    found = routes(create_app(guarded.live.services))
+    assert found == NEEDS.keys() | OPEN
+    assert len(found) > 40
+
+
+def test_what_changes_something_has_a_name_for_the_audit_log() -> None:
+    unnamed = [route for route, need in NEEDS.items() if need.action is None]
+    assert {method for method, _ in unnamed} <= {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("tenant", ["a", "b", DEFAULT])
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_route_is_refused_to_whoever_lacks_its_scope_and_to_nobody_else(
+    guarded: House, tenant: str, scope: Scope
+) -> None:
+    client = guarded.client(tenant, scope)
+    wrong = []
+    for (method, template), need in NEEDS.items():
+        body = JSON.get((method, template))
+        answer = client.request(method, path_of(template, tenant), json=body)
+        allowed = (not need.scopes or scope in need.scopes or scope is Scope.ADMIN) and (
+            tenant == DEFAULT or not need.home
+        )
+        if (answer.status_code == 403) == allowed or answer.status_code in (401, 500):
+            wrong.append((method, template, answer.status_code))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("route", sorted(NEEDS))
+def test_no_route_answers_without_a_token(guarded: House, route: tuple[str, str]) -> None:
+    method, template = route
+    client = guarded.with_token("wrong")
+    assert client.request(method, path_of(template, "a")).status_code == 401
