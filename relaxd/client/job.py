@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
-from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
+from relaxd.client.transport import ATTEMPTS, BUSY, FIRST_PAUSE, Transport
 from relaxd.contract.states import State
+from relaxd.errors import ServerError
 
 if TYPE_CHECKING:
     from relaxd.client.pull import Report
@@ -114,8 +115,8 @@ class JobHandle:
         """Every event with `seq` above `after`, past ones first, then as they happen, until the job
         is over.
 
-        A lost connection is taken up where it broke off; raises ServerUnreachable when that fails
-        repeatedly.
+        A stream that breaks off, and a service that is busy, are asked again for what is left;
+        raises ServerUnreachable or ServerError when that fails repeatedly.
         """
         failures = 0
         while True:
@@ -128,11 +129,16 @@ class JobHandle:
                     for event in _parse(answer.iter_lines()):
                         failures, after = 0, event.seq
                         yield event
+                    continue
             except httpx.TransportError as error:
                 failures += 1
                 if failures == ATTEMPTS:
                     raise self._transport.translate(error) from error
-                time.sleep(FIRST_PAUSE * 2**failures)
+            except ServerError as error:
+                failures += 1
+                if failures == ATTEMPTS or error.status not in BUSY:
+                    raise
+            time.sleep(FIRST_PAUSE * 2**failures)
 
     def logs(self, target: str | None = None) -> str:
         """The lines that the compiler printed, of one target or of all."""

@@ -1,7 +1,7 @@
 """Requests to one service: authentication, retries, problem documents raised as exceptions."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 BUSY = frozenset({429, 502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 30.0
 
 
 class Transport:
@@ -45,12 +46,14 @@ class Transport:
         """The answer, if its status is a success or in `accept`.
 
         Lost connections and busy servers are retried where repeating is safe: idempotent methods,
-        and a POST that carries an Idempotency-Key. Raises ServerError for a problem,
+        and a POST that carries an Idempotency-Key; after the pause that the server asks for, if it
+        is the longer one. Raises ServerError for a problem,
         ServerUnreachable when nothing answers.
         """
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
+            pause = FIRST_PAUSE * 2**attempt
             try:
                 response = self._http.request(method, path, **options)
             except httpx.TransportError as error:
@@ -59,7 +62,8 @@ class Transport:
             else:
                 if last or not repeatable or response.status_code not in BUSY:
                     return _checked(response, accept)
-            time.sleep(FIRST_PAUSE * 2**attempt)
+                pause = max(pause, asked_pause(response.headers))
+            time.sleep(pause)
         raise AssertionError("unreachable")
 
     def json(self, method: str, path: str, **options: Any) -> Any:
@@ -92,6 +96,12 @@ class Transport:
     def translate(self, error: httpx.TransportError) -> ServerUnreachable:
         """The typed error for a connection lost while streaming."""
         return self._unreachable(error)
+
+
+def asked_pause(headers: Mapping[str, str]) -> float:
+    """The seconds that a Retry-After header asks for, LONGEST_PAUSE at most; 0 without one."""
+    asked = headers.get("Retry-After", "")
+    return min(float(asked), LONGEST_PAUSE) if asked.isascii() and asked.isdigit() else 0.0
 
 
 def _checked(response: httpx.Response, accept: frozenset[int]) -> httpx.Response:

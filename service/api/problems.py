@@ -50,6 +50,8 @@ from service.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:relaxd:problem:"
+RETRY_AFTER_S = 2
+"""For the header of a 503: what is away mostly restarts."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Kind:
     retryable: bool = False
 
 
+_AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 INTERNAL = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "The service failed")
 
 KINDS: tuple[tuple[type[Exception], Kind], ...] = (
@@ -174,6 +177,7 @@ def problem_of(error: Exception) -> Problem:
         error.message,
         kind.retryable or getattr(failure, "retryable", False),
         extra,
+        {"Retry-After": str(RETRY_AFTER_S)} if kind.status is _AWAY else {},
     )
 
 

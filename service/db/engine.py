@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 
 from service.errors import DatabaseUnavailable
 
 BUSY_S = 30
+CONNECT_S = 10
 
 
 class Database:
@@ -49,7 +50,13 @@ def _server(url: str) -> Engine:
         if url.startswith(("postgres:", "postgresql:"))
         else url
     )
-    return create_engine(name, pool_pre_ping=True, pool_size=10, max_overflow=30)
+    return create_engine(
+        name,
+        pool_pre_ping=True,
+        pool_size=10,
+        max_overflow=30,
+        connect_args={"connect_timeout": CONNECT_S},
+    )
 
 
 def _sqlite(url: str) -> Engine:
@@ -74,7 +81,10 @@ def _sqlite(url: str) -> Engine:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
-        raise DatabaseUnavailable(str(error.orig)) from error
+    except DBAPIError as error:
+        # A server that goes away in the middle of a query makes errors of other kinds, too.
+        if isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated:
+            raise DatabaseUnavailable(str(error.orig)) from error
+        raise
     except TimeoutError as error:
         raise DatabaseUnavailable(str(error)) from error

@@ -1,4 +1,6 @@
-"""Waits for a store that is full or away, while the build keeps its claim and its work."""
+"""Waits for a store that is full or away, and for a database that is away, while the build keeps
+its claim and its work.
+"""
 
 import time
 from collections.abc import Callable
@@ -6,10 +8,12 @@ from typing import TypeVar
 
 from artifacts.errors import StorageFailed
 from compiler.isolation.messages import Log
-from service.workers.heartbeat import Pulse
+from service.errors import DatabaseUnavailable
+from service.workers.heartbeat import Pulse, Stop
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 _POLL_S = 0.2
+_FIRST_DATABASE_PAUSE_S, _LONGEST_DATABASE_PAUSE_S = 0.1, 2.0
 
 T = TypeVar("T")
 
@@ -43,3 +47,18 @@ class Patience:
         while self._pulse.stop is None and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _POLL_S))
         return self._pulse.stop is None
+
+
+def with_database(pulse: Pulse, write: Callable[[], None]) -> None:
+    """Have the database take what `write` writes, which may be called again. Raises
+    DatabaseUnavailable once the lease is over or the worker shuts down.
+    """
+    pause = _FIRST_DATABASE_PAUSE_S
+    while True:
+        try:
+            return write()
+        except DatabaseUnavailable:
+            if pulse.stop in (Stop.LOST, Stop.SHUTDOWN):
+                raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_DATABASE_PAUSE_S)

@@ -27,7 +27,7 @@ from service.errors import DatabaseUnavailable, StaleClaim
 from service.identity import bundles_of
 from service.usecases import attesting, ending, results
 from service.workers.heartbeat import Pulse, Stop
-from service.workers.patience import Patience
+from service.workers.patience import Patience, with_database
 from service.workers.scratch import Workshop
 
 WITHOUT_STORE = "without_store"
@@ -84,10 +84,12 @@ class Runner:
             return self._failed(claim, pulse, error.failure)
         except StoreFull as error:
             return self._postponed(claim, pulse, error)
+        except DatabaseUnavailable as error:
+            return self._release(claim, pulse, _failure_of(error), attempted=False)
         except Exception as error:
             # Ours or the machine's fault, not the model's: another attempt, perhaps elsewhere, may
             # do.
-            return self._again(claim, pulse, _unexpected(error))
+            return self._release(claim, pulse, _unexpected(error), attempted=True)
         return self._end(claim, pulse, outcome)
 
     def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
@@ -103,36 +105,35 @@ class Runner:
                     message="the worker shut down",
                     retryable=True,
                 )
-                ending.release(self._core, claim, shutdown, attempted=False)
-                return "released"
+                return self._release(claim, pulse, shutdown, attempted=False)
         if failure.retryable:
-            return self._again(claim, pulse, failure)
+            return self._release(claim, pulse, failure, attempted=True)
         state = State.TIMED_OUT if failure.code == "compile.timeout" else State.FAILED
         return self._end(claim, pulse, Outcome(state, error=failure))
 
     def _end(self, claim: Claim, pulse: Pulse, outcome: Outcome) -> str:
         try:
             pulse.flush()
-            ending.finish(self._core, claim, outcome)
+            with_database(pulse, lambda: ending.finish(self._core, claim, outcome))
         except (StaleClaim, DatabaseUnavailable):
             raise
         except Exception as error:
             # Without an end, the build would be taken for that of a worker that fell silent.
-            ending.release(self._core, claim, _unexpected(error), attempted=True)
-            return "released"
+            return self._release(claim, pulse, _unexpected(error), attempted=True)
         return "cached" if outcome.cached else outcome.state.value
 
     def _postponed(self, claim: Claim, pulse: Pulse, error: StoreFull) -> str:
         """Give back a build that a full store has kept waiting: it counts as not attempted."""
         if pulse.stop is not None:
             return self._failed(claim, pulse, _failure_of(error))
-        pulse.flush()
-        ending.release(self._core, claim, _failure_of(error), attempted=False)
+        self._release(claim, pulse, _failure_of(error), attempted=False)
         return WITHOUT_STORE
 
-    def _again(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
+    def _release(self, claim: Claim, pulse: Pulse, failure: Failure, *, attempted: bool) -> str:
         pulse.flush()
-        ending.release(self._core, claim, failure, attempted=True)
+        with_database(
+            pulse, lambda: ending.release(self._core, claim, failure, attempted=attempted)
+        )
         return "released"
 
     def _work(self, claim: Claim, pulse: Pulse, patience: Patience) -> Outcome:

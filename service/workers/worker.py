@@ -51,8 +51,14 @@ class Worker:
 
     def answer(self, build_id: str) -> None:
         """Do the build, if it is there to be done, and then whatever else is queued: a doorbell
-        only wakes.
+        only wakes. A database that is away ends it; whoever sweeps rings again.
         """
+        try:
+            self._answer(build_id)
+        except DatabaseUnavailable as error:
+            logger.warning("doorbell unanswered", build_id=build_id, error=str(error))
+
+    def _answer(self, build_id: str) -> None:
         upcoming: str | None = build_id
         while upcoming and not self.draining.is_set():
             if claim := claiming.take(self._core, upcoming, self.name):
@@ -113,9 +119,14 @@ class Worker:
                 return
 
     def close(self) -> None:
-        """Remove the worker's record; every build must have ended."""
+        """Remove the worker's record; every build must have ended. While the database is away, the
+        record stays until it is old.
+        """
         self._workshop.close()
-        fleet.depart(self._core, self.name)
+        try:
+            fleet.depart(self._core, self.name)
+        except DatabaseUnavailable as error:
+            logger.warning("departed unrecorded", error=str(error))
 
     def _report_sandbox(self) -> None:
         level = self._sandbox

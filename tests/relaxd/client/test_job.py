@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaxd.client.errors import JobFailed, PullError
 from relaxd.client.job import JobEvent, JobHandle, _parse, failure_of
 from relaxd.client.transport import Transport
-from relaxd.errors import ServerUnreachable
+from relaxd.errors import ServerError, ServerUnreachable
 
 EVENTS = st.builds(
     JobEvent,
@@ -97,3 +97,26 @@ def test_a_service_that_stays_away_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(ServerUnreachable):
         list(handle([], away).events())
+
+
+@pytest.mark.parametrize(("status", "asked"), [(503, 4), (404, 1)])
+def test_a_busy_service_is_asked_for_the_stream_again(
+    monkeypatch: pytest.MonkeyPatch, status: int, asked: int
+) -> None:
+    monkeypatch.setattr("relaxd.client.job.time.sleep", lambda seconds: None)
+    requests = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(status, json={"detail": "the database is away"})
+
+    with pytest.raises(ServerError) as caught:
+        list(handle([], answer).events())
+    assert (caught.value.status, len(requests)) == (status, asked)
+
+
+def test_a_stream_comes_once_the_service_is_no_longer_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaxd.client.job.time.sleep", lambda seconds: None)
+    answers = [httpx.Response(503, json={}), httpx.Response(204)]
+    assert list(handle([], lambda request: answers.pop(0)).events()) == []
+    assert answers == []

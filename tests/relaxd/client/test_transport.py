@@ -148,3 +148,25 @@ def test_events_are_taken_up_where_they_broke_off(
     job = JobHandle(transport_to(answer), {"id": "j", "state": "running", "builds": []})
     assert [event.seq for event in job.events()] == [1, 2, 3, 4, 5]
     assert asked == ["0", "2", "2", "5"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "pauses"),
+    [
+        ("2", [2, 2, 2]),
+        ("999", [module.LONGEST_PAUSE] * 3),
+        ("soon", [0.2, 0.4, 0.8]),
+        ("-1", [0.2, 0.4, 0.8]),
+    ],
+)
+def test_a_busy_server_is_given_the_time_that_it_asks_for(
+    transport_to: Callable[[Handler], Transport],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    pauses: list[float],
+) -> None:
+    transport = transport_to(Flaky(3, httpx.Response(503, headers={"Retry-After": asked})))
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    assert transport.json("GET", "/") == {"ok": True}
+    assert slept == pauses

@@ -1,10 +1,10 @@
 import pytest
 
-from artifacts.errors import BlobCorrupt
+from artifacts.errors import BlobCorrupt, StorageFailed
 from relaxd.errors import RelaxdError
 from service.api import errors as api_errors
 from service.api.problems import KINDS, problem_of
-from service.errors import UnknownJob
+from service.errors import DatabaseUnavailable, UnknownJob
 
 
 def test_a_class_stands_before_its_bases() -> None:
@@ -44,6 +44,13 @@ def test_an_unknown_error_keeps_its_text() -> None:
 def test_members_that_do_not_apply_are_left_out() -> None:
     document = problem_of(UnknownJob("j")).to_json()
     assert document.keys() == {"type", "title", "status", "detail", "code", "retryable", "hint"}
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailable("gone"), StorageFailed("gone")])
+def test_what_is_away_is_worth_another_try(error: RelaxdError) -> None:
+    problem = problem_of(error)
+    assert (problem.status, problem.retryable, problem.headers) == (503, True, {"Retry-After": "2"})
+    assert problem_of(UnknownJob("j")).headers == {}
 
 
 def test_a_corrupt_blob_is_one_that_is_missing() -> None:

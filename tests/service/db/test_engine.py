@@ -2,6 +2,7 @@ import threading
 
 import pytest
 from sqlalchemy import insert, select, text
+from sqlalchemy.exc import DBAPIError
 
 from service.db.engine import Database
 from service.db.schema import workers
@@ -81,3 +82,11 @@ def test_a_database_that_is_away_is_told_by_name(url):
     with pytest.raises(DatabaseUnavailable) as away:
         db.ping()
     assert "RELAXD_DATABASE_URL" in away.value.hint
+
+
+@pytest.mark.parametrize(("lost", "raised"), [(True, DatabaseUnavailable), (False, DBAPIError)])
+def test_a_lost_connection_is_known_whatever_the_driver_calls_it(tmp_path, lost, raised):
+    db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
+    with pytest.raises(raised), db.read():
+        raise DBAPIError("SELECT 1", {}, Exception("gone"), connection_invalidated=lost)
+    db.close()

@@ -1,4 +1,6 @@
-"""A full store: builds wait for room with their work done, and lose no attempt."""
+"""A full store, or a database that is away: builds wait with their work done, and lose no
+attempt.
+"""
 
 import pytest
 
@@ -7,6 +9,8 @@ from artifacts.local import LocalStore
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
+from service.errors import DatabaseUnavailable
+from service.usecases import ending, reporting, results
 from service.workers import patience as module
 from service.workers.runner import WITHOUT_STORE
 
@@ -76,3 +80,55 @@ def test_a_store_that_stays_away_fails_the_build_in_the_end(jobs, model, answer,
     answer(build.id), answer(build.id)
     done = now(jobs, build)
     assert (done.state, done.error.code) == (State.FAILED, "store.unavailable")
+
+
+def away(monkeypatch, place, name, times):
+    """The next so many calls of the function fail; those that were made."""
+    real, calls = getattr(place, name), []
+
+    def call(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) <= times:
+            raise DatabaseUnavailable("restarting")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(place, name, call)
+    return calls
+
+
+def test_an_end_waits_for_the_database(jobs, model, answer, compiler, monkeypatch, endings):
+    build = submitted(jobs, model)
+    calls = away(monkeypatch, ending, "finish", 2)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).attempts) == (State.SUCCEEDED, 1)
+    assert (len(calls), len(compiler.jobs), endings) == (3, 1, ["succeeded"])
+
+
+def test_a_build_that_loses_the_database_on_its_way_loses_no_attempt(
+    jobs, model, answer, monkeypatch, endings
+):
+    build = submitted(jobs, model)
+    away(monkeypatch, results, "known", 1)
+    calls = away(monkeypatch, ending, "release", 1)
+    answer(build.id)
+    assert (now(jobs, build).state, now(jobs, build).attempts) == (State.QUEUED, 0)
+    assert (len(calls), endings) == (2, ["released"])
+
+
+def test_a_worker_that_shuts_down_waits_for_no_database(jobs, model, answer, monkeypatch, shutdown):
+    build = submitted(jobs, model)
+    shutdown.set()
+    calls = away(monkeypatch, ending, "finish", 10**6)
+    with pytest.raises(DatabaseUnavailable):
+        answer(build.id)
+    assert len(calls) == 1
+
+
+def test_nobody_waits_beyond_the_lease(core, jobs, model, answer, monkeypatch):
+    changed = core.settings.model_copy(update={"lease_s": 0.3})
+    object.__setattr__(core, "settings", changed)
+    build = submitted(jobs, model)
+    away(monkeypatch, reporting, "beat", 10**6)
+    away(monkeypatch, ending, "finish", 10**6)
+    with pytest.raises(DatabaseUnavailable):
+        answer(build.id)

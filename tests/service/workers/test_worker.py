@@ -5,7 +5,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import Kind
 from service.errors import DatabaseUnavailable
-from service.usecases import claiming
+from service.usecases import claiming, fleet
 from service.workers.worker import Worker
 
 
@@ -113,3 +113,33 @@ def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_al
         jobs.get(build.job_id).model for build in others
     ]
     assert jobs.get(waiting.job_id).builds[0].waiting_on == held.id
+
+
+def test_a_database_that_is_away_ends_an_answer_and_not_the_worker(
+    jobs, model, worker, monkeypatch
+):
+    build = jobs.submit(model, CompileRequest()).builds[0]
+    real, calls = claiming.take, []
+
+    def take(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise DatabaseUnavailable("restarting")
+        return real(*arguments)
+
+    monkeypatch.setattr(claiming, "take", take)
+    worker.answer(build.id)
+    assert jobs.get(build.job_id).state is State.QUEUED
+    worker.answer(build.id)
+    assert jobs.get(build.job_id).state is State.SUCCEEDED
+
+
+def test_a_worker_ends_without_its_database(core, registry, monkeypatch):
+    worker = Worker(core, slots=1, registry=registry)
+
+    def depart(core, name):
+        raise DatabaseUnavailable("gone")
+
+    monkeypatch.setattr(fleet, "depart", depart)
+    worker.close()
+    assert not worker.scratch.exists()
