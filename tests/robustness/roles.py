@@ -61,9 +61,10 @@ def _work(settings: Settings, log: Path, slots: int, compiler: Compiler) -> None
     logs.configure(chosen.log_level)
     services = bootstrap.build(chosen, compiler=compiler)
     try:
-        workers.serve(services, slots)
+        status = workers.serve(services, slots)
     finally:
         services.close()
+    sys.exit(status)
 
 
 def _become(settings: Settings, log: Path) -> None:

@@ -13,10 +13,13 @@ from uuid import uuid4
 
 import httpx
 import psycopg
+from sqlalchemy import select
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from service.bootstrap import Services, build
+from service import bootstrap
+from service.bootstrap import Services
+from service.db.schema import builds
 from service.domain import EventType, Job
 from service.settings import Settings
 from tests.robustness import roles
@@ -50,20 +53,21 @@ class Site:
         self.settings = settings
         self.ledger = folder / "ledger"
         self.ledger.touch()
-        self.services: Services = build(settings, compiler=StubCompiler())
+        self.services: Services = bootstrap.build(settings, compiler=StubCompiler())
         self.processes: list[BaseProcess] = []
 
-    def start(self, role: Callable[..., None], *arguments: Any) -> BaseProcess:
-        """A new process with that role of `tests.robustness.roles`."""
-        given = (self.settings, self.folder / "log", *arguments)
+    def start(self, role: Callable[..., None], *arguments: Any, **changed: Any) -> BaseProcess:
+        """A new process with a role of `tests.robustness.roles`, and some settings changed."""
+        settings = self.settings.model_copy(update=changed)
+        given = (settings, self.folder / "log", *arguments)
         process = _FORKS.Process(target=role, args=given)
         process.start()
         self.processes.append(process)
         return process
 
-    def worker(self, slots: int = 2) -> BaseProcess:
+    def worker(self, slots: int = 2, **changed: Any) -> BaseProcess:
         """A new worker with the stub compiler."""
-        return self.start(roles.worker, slots)
+        return self.start(roles.worker, slots, **changed)
 
     def api(self, role: Callable[..., None] = roles.api) -> tuple[BaseProcess, str]:
         """A new API and its URL, once it answers."""
@@ -87,6 +91,12 @@ class Site:
         """A job from this process, without the API."""
         digest = self.services.store.blobs.put(model).digest
         return self.services.jobs.submit(digest, CompileRequest.of(**request))
+
+    def running(self) -> dict[str, str]:
+        """The worker of each running build."""
+        with self.services.core.reading() as tx:
+            query = select(builds.c.id, builds.c.worker).where(builds.c.state == State.RUNNING)
+            return {row.id: row.worker for row in tx.connection.execute(query)}
 
     def wait_until_workers(self, count: int) -> None:
         """Wait until so many workers have announced themselves."""
@@ -123,10 +133,9 @@ class Site:
         bundle than an equal one.
         """
         bundles: dict[str | None, set[str]] = {}
-        for job in ended.values():
-            for one in job.builds:
-                if one.artifact:
-                    bundles.setdefault(one.action_key, set()).add(one.artifact.digest)
+        for build in (build for job in ended.values() for build in job.builds):
+            if build.artifact:
+                bundles.setdefault(build.action_key, set()).add(build.artifact.digest)
         endings = [self._endings(job) for job in ended.values() if job.state.terminal]
         return {
             "jobs": len(ids),
@@ -139,9 +148,8 @@ class Site:
     def _endings(self, job: Job) -> int:
         """1 where each of the job's builds, and the job, ended once."""
         types = [event.type for event in self.services.jobs.events(job.id)]
-        builds = types.count(EventType.BUILD_FINISHED)
-        jobs = types.count(EventType.JOB_FINISHED)
-        return 1 if (builds, jobs) == (len(job.builds), 1) else 0
+        ends = (types.count(EventType.BUILD_FINISHED), types.count(EventType.JOB_FINISHED))
+        return 1 if ends == (len(job.builds), 1) else 0
 
 
 BAD = ("lost", "not succeeded", "ended twice", "published twice")

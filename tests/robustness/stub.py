@@ -25,7 +25,8 @@ TARGETS = ("native", "x86-64-v2", "x86-64-v3", "aarch64")
 
 def model(ledger: Path, seconds: float = 0.0, **more: Any) -> bytes:
     """The text of a model. `crash` is `worker` where a compile kills its worker, `child` where its
-    own process is killed; `key` makes equal models differ.
+    own process is killed; `key` makes equal models differ; `gate` is a file that a compile waits
+    for.
     """
     return json.dumps({"ledger": str(ledger), "seconds": seconds, **more}).encode()
 
@@ -54,7 +55,7 @@ class StubCompiler(ChildCompiler):
         with open(text["ledger"], "a") as ledger:
             ledger.write(f"{text.get('key', '')} {os.getpid()}\n")
         _crash(text.get("crash"))
-        _take(text["seconds"], cancelled)
+        _wait(text["seconds"], text.get("gate"), cancelled)
         Path(job.model).write_text(json.dumps({**text, "compile": uuid.uuid4().hex}))
         return write_bundle(job, Path(job.output))
 
@@ -70,9 +71,9 @@ def _crash(what: str | None) -> None:
         raise CompileCrashed("died of SIGKILL", reason="crashed", retryable=True)
 
 
-def _take(seconds: float, cancelled: Callable[[], bool]) -> None:
+def _wait(seconds: float, gate: str | None, cancelled: Callable[[], bool]) -> None:
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
+    while time.monotonic() < end or (gate and not Path(gate).exists()):
         if cancelled():
             raise CompileCancelled("stopped", reason="cancelled", stage=Stage.CODEGEN)
-        time.sleep(min(left, 0.02))
+        time.sleep(0.02)

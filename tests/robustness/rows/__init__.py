@@ -1,10 +1,20 @@
 """Every row of the table, area by area."""
 
 from tests.robustness.row import Row
-from tests.robustness.rows import connections, disk, jobs, signing, store
+from tests.robustness.rows import (
+    connections,
+    databases,
+    disk,
+    jobs,
+    signing,
+    store,
+    workers,
+)
 
 ROWS: tuple[Row, ...] = (
     *jobs.ROWS,
+    *workers.ROWS,
+    *databases.ROWS,
     *store.ROWS,
     *disk.ROWS,
     *connections.ROWS,

@@ -5,6 +5,7 @@ from collections import Counter
 
 import httpx
 
+from tests.robustness import roles
 from tests.robustness.row import Outcome, Row, Run
 from tests.robustness.site import BAD, scaled_site
 from tests.robustness.stub import model
@@ -42,6 +43,37 @@ async def _post_all(urls: list[str], models: list[bytes]) -> list[httpx.Response
         return await asyncio.gather(*(post(*numbered) for numbered in enumerate(models)))
 
 
+def api_kills(run: Run) -> Outcome:
+    """Each API process dies when it would ring for its first job; every client asks again."""
+    with scaled_site(run.folder, lease_s=30) as scaled:
+        here, refused = scaled.site, 0
+        models = [model(here.ledger, key=f"key {number}") for number in range(run.count)]
+        for number, content in enumerate(models):
+            process, url = here.api(roles.dying_api)
+            try:
+                _post(url, content, number)
+            except httpx.TransportError:
+                refused += 1
+            process.join()
+        committed = [job.id for job in here.services.jobs.list(2 * run.count)]
+        here.worker()
+        ended = here.end_of(committed)
+        _, url = here.api()
+        again = {_post(url, content, number) for number, content in enumerate(models)}
+        verdict = here.verdict(committed, ended)
+    counts = {"kills": refused, **verdict, "jobs after asking again": len(again | set(committed))}
+    right = refused == len(committed) == run.count and again == set(committed)
+    return Outcome(right and not any(verdict[bad] for bad in BAD), counts)
+
+
+def _post(url: str, content: bytes, number: int) -> str:
+    """The id of the job."""
+    files = {"model": ("model.onnx", content), "request": (None, "{}")}
+    headers = {"Idempotency-Key": f"request-{number}"}
+    answer = httpx.post(f"{url}/v1/compile", files=files, headers=headers, timeout=120)
+    return str(answer.raise_for_status().json()["id"])
+
+
 ROWS = (
     Row(
         "submits",
@@ -49,5 +81,12 @@ ROWS = (
         500,
         submits,
         unproven="more than one machine; the compiles are stubs of 0.2 s.",
+    ),
+    Row(
+        "api-kills",
+        "100 API processes are killed between the commit of a job and its doorbell: every job "
+        "ends, and asking again with the same Idempotency-Key makes no second one",
+        100,
+        api_kills,
     ),
 )

@@ -33,9 +33,9 @@ class SignedIn:
         await self.app(scope, receive, send)
 
 
-def create_app(folder: Path, max_bytes: int, store: str | Path) -> FastAPI:
+def create_app(folder: Path, max_bytes: int = 1 << 30, store: str | Path | None = None) -> FastAPI:
     app = FastAPI()
-    app.state.store = open_store(store)
+    app.state.store = open_store(store or folder / "store")
     app.include_router(
         router(lambda request: app.state.store, folder / "uploads", max_bytes=max_bytes)
     )
