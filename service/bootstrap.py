@@ -11,6 +11,7 @@ from artifacts import open_store
 from artifacts.store import Artifacts
 from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
 from service.adapters.compiler import ChildCompiler
+from service.adapters.oidc import verifier
 from service.adapters.signing import signer
 from service.adapters.store_usage import limited
 from service.core import Compiler, Core
@@ -20,6 +21,7 @@ from service.jobs import Jobs
 from service.observability.metrics import JobCollector
 from service.observability.storage import StoreCollector
 from service.settings import Settings
+from service.usecases.entering import Verify
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Services:
     jobs: Jobs
     celery: Celery
     metrics: CollectorRegistry
+    verify: Verify | None = None
 
     @property
     def store(self) -> Artifacts:
@@ -65,4 +68,4 @@ def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))
     metrics.register(StoreCollector(core))
-    return Services(settings, core, Jobs(core), app, metrics)
+    return Services(settings, core, Jobs(core), app, metrics, verifier(settings))

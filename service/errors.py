@@ -153,6 +153,21 @@ class QuotaExceeded(StoreFull):
         )
 
 
+class QueueFull(ServiceError):
+    """The tenant has as many builds queued as it may."""
+
+    code = "tenant.queue_full"
+    retry_after_s = 10
+
+    def __init__(self, tenant: str, limit: int) -> None:
+        super().__init__(
+            f"tenant {tenant} may have {limit} builds queued at a time",
+            hint="try again when some have begun, or ask an operator for more: "
+            "`relaxd tenant set NAME --queued N`",
+            limit=limit,
+        )
+
+
 class UnknownToken(ServiceError):
     """The tenant has no such token, or it has ended."""
 

@@ -21,7 +21,8 @@ class Settings(BaseSettings):
     """One immutable set of settings; URLs left out mean the embedded form, which keeps everything
     under `data_dir`.
 
-    token: bearer token that the API asks for, None to ask for none. allowed_origins: origins of
+    token: the operator's bearer token, None to ask for none. oidc_issuers: TOML or JSON file of the
+    issuers whose tokens are taken. allowed_origins: origins of
     web pages that may send requests that change something, separated by spaces.
     job_timeout_s, memory_mb, disk_mb, max_processes: limits of one compile.
     allow_unsandboxed_torchscript: compile TorchScript even where the sandbox does not isolate
@@ -43,6 +44,7 @@ class Settings(BaseSettings):
     signing_key: PEM file of the ed25519 key that signs provenance, None to sign nothing; with
     signing_command, a program that signs what it reads, that of the public key. builder_id: the
     URI by which signed provenance names this service.
+    audit_days: how long entries of the audit log are kept; 0 for ever.
     shared_cache: whether equal builds of different tenants share one result, for all tenants.
     max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
     metrics, None for nowhere.
@@ -57,6 +59,7 @@ class Settings(BaseSettings):
     broker_url: str | None = None
     store_url: str | None = None
     token: SecretStr | None = None
+    oidc_issuers: Path | None = None
     allowed_origins: str = ""
     job_timeout_s: float = Field(default=1800, gt=0)
     memory_mb: int = Field(default=8192, gt=0)
@@ -82,6 +85,7 @@ class Settings(BaseSettings):
     signing_key: Path | None = None
     signing_command: str | None = None
     builder_id: str = "urn:relaxd:builder"
+    audit_days: float = Field(default=90, ge=0)
     shared_cache: bool = False
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from relaxd.cli import (
+    access,
     bench,
     compiling,
     families,
@@ -65,6 +66,9 @@ app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
 app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)
+app.add_typer(access.tokens, name="token", rich_help_panel="Service")
+app.add_typer(access.tenants, name="tenant", rich_help_panel="Service")
+app.command("audit", cls=Command, rich_help_panel="Service")(access.audit_command)
 app.command("serve", cls=Command, rich_help_panel="Service")(serving.serve_command)
 app.command("api", cls=Command, rich_help_panel="Service")(serving.api_command)
 app.command("worker", cls=Command, rich_help_panel="Service")(serving.worker_command)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from relaxd.client.administration import Administration
 from relaxd.client.best import choose
 from relaxd.client.errors import PullError
 from relaxd.client.job import JobHandle
@@ -20,10 +21,9 @@ from relaxd.client.pull import (
     pull_found,
     targets_of,
 )
-from relaxd.client.reference import REPOSITORY, JobReference, parse
+from relaxd.client.reference import BUNDLES, JobReference, parse
 from relaxd.client.transport import Transport
-from relaxd.client.upload import REPOSITORY as MODELS
-from relaxd.client.upload import Model, Samples, name_of, upload_model, upload_samples
+from relaxd.client.upload import MODELS, Model, Samples, name_of, upload_model, upload_samples
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.manifest import FILENAME
 from relaxd.contract.options import CompileOptions
@@ -34,7 +34,7 @@ from relaxd.provenance.keys import Trust
 DEFAULT_URL = "http://127.0.0.1:8484"
 
 
-class Client:
+class Client(Administration):
     """A relaxd service at `url`; `token` is its bearer token; `timeout` is in seconds, for one
     answer.
 
@@ -197,7 +197,9 @@ class Client:
 
     def model(self, digest: str) -> bytes:
         """The bytes of an uploaded model or of its samples; raises PullError for damaged ones."""
-        content = self._transport.request("GET", f"/v2/{MODELS}/blobs/{digest}").content
+        content = self._transport.request(
+            "GET", f"/v2/{self._transport.repository(MODELS)}/blobs/{digest}"
+        ).content
         if digest_of(content) != digest:
             raise PullError(f"the content does not match {digest}", hint="try again")
         return content
@@ -235,7 +237,7 @@ class Client:
         reference = parse(ref)
         if isinstance(reference, JobReference):
             digest = self.job(reference.job_id).bundle(target, best=best)
-            yield self._transport, REPOSITORY, digest
+            yield self._transport, self._transport.repository(BUNDLES), digest
             return
         own = reference.url in (None, self._transport.url)
         source = (
@@ -244,10 +246,11 @@ class Client:
             else Transport(str(reference.url), timeout=self._transport.timeout)
         )
         version = reference.version
+        name = self._transport.repository(BUNDLES) if is_digest(ref) else reference.name
         try:
-            if best and (digests := targets_of(document_of(source, reference.name, version))):
-                version = choose(source, reference.name, digests)
-            yield source, reference.name, version
+            if best and (digests := targets_of(document_of(source, name, version))):
+                version = choose(source, name, digests)
+            yield source, name, version
         finally:
             if not own:
                 source.close()

@@ -152,7 +152,7 @@ class JobHandle:
         Raises JobFailed if that build did not succeed, PullError if this machine can run none.
         """
         from relaxd.client.best import choose
-        from relaxd.client.reference import REPOSITORY
+        from relaxd.client.reference import BUNDLES
 
         if best:
             digests = {
@@ -160,7 +160,7 @@ class JobHandle:
                 for build in self.refresh().builds
                 if build.get("artifact")
             }
-            return choose(self._transport, REPOSITORY, digests)
+            return choose(self._transport, self._transport.repository(BUNDLES), digests)
         build = self.refresh().build(target)
         if not build.get("artifact"):
             raise failure_of(build)
@@ -178,10 +178,16 @@ class JobHandle:
         raises as `bundle`.
         """
         from relaxd.client.pull import pull
-        from relaxd.client.reference import REPOSITORY
+        from relaxd.client.reference import BUNDLES
 
         digest = self.bundle(target, best=best)
-        return pull(self._transport, REPOSITORY, digest, Path(directory), report=report)
+        return pull(
+            self._transport,
+            self._transport.repository(BUNDLES),
+            digest,
+            Path(directory),
+            report=report,
+        )
 
     def pull_dump(self, target: str | None = None, directory: str | Path = "out.dump") -> Path:
         """Fetch the compiler's dump of the build for `target`, of a job with `options.dump`, into
@@ -190,7 +196,7 @@ class JobHandle:
         Raises JobFailed if that build did not succeed, PullError if the service kept no dump.
         """
         from relaxd.client.pull import pull
-        from relaxd.client.reference import REPOSITORY
+        from relaxd.client.reference import BUNDLES
 
         build = self.refresh().build(target)
         if not build.get("artifact"):
@@ -200,7 +206,12 @@ class JobHandle:
                 f"job {self.id} has no dump of {build['target']}",
                 hint="compile with the option dump=true",
             )
-        return pull(self._transport, REPOSITORY, build["dump"]["digest"], Path(directory))
+        return pull(
+            self._transport,
+            self._transport.repository(BUNDLES),
+            build["dump"]["digest"],
+            Path(directory),
+        )
 
     def pull_reproducer(
         self, target: str | None = None, directory: str | Path = "out.reproducer"
@@ -209,7 +220,7 @@ class JobHandle:
         failed with `verify.mismatch`; raises PullError for any other build.
         """
         from relaxd.client.pull import pull
-        from relaxd.client.reference import REPOSITORY
+        from relaxd.client.reference import BUNDLES
 
         build = self.refresh().build(target)
         digest = reproducer_of(build)
@@ -218,7 +229,7 @@ class JobHandle:
                 f"job {self.id} has no reproducer of {build['target']}",
                 hint="a build has one that failed with verify.mismatch",
             )
-        return pull(self._transport, REPOSITORY, digest, Path(directory))
+        return pull(self._transport, self._transport.repository(BUNDLES), digest, Path(directory))
 
 
 def reproducer_of(build: dict[str, Any]) -> str | None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from relaxd.client.errors import PullError
 from relaxd.contract.canonical import is_digest
 
-REPOSITORY = "relaxd/bundles"
+BUNDLES = "bundles"
+"""The repository of bundles, in the namespace of one's tenant."""
+REPOSITORY = f"relaxd/{BUNDLES}"
 
 _HOST = (
     r"(?P<host>localhost(:\d+)?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:\d+)?"

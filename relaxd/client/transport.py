@@ -14,6 +14,8 @@ BUSY = frozenset({429, 502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 30.0
+HOME = "relaxd"
+"""The namespace of whoever signs in to no service, or to one without tenants."""
 
 
 class Transport:
@@ -23,6 +25,8 @@ class Transport:
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 30.0) -> None:
         self.url = url.rstrip("/")
+        self._signs_in = bool(token)
+        self._namespace: str | None = None
         self.timeout = timeout
         headers = {"User-Agent": "relaxd"}
         if token:
@@ -35,6 +39,19 @@ class Transport:
             raise ServerUnreachable(
                 f"{url!r} is not the URL of a server", hint="as in http://127.0.0.1:8484"
             ) from error
+
+    def repository(self, name: str) -> str:
+        """The repository of that name in the namespace of one's tenant, which the service is asked
+        for once.
+        """
+        if self._namespace is None:
+            self._namespace = self._ask_for_namespace() if self._signs_in else HOME
+        return f"{self._namespace}/{name}"
+
+    def _ask_for_namespace(self) -> str:
+        answer = self.request("GET", "/v1/whoami", accept=frozenset({404}))
+        # Releases that know no tenants answer with 404.
+        return str(answer.json()["namespace"]) if answer.is_success else HOME
 
     def close(self) -> None:
         """Drop the connections."""

@@ -15,7 +15,8 @@ from relaxd.contract.canonical import is_digest
 from relaxd.errors import DeclarationError, ServerUnreachable
 
 CHUNK = 8 << 20
-REPOSITORY = "relaxd/models"
+MODELS = "models"
+"""The repository of models, in the namespace of one's tenant."""
 
 
 @runtime_checkable
@@ -72,7 +73,7 @@ def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> 
         size = file.seek(0, io.SEEK_END)
         digest = f"sha256:{hasher.hexdigest()}"
         known = transport.request(
-            "HEAD", f"/v2/{REPOSITORY}/blobs/{digest}", accept=frozenset({404})
+            "HEAD", f"/v2/{transport.repository(MODELS)}/blobs/{digest}", accept=frozenset({404})
         )
         if known.status_code == 404:
             _send(transport, file, size, digest)
@@ -95,7 +96,8 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
 
 
 def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
-    location = transport.request("POST", f"/v2/{REPOSITORY}/blobs/uploads/").headers["Location"]
+    path = f"/v2/{transport.repository(MODELS)}/blobs/uploads/"
+    location = transport.request("POST", path).headers["Location"]
     offset, failures = 0, 0
     while offset < size:
         file.seek(offset)

@@ -12,12 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
-from service.api import health, jobs, models, oci, storage, tenancy
+from service.api import audit, health, jobs, models, oci, storage, tenancy
 from service.api.access import Access, RequestMetrics
+from service.api.audit import Auditor
 from service.api.auth import Authentication
 from service.api.context import jobs_of
 from service.api.openapi import describe
 from service.api.origins import SameOrigin
+from service.api.rates import Rates
 from service.api.respond import respond
 from service.api.scopes import authorize
 from service.api.watching import Watch
@@ -48,7 +50,7 @@ def create_app(services: Services) -> FastAPI:
         services.settings.upload_dir,
         max_bytes=services.settings.max_model_bytes,
     )
-    own = (jobs.router, models.router, storage.router, tenancy.router, health.router)
+    own = (jobs.router, models.router, storage.router, tenancy.router, audit.router, health.router)
     for router in (*own, registry):
         app.include_router(router, dependencies=[Depends(authorize)])
     for kind in (RelaxdError, RequestValidationError, ValidationError):
@@ -56,11 +58,15 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer_http)  # type: ignore[arg-type]
     app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(Exception, _answer_unexpected)
-    app.add_middleware(Authentication, gate=Gate(services.core))
+    core = services.core
+    app.add_middleware(
+        Authentication, gate=Gate(core, services.verify), rates=Rates(core), auditor=Auditor(core)
+    )
     origins = frozenset(services.settings.allowed_origins.split())
     app.add_middleware(SameOrigin, allowed=origins)
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))
-    app.openapi = lambda: describe(app, secured=services.settings.token is not None)  # type: ignore[method-assign]
+    secured = services.settings.token is not None or services.verify is not None
+    app.openapi = lambda: describe(app, secured=secured)  # type: ignore[method-assign]
     return app
 
 

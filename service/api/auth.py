@@ -5,11 +5,14 @@ import binascii
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import Unauthorized
+from service.api.audit import Auditor
+from service.api.errors import TooManyRequests, Unauthorized
+from service.api.rates import Rates
 from service.api.respond import respond
 from service.errors import DatabaseUnavailable
+from service.identity import Principal
 from service.usecases.entering import Gate
 
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -21,9 +24,11 @@ class Authentication:
     the password of Basic authentication, with any user name.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, rates: Rates, auditor: Auditor) -> None:
         self.app = app
         self._gate = gate
+        self._rates = rates
+        self._auditor = auditor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401 with the challenge that suits the path."""
@@ -32,12 +37,14 @@ class Authentication:
         request = Request(scope, receive)
         credential = _credential(request.headers.get("Authorization", ""))
         try:
-            principal = await run_in_threadpool(self._gate.enter, credential)
-        except DatabaseUnavailable as away:
-            return await respond(request, away)(scope, receive, send)
+            principal = await run_in_threadpool(self._enter, credential)
+        except (DatabaseUnavailable, TooManyRequests) as refusal:
+            return await respond(request, refusal)(scope, receive, send)
         if principal is not None:
             request.state.principal = principal
-            return await self.app(scope, receive, send)
+            return await self._audited(principal, scope, receive, send)
+        address = request.client.host if request.client else ""
+        await run_in_threadpool(self._auditor.refused, address)
         error = Unauthorized(
             "the request carries no valid token",
             hint="send a token as `Authorization: Bearer TOKEN`; relaxd takes it from --token or "
@@ -52,6 +59,34 @@ class Authentication:
             else 'Bearer realm="relaxd"'
         )
         return await response(scope, receive, send)
+
+    def _enter(self, credential: str) -> Principal | None:
+        principal = self._gate.enter(credential)
+        if principal is not None:
+            self._rates.take(principal.tenant)
+        return principal
+
+    async def _audited(
+        self, principal: Principal, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Pass the request on, and note it if it was to change something."""
+        status = 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            state = scope["state"]
+            if action := state.get("action"):
+                parameters = scope.get("path_params", {})
+                await run_in_threadpool(
+                    self._auditor.changed, principal, action, status, state, parameters
+                )
 
 
 def _credential(header: str) -> str:

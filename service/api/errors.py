@@ -53,6 +53,20 @@ class Unauthorized(ApiError):
     code = "http.unauthorized"
 
 
+class TooManyRequests(ApiError):
+    """The tenant sends more requests than it may."""
+
+    code = "tenant.rate"
+
+    def __init__(self, rate: float, seconds: float) -> None:
+        super().__init__(
+            f"the tenant may send {rate:g} requests a second",
+            hint="wait as long as Retry-After says, or ask an operator for more",
+            limit=rate,
+        )
+        self.retry_after_s = seconds
+
+
 class Forbidden(ApiError):
     """The principal may not do that."""
 

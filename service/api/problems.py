@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem documents, by one table from errors to statuses and titles."""
 
+import math
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +30,7 @@ from service.api.errors import (
     Forbidden,
     ForeignOrigin,
     MalformedForm,
+    TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
 )
@@ -39,6 +41,7 @@ from service.errors import (
     InspectionFailed,
     NotFinished,
     OpenService,
+    QueueFull,
     ServiceError,
     TenantExists,
     UnknownBlob,
@@ -84,6 +87,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (UnknownTenant, Kind(HTTPStatus.NOT_FOUND, "There is no such tenant")),
     (UnknownToken, Kind(HTTPStatus.NOT_FOUND, "There is no such token")),
     (TenantExists, Kind(HTTPStatus.CONFLICT, "The tenant is there already")),
+    (QueueFull, Kind(HTTPStatus.TOO_MANY_REQUESTS, "The tenant's queue is full", retryable=True)),
     (OpenService, Kind(HTTPStatus.CONFLICT, "Nobody has to sign in")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
     (
@@ -111,6 +115,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     ),
     (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
     (ForeignOrigin, Kind(HTTPStatus.FORBIDDEN, "Pages of other origins may not do that")),
+    (TooManyRequests, Kind(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", retryable=True)),
     (Forbidden, Kind(HTTPStatus.FORBIDDEN, "The scope of the token does not reach so far")),
     (Unauthorized, Kind(HTTPStatus.UNAUTHORIZED, "A token is needed")),
     (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
@@ -177,8 +182,13 @@ def problem_of(error: Exception) -> Problem:
         error.message,
         kind.retryable or getattr(failure, "retryable", False),
         extra,
-        {"Retry-After": str(RETRY_AFTER_S)} if kind.status is _AWAY else {},
+        _headers(error, kind),
     )
+
+
+def _headers(error: Exception, kind: Kind) -> dict[str, str]:
+    seconds = getattr(error, "retry_after_s", RETRY_AFTER_S if kind.status is _AWAY else None)
+    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
 
 
 def _of_http(error: HTTPException) -> Problem:

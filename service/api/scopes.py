@@ -60,6 +60,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/v1/tokens"): _need(ADMIN, action="token.create"),
     ("DELETE", "/v1/tokens/{token_id}"): _need(ADMIN, action="token.revoke"),
     ("POST", "/v1/tokens/{token_id}:rotate"): _need(ADMIN, action="token.rotate"),
+    ("GET", "/v1/audit"): _need(ADMIN),
     ("GET", "/v1/tenants"): _need(ADMIN, home=True),
     ("POST", "/v1/tenants"): _need(ADMIN, home=True, action="tenant.create"),
     ("PATCH", "/v1/tenants/{name}"): _need(ADMIN, home=True, action="tenant.set"),
@@ -102,5 +103,6 @@ def authorize(request: Request) -> None:
     if (request.method, path) in OPEN:
         return
     need, principal = need_of(request.method, path), principal_of(request)
+    request.state.action = need.action
     if not need.allows(principal):
         raise Forbidden(principal, need.scopes, home=need.home)

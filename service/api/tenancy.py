@@ -161,7 +161,7 @@ def list_tokens(
     services: UseServices, principal: UsePrincipal, tenant: OfTenant = None
 ) -> TokenList:
     """Those of one's tenant; operators may name another."""
-    found = tokens.listed(services.core, _chosen(principal, tenant))
+    found = tokens.listed(services.core, chosen(principal, tenant))
     return TokenList(tokens=[TokenOut.of(token) for token in found])
 
 
@@ -172,9 +172,10 @@ def create_token(
     """Its text is shown this once: the service keeps a hash."""
     if principal.method is Method.NONE:
         raise OpenService
-    tenant = _chosen(principal, body.tenant)
+    tenant = chosen(principal, body.tenant)
     issued = tokens.create(services.core, tenant, body.name, frozenset(body.scopes), body.days)
     request.state.subject = issued.token.id
+    request.state.detail = {"of": tenant, "scopes": sorted(body.scopes), "days": body.days}
     return IssuedOut.of_issued(issued)
 
 
@@ -183,7 +184,7 @@ def revoke_token(
     services: UseServices, principal: UsePrincipal, token_id: TokenId, tenant: OfTenant = None
 ) -> TokenOut:
     """It is refused from the next request on."""
-    return TokenOut.of(tokens.revoke(services.core, _chosen(principal, tenant), token_id))
+    return TokenOut.of(tokens.revoke(services.core, chosen(principal, tenant), token_id))
 
 
 @router.post("/tokens/{token_id}:rotate", summary="Replace a token", status_code=201)
@@ -195,8 +196,8 @@ def rotate_token(
     tenant: OfTenant = None,
 ) -> IssuedOut:
     """A successor with the same name, scopes and length of life."""
-    chosen = _chosen(principal, tenant)
-    return IssuedOut.of_issued(tokens.rotate(services.core, chosen, token_id, body.overlap_hours))
+    owner = chosen(principal, tenant)
+    return IssuedOut.of_issued(tokens.rotate(services.core, owner, token_id, body.overlap_hours))
 
 
 @router.get("/tenants", summary="List tenants")
@@ -214,10 +215,14 @@ def create_tenant(request: Request, services: UseServices, body: TenantIn) -> Te
 
 @router.patch("/tenants/{name}", summary="Change a tenant's limits")
 def change_tenant(
-    services: UseServices, name: Annotated[str, Path(max_length=80)], body: TenantChange
+    request: Request,
+    services: UseServices,
+    name: Annotated[str, Path(max_length=80)],
+    body: TenantChange,
 ) -> TenantOut:
     """For operators."""
     given = body.model_dump(include=body.model_fields_set)
+    request.state.detail = dict(given)
     old = tenants.get(services.core, name)
     limits = Limits(**vars(old.limits) | {key: given.pop(key) for key in _LIMITS & given.keys()})
     return TenantOut.of(tenants.change(services.core, name, limits=limits, **given))
@@ -226,7 +231,7 @@ def change_tenant(
 _LIMITS = frozenset(vars(Limits()))
 
 
-def _chosen(principal: Principal, tenant: str | None) -> str:
+def chosen(principal: Principal, tenant: str | None) -> str:
     """The tenant that the request is about; raises UnknownTenant for any that is not the caller's,
     whether it is there or not.
     """

@@ -11,7 +11,7 @@ from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Pin, Worker
-from service.identity import Limits, Scope, Tenant, Token
+from service.identity import Entry, Limits, Scope, Tenant, Token
 
 
 def moment(seconds: float) -> datetime:
@@ -119,6 +119,21 @@ def token_from(row: Row[Any]) -> Token:
         _maybe(row.expires_at),
         _maybe(row.revoked_at),
         _maybe(row.last_used_at),
+    )
+
+
+def entry_from(row: Row[Any]) -> Entry:
+    """From a row of `audit`."""
+    return Entry(
+        row.id,
+        moment(row.time),
+        row.tenant,
+        row.principal,
+        row.action,
+        row.subject,
+        row.outcome,
+        row.request_id,
+        row.detail,
     )
 
 

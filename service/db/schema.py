@@ -158,6 +158,7 @@ tenants = Table(
     Column("queued_limit", Integer),
     Column("request_limit", Seconds),
     Column("stored_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("served", Seconds, nullable=False, server_default="0"),
 )
 
 tokens = Table(

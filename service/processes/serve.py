@@ -55,7 +55,7 @@ def serve(
     logs.configure(settings.log_level, settings.secrets())
     for chatty in ("uvicorn.error", "alembic.runtime.migration"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    if settings.token is None and not _is_loopback(host):
+    if settings.token is settings.oidc_issuers is None and not _is_loopback(host):
         logger.warning(
             "the service asks for no token, and others can reach this address",
             host=host,

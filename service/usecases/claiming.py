@@ -13,7 +13,7 @@ from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, EventType, Job, Outcome
 from service.errors import StaleClaim
-from service.usecases import sharing
+from service.usecases import scheduling, sharing
 
 FOREIGN = "another"
 """Stands for the build of another tenant that a build waits for, which has to stay unknown."""
@@ -87,6 +87,8 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
     )
     if holder := tx.connection.execute(running).one_or_none():
         _park(tx, build, key.flight, holder.id if holder.tenant == job.tenant else FOREIGN)
+        return None
+    if not scheduling.enter(tx, job.tenant):
         return None
     fence = build.fence + 1
     note = (

@@ -10,7 +10,7 @@ from artifacts.collection import Limits, Report, collect
 from service.core import Core
 from service.db.schema import STORE_BYTES, builds, jobs
 from service.domain import Collection
-from service.usecases import chores, counting, expiring, holding, pinning
+from service.usecases import auditing, chores, counting, expiring, holding, pinning
 
 _BUNDLES = re.compile(r"[^/]+/bundles")
 """The repository of bundles of any tenant."""
@@ -56,6 +56,7 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
         expired = expiring.count_old_jobs(core)
     else:
         pinning.expire(core)
+        auditing.expire(core)
         expired = expiring.expire_jobs(core, beat)
     untagged = _untag_lost_jobs(core, dry_run=dry_run)
     began = core.clock()

@@ -4,11 +4,15 @@ import hmac
 import time
 from collections.abc import Callable
 
+import structlog
+
 from service.core import Core
 from service.identity import ANYONE, OPERATOR, Principal
-from service.usecases import tokens
+from service.usecases import tenants, tokens
 
 LOOK_S = 1.0
+
+logger = structlog.get_logger("relaxd.api")
 
 Verify = Callable[[str], Principal | None]
 """The principal that a foreign issuer's token stands for, or None."""
@@ -46,4 +50,11 @@ class Gate:
             return OPERATOR
         if credential.startswith(tokens.PREFIX):
             return tokens.sign_in(self._core, credential)
-        return self._verify(credential) if self._verify and credential else None
+        return self._foreign(credential) if credential else None
+
+    def _foreign(self, credential: str) -> Principal | None:
+        principal = self._verify(credential) if self._verify else None
+        if principal is not None and not tenants.is_known(self._core, principal.tenant):
+            logger.warning("an issuer's entry names no tenant", tenant=principal.tenant)
+            return None
+        return principal

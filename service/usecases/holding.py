@@ -145,13 +145,6 @@ def release(core: Core, digests: Iterable[str], before: float) -> None:
             tx.connection.execute(delete(holdings).where(lost))
 
 
-def check_quota(core: Core, tenant: str) -> None:
-    """Raise QuotaExceeded where the tenant has no room left."""
-    room = _room(core, tenant)
-    if room is not None and room <= 0:
-        raise QuotaExceeded(tenant)
-
-
 def _room(core: Core, tenant: str) -> int | None:
     columns = select(tenants.c.stored_limit, tenants.c.stored_bytes)
     with core.reading() as tx:

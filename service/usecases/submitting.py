@@ -14,7 +14,7 @@ from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
-from service.usecases import holding
+from service.usecases import admission, holding
 
 _ANYWHERE = "native"
 """The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
@@ -48,6 +48,7 @@ def submit(
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
+    admission.admit(core, tenant, len(targets))
     job_id = secrets.token_hex(8)
     header = {
         "id": job_id,

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Select, exists, select, update
+from sqlalchemy import select, update
 
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
 from service.core import Core
 from service.db.schema import builds
+from service.usecases import scheduling
 from service.usecases.ending import follow_up, take_back
 
 
@@ -48,7 +49,7 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
         return 0
     with core.writing() as tx:
         lost = (
-            _ready(capabilities)
+            scheduling.ready(capabilities)
             .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
             .limit(slots)
         )
@@ -59,27 +60,3 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
     for row in found:
         core.doorbell.ring(row.id, row.capability)
     return len(found)
-
-
-def next_build(core: Core, capabilities: Collection[str]) -> str | None:
-    """The id of the oldest queued build that could run, for a worker that has just become free;
-    another may take it first.
-    """
-    with core.reading() as tx:
-        row = tx.connection.execute(_ready(capabilities).limit(1)).one_or_none()
-    return row.id if row else None
-
-
-def _ready(capabilities: Collection[str]) -> Select[str, str]:
-    """Queued builds that ask for one of these capabilities, of which no equal runs,
-    oldest first.
-    """
-    other = builds.alias()
-    flying = exists().where(
-        other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING
-    )
-    wanted = builds.c.capability.in_(capabilities)
-    queued = select(builds.c.id, builds.c.capability).where(
-        builds.c.state == State.QUEUED, wanted, ~flying
-    )
-    return queued.order_by(builds.c.created_at, builds.c.id)

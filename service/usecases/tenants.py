@@ -29,6 +29,13 @@ def get(core: Core, name: str) -> Tenant:
         return find(tx, name)
 
 
+def is_known(core: Core, name: str) -> bool:
+    """Whether there is such a tenant."""
+    with core.reading() as tx:
+        query = select(tenants.c.name).where(tenants.c.name == name)
+        return tx.connection.execute(query).one_or_none() is not None
+
+
 def listed(core: Core) -> list[Tenant]:
     """Every tenant by name."""
     with core.reading() as tx:

@@ -14,7 +14,7 @@ from service.core import Core
 from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
 from service.observability.metrics import WorkerMetrics
-from service.usecases import claiming, fleet, sweeping
+from service.usecases import claiming, fleet, scheduling, sweeping
 from service.workers.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from service.workers.runner import WITHOUT_STORE, Runner
 from service.workers.scratch import Workshop
@@ -50,20 +50,21 @@ class Worker:
         return self._workshop.folder
 
     def answer(self, build_id: str) -> None:
-        """Do the build, if it is there to be done, and then whatever else is queued: a doorbell
-        only wakes. A database that is away ends it; whoever sweeps rings again.
+        """Do whatever is queued, in fair order: a doorbell only wakes, whichever build it is rung
+        for. A database that is away ends it; whoever sweeps rings again.
         """
         try:
-            self._answer(build_id)
+            self._answer()
         except DatabaseUnavailable as error:
             logger.warning("doorbell unanswered", build_id=build_id, error=str(error))
 
-    def _answer(self, build_id: str) -> None:
-        upcoming: str | None = build_id
-        while upcoming and not self.draining.is_set():
+    def _answer(self) -> None:
+        while not self.draining.is_set():
+            upcoming = scheduling.next_build(self._core, self.capabilities)
+            if upcoming is None:
+                return
             if claim := claiming.take(self._core, upcoming, self.name):
                 self._pause_after(self._run(claim))
-            upcoming = sweeping.next_build(self._core, self.capabilities)
 
     def _run(self, claim: Claim) -> str:
         self._busy.add(claim.build_id)

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from service.adapters.celery_doorbell import celery_app
+from service.adapters.oidc import verifier
 from service.adapters.signing import signer
 from service.api.app import create_app
 from service.bootstrap import Services
@@ -72,7 +73,8 @@ def services_over(
     upgrade(db)
     store, sign = open_store(chosen.store), partial(signer, chosen)
     core = Core(chosen, db, store, compiler, doorbell, time.time, sign)
-    services = Services(chosen, core, Jobs(core), celery_app(chosen), CollectorRegistry())
+    metrics, verify = CollectorRegistry(), verifier(chosen)
+    services = Services(chosen, core, Jobs(core), celery_app(chosen), metrics, verify)
     try:
         yield services
     finally:

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0006_scale"
-down_revision = "0004_tenants"
+down_revision = "0005_turns"
 branch_labels = None
 depends_on = None
 

@@ -35,6 +35,7 @@ OPERATIONS = [
     "PUT /v1/pins/{digest}",
     "DELETE /v1/pins/{digest}",
     "GET /v1/tokens",
+    "GET /v1/audit",
     "POST /v1/tokens",
     "DELETE /v1/tokens/{token_id}",
     "POST /v1/tokens/{token_id}:rotate",

@@ -2,7 +2,7 @@ from sqlalchemy import update
 
 from relaxd.contract.request import CompileRequest
 from service.db.schema import workers
-from service.usecases import fleet, sweeping
+from service.usecases import fleet, scheduling
 
 
 def workers_of(jobs, name):
@@ -77,7 +77,7 @@ def test_a_described_target_waits_for_a_worker_of_its_kind(core, jobs, model):
     job = jobs.submit(model, CompileRequest(targets=(RAW,)))
     fleet.announce(core, "a", "host", ["native"], 1)
     assert "no running worker compiles for" in jobs.get(job.id).builds[0].note
-    assert sweeping.next_build(core, ["native"]) is None
+    assert scheduling.next_build(core, ["native"]) is None
     fleet.announce(core, "b", "host", ["raw-llvm"], 1)
     assert jobs.get(job.id).builds[0].note is None
-    assert sweeping.next_build(core, ["raw-llvm"]) == job.builds[0].id
+    assert scheduling.next_build(core, ["raw-llvm"]) == job.builds[0].id

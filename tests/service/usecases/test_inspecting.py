@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from compiler.errors import LoadError
 from relaxd.contract.request import CompileRequest
 from service.errors import InspectionFailed, NotFinished, UnknownModel
-from service.usecases import fleet, sweeping
+from service.usecases import fleet, scheduling
 from service.workers.worker import Worker
 
 
@@ -59,8 +59,8 @@ def test_every_worker_serves_it_whatever_it_compiles_for(core, jobs, model):
     with pytest.raises(NotFinished) as late:
         inspect(jobs, model, CompileRequest(targets=("x86-64-v4",)), 0)
     assert late.value.hint == "ask again in a while"
-    assert sweeping.next_build(core, ["inspect"])
-    assert sweeping.next_build(core, ["native", "x86-64-v4"]) is None
+    assert scheduling.next_build(core, ["inspect"])
+    assert scheduling.next_build(core, ["native", "x86-64-v4"]) is None
     worker.close()
 
 

@@ -1,0 +1,77 @@
+"""The client's half for administrators: tokens, tenants, the audit log."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from relaxd.client.transport import Transport
+
+
+class Administration:
+    """What administrators of a tenant, and operators of the service, do; `tenant` is by default
+    one's own. Raises as `relaxd.Client`.
+    """
+
+    _transport: Transport
+
+    def whoami(self) -> dict[str, Any]:
+        """`tenant`, `name`, `scopes`, `method` of signing in, and `namespace`, the first part of
+        the names of one's repositories.
+        """
+        return dict(self._transport.json("GET", "/v1/whoami"))
+
+    def tokens(self, tenant: str | None = None) -> list[dict[str, Any]]:
+        """Every token of a tenant, without its secret."""
+        return list(self._transport.json("GET", "/v1/tokens", params=_of(tenant))["tokens"])
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        days: float | None = None,
+        tenant: str | None = None,
+    ) -> dict[str, Any]:
+        """A new token; `token` is its text, which the service shows this once."""
+        body = {"name": name, "scopes": list(scopes), "days": days, "tenant": tenant}
+        return dict(self._transport.json("POST", "/v1/tokens", json=body))
+
+    def revoke_token(self, token_id: str, tenant: str | None = None) -> dict[str, Any]:
+        """End a token at once."""
+        path = f"/v1/tokens/{quote(token_id, safe='')}"
+        return dict(self._transport.json("DELETE", path, params=_of(tenant)))
+
+    def rotate_token(
+        self, token_id: str, *, overlap_hours: float = 0, tenant: str | None = None
+    ) -> dict[str, Any]:
+        """A token's successor, as `create_token`; the old one ends after the overlap."""
+        path = f"/v1/tokens/{quote(token_id, safe='')}:rotate"
+        body = {"overlap_hours": overlap_hours}
+        return dict(self._transport.json("POST", path, json=body, params=_of(tenant)))
+
+    def tenants(self) -> list[dict[str, Any]]:
+        """Every tenant, for operators."""
+        return list(self._transport.json("GET", "/v1/tenants")["tenants"])
+
+    def create_tenant(self, name: str) -> dict[str, Any]:
+        """A new tenant without limits, for operators."""
+        return dict(self._transport.json("POST", "/v1/tenants", json={"name": name}))
+
+    def set_tenant(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Change `stored_bytes`, `running`, `queued`, `requests` (None: no limit), `weight` or
+        `shares_cache`, for operators.
+        """
+        path = f"/v1/tenants/{quote(name, safe='')}"
+        return dict(self._transport.json("PATCH", path, json=changes))
+
+    def audit(
+        self, *, limit: int = 100, before: int | None = None, tenant: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Entries of the audit log, the newest first; `before` is the id of the last one seen."""
+        params = {"limit": str(limit)} | _of(tenant)
+        params |= {"before": str(before)} if before is not None else {}
+        return list(self._transport.json("GET", "/v1/audit", params=params)["entries"])
+
+
+def _of(tenant: str | None) -> dict[str, str]:
+    return {"tenant": tenant} if tenant else {}

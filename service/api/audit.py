@@ -1,0 +1,131 @@
+"""The audit log over HTTP, and what writes it: an entry for each request that changes something."""
+
+import threading
+import time
+from collections.abc import MutableMapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from service.api.context import UsePrincipal, UseServices
+from service.api.tenancy import OfTenant, chosen
+from service.core import Core
+from service.errors import DatabaseUnavailable
+from service.identity import DEFAULT, Entry, Principal
+from service.usecases import auditing
+
+REFUSALS_S = 60.0
+MOST_ADDRESSES = 20
+LONGEST_SUBJECT = 300
+
+router = APIRouter(prefix="/v1", tags=["access"])
+logger = structlog.get_logger("relaxd.audit")
+
+
+class EntryOut(BaseModel):
+    """One change: `outcome` is `done`, `refused` or `failed`."""
+
+    id: int
+    time: datetime
+    tenant: str
+    principal: str
+    action: str
+    subject: str
+    outcome: str
+    request_id: str | None
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: Entry) -> "EntryOut":
+        """From the domain."""
+        return cls(**vars(entry))
+
+
+class AuditOut(BaseModel):
+    """Entries, the newest first."""
+
+    entries: list[EntryOut]
+
+
+@router.get("/audit", summary="Read the audit log")
+def read_audit(
+    services: UseServices,
+    principal: UsePrincipal,
+    tenant: OfTenant = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Annotated[
+        int | None, Query(ge=1, le=1 << 53, description="The id of the last entry seen.")
+    ] = None,
+) -> AuditOut:
+    """The tenant's entries; for operators those of all tenants, or of one."""
+    everyones = principal.operates and tenant is None
+    of = None if everyones else chosen(principal, tenant)
+    entries = auditing.listed(services.core, of, limit, before)
+    return AuditOut(entries=[EntryOut.of(entry) for entry in entries])
+
+
+class Auditor:
+    """Writes the log; what it cannot write stands in the service's own log."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._lock = threading.Lock()
+        self._refused = 0
+        self._addresses: set[str] = set()
+        self._next_at = 0.0
+
+    def changed(
+        self,
+        principal: Principal,
+        action: str,
+        status: int,
+        state: MutableMapping[str, Any],
+        parameters: MutableMapping[str, Any],
+    ) -> None:
+        """A request that changes something was answered with that status."""
+        if action == "upload" and status in (202, 204):  # a part, not yet a blob
+            return
+        outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
+        self._write(
+            tenant=principal.tenant,
+            principal=principal.name,
+            action=action,
+            subject=_subject(state, parameters)[:LONGEST_SUBJECT],
+            outcome=outcome,
+            request_id=state.get("request_id"),
+            detail={"status": status, "method": principal.method.value, **state.get("detail", {})},
+        )
+
+    def refused(self, address: str) -> None:
+        """A request could not sign in: written at once, and then once a minute how many."""
+        with self._lock:
+            self._refused += 1
+            if len(self._addresses) < MOST_ADDRESSES:
+                self._addresses.add(address)
+            if time.monotonic() < self._next_at:
+                return
+            detail = {"count": self._refused, "addresses": sorted(self._addresses)}
+            self._refused, self._addresses = 0, set()
+            self._next_at = time.monotonic() + REFUSALS_S
+        self._write(
+            tenant=DEFAULT,
+            principal="unknown",
+            action="sign-in",
+            subject="",
+            outcome="refused",
+            detail=detail,
+        )
+
+    def _write(self, **entry: Any) -> None:
+        try:
+            auditing.record(self._core, **entry)
+        except DatabaseUnavailable as error:
+            logger.error("an audit entry was not written", **entry, error=str(error))
+
+
+def _subject(state: MutableMapping[str, Any], parameters: MutableMapping[str, Any]) -> str:
+    named = state.get("subject") or state.get("job_id")
+    return str(named or " ".join(str(value) for value in parameters.values()))

@@ -1,0 +1,54 @@
+"""Limits of requests a second, by tenant: a bucket of tokens each, in this process."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.api.errors import TooManyRequests
+from service.core import Core
+from service.usecases import tenants
+
+REMEMBERED_S = 5.0
+BURST_S = 2.0
+"""A bucket holds what comes in in that time, and one request at the least."""
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class Rates:
+    """Counts the requests of each tenant; safe to use from several threads."""
+
+    def __init__(self, core: Core, clock: Callable[[], float] = time.monotonic) -> None:
+        self._core = core
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._limits: dict[str, float] = {}
+        self._limits_until = 0.0
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, tenant: str) -> None:
+        """Count one request; raises TooManyRequests for one too many, DatabaseUnavailable."""
+        now = self._clock()
+        if now >= self._limits_until:
+            self._load(now)
+        rate = self._limits.get(tenant)
+        if rate is None:
+            return
+        most = max(1.0, rate * BURST_S)
+        with self._lock:
+            bucket = self._buckets.setdefault(tenant, _Bucket(most, now))
+            bucket.tokens = min(most, bucket.tokens + (now - bucket.filled_at) * rate)
+            bucket.filled_at = now
+            if bucket.tokens < 1:
+                raise TooManyRequests(rate, (1 - bucket.tokens) / rate)
+            bucket.tokens -= 1
+
+    def _load(self, now: float) -> None:
+        found = {tenant.name: tenant.limits.requests for tenant in tenants.listed(self._core)}
+        self._limits = {name: rate for name, rate in found.items() if rate is not None}
+        self._limits_until = now + REMEMBERED_S

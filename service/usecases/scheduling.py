@@ -1,0 +1,117 @@
+"""Whose build is next: tenants take turns by what they run, their weight, and what they have had.
+
+Start-time fair queuing, where every build counts alike: a tenant's next turn begins when its last
+one ends (`served`), or with the latest turn that anyone has begun if it had nothing to do
+meanwhile. A turn is 1 / weight long, and the earliest beginning comes first. So nobody saves turns
+up.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import ScalarSelect, Select, and_, exists, func, select, update
+
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.schema import builds, tenants
+from service.db.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A tenant with queued builds; `oldest` is when the first of them was submitted."""
+
+    name: str
+    weight: float
+    running: int
+    running_limit: int | None
+    begins: float
+    oldest: float
+
+    @property
+    def may_run(self) -> bool:
+        return self.running_limit is None or self.running < self.running_limit
+
+    @property
+    def order(self) -> tuple[float, float, float]:
+        return self.running / self.weight, self.begins, self.oldest
+
+
+def next_build(core: Core, capabilities: Collection[str]) -> str | None:
+    """The id of the build that a free worker should take, which another may take first: the oldest
+    one that could run, of the tenant that runs least for its weight and whose turn it is.
+    """
+    with core.reading() as tx:
+        for tenant in sorted(_candidates(tx, capabilities), key=lambda found: found.order):
+            first = ready(capabilities).where(builds.c.tenant == tenant.name).limit(1)
+            if row := tx.connection.execute(first).one_or_none():
+                return str(row.id)
+    return None
+
+
+def _candidates(tx: Transaction, capabilities: Collection[str]) -> list[_Candidate]:
+    now = _latest_turn(tx)
+    of_tenant = builds.c.tenant == tenants.c.name
+    queued = and_(of_tenant, builds.c.state == State.QUEUED, builds.c.capability.in_(capabilities))
+    oldest = select(builds.c.created_at).where(queued).order_by(builds.c.created_at).limit(1)
+    query = select(tenants, oldest.scalar_subquery().label("oldest"), _running().label("running"))
+    return [
+        candidate
+        for row in tx.connection.execute(query)
+        if row.oldest is not None
+        and (
+            candidate := _Candidate(
+                row.name,
+                row.weight,
+                row.running,
+                row.running_limit,
+                max(now, row.served),
+                row.oldest,
+            )
+        ).may_run
+    ]
+
+
+def _running() -> ScalarSelect[int]:
+    mine = and_(builds.c.tenant == tenants.c.name, builds.c.state == State.RUNNING)
+    return select(func.count()).select_from(builds).where(mine).scalar_subquery()
+
+
+def _latest_turn(tx: Transaction) -> float:
+    """When the latest turn of any tenant began."""
+    query = select(func.max(tenants.c.served - 1 / tenants.c.weight))
+    return max(0.0, float(tx.connection.execute(query).scalar_one()))
+
+
+def enter(tx: Transaction, tenant: str) -> bool:
+    """Whether the tenant may run one build more, of which note is taken; call it once it is sure to
+    begin, in the transaction that claims it.
+    """
+    others = select(exists().where(tenants.c.name != tenant))
+    row = tx.connection.execute(select(tenants).where(tenants.c.name == tenant)).one()
+    if row.running_limit is None and not tx.connection.execute(others).scalar_one():
+        return True
+    # The lock lets one claim of a tenant count at a time.
+    mine = select(tenants, _running().label("running")).where(tenants.c.name == tenant)
+    tx.connection.execute(select(tenants.c.name).where(tenants.c.name == tenant).with_for_update())
+    row = tx.connection.execute(mine).one()
+    if row.running_limit is not None and row.running >= row.running_limit:
+        return False
+    served = max(_latest_turn(tx), row.served) + 1 / row.weight
+    tx.connection.execute(update(tenants).where(tenants.c.name == tenant).values(served=served))
+    return True
+
+
+def ready(capabilities: Collection[str]) -> Select[str, str]:
+    """Queued builds that ask for one of these capabilities, of which no equal runs,
+    oldest first.
+    """
+    other = builds.alias()
+    flying = exists().where(
+        other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING
+    )
+    wanted = builds.c.capability.in_(capabilities)
+    queued = select(builds.c.id, builds.c.capability).where(
+        builds.c.state == State.QUEUED, wanted, ~flying
+    )
+    return queued.order_by(builds.c.created_at, builds.c.id)
