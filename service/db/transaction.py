@@ -24,6 +24,17 @@ class Transaction:
         self.now = now
         self._writes = writes
 
+    def create(self, header: dict[str, Any], parts: Sequence[dict[str, Any]], note: Note) -> Job:
+        """A new job of one row of `jobs` and its rows of `builds` in order, with its first event,
+        in as few statements as there are tables.
+        """
+        made = insert(jobs).values(**header, last_seq=1).returning(jobs)
+        row = self.connection.execute(made).one()
+        several = insert(builds).returning(builds, sort_by_parameter_order=True)
+        found = [records.build_from(part) for part in self.connection.execute(several, parts)]
+        self._write_events(row.id, 1, [(None, note)])
+        return records.job_from(row, found)
+
     def lock(self, job_id: str, tenant: str | None = None) -> Row[Any]:
         """The row of the job, locked against other writers in a writing transaction; raises
         UnknownJob, also for a job of another tenant than the one given.
@@ -69,6 +80,11 @@ class Transaction:
             .returning(jobs.c.last_seq)
         )
         first = self.connection.execute(counted).scalar_one() - len(notes) + 1
+        self._write_events(job_id, first, notes)
+
+    def _write_events(
+        self, job_id: str, first: int, notes: Sequence[tuple[str | None, Note]]
+    ) -> None:
         rows = [
             {
                 "job_id": job_id,

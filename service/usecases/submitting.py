@@ -2,14 +2,14 @@
 
 import secrets
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from relaxd.contract.canonical import canonical_bytes, digest_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
-from service.db.schema import builds, jobs
+from service.db.schema import jobs
 from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
@@ -60,11 +60,6 @@ def submit(
     }
     try:
         with core.writing() as tx:
-            tx.connection.execute(
-                insert(jobs).values(
-                    **header, idempotency_key=idempotency_key, fingerprint=fingerprint, **_fresh(tx)
-                )
-            )
             rows = [
                 {
                     "id": f"{job_id}-{position}",
@@ -77,9 +72,16 @@ def submit(
                 }
                 for position, place in enumerate(places)
             ]
-            tx.connection.execute(insert(builds), rows)
-            tx.emit(job_id, None, (EventType.JOB_QUEUED, {"targets": list(targets)}))
-            job = tx.job(job_id)
+            job = tx.create(
+                {
+                    **header,
+                    "idempotency_key": idempotency_key,
+                    "fingerprint": fingerprint,
+                    **_fresh(tx),
+                },
+                rows,
+                (EventType.JOB_QUEUED, {"targets": list(targets)}),
+            )
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):

@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from sqlalchemy import event
 
 from compiler.errors import UnknownTarget
 from relaxd.contract.request import CompileRequest
@@ -81,3 +82,20 @@ def test_list_is_newest_first_and_filters_by_state(jobs, model, clock):
     assert [job.id for job in jobs.list()] == ids[::-1]
     assert [job.id for job in jobs.list(limit=1)] == ids[2:]
     assert [job.id for job in jobs.list(state=State.CANCELLED)] == [ids[1]]
+
+
+def test_a_submit_takes_a_statement_a_table_however_many_targets(core, jobs, model):
+    statements = []
+
+    def note(connection, cursor, statement, *rest):
+        statements.append(statement.partition("(")[0].strip())
+
+    event.listen(core.db._engine, "before_cursor_execute", note)
+    jobs.submit(model, CompileRequest(targets=("x86-64-v3", "x86-64-v2")))
+    event.remove(core.db._engine, "before_cursor_execute", note)
+    begun = {"BEGIN IMMEDIATE"}
+    assert [statement for statement in statements if statement not in begun] == [
+        "INSERT INTO jobs",
+        "INSERT INTO builds",
+        "INSERT INTO events",
+    ]
