@@ -44,11 +44,41 @@ def test_processes_that_start_at_once_do_not_collide(database_url):
         db.close()
 
 
+def of_a_newer_release(db, floor):
+    with db.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(
+            text("UPDATE counters SET value = :floor WHERE name = 'schema_floor'"), {"floor": floor}
+        )
+
+
+def test_tables_of_a_newer_release_are_used_where_it_says_that_they_can_be(database_url):
+    db = Database(database_url)
+    upgrade(db)
+    of_a_newer_release(db, floor=3)
+    upgrade(db)
+    with db.read() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
+        row = text("SELECT value FROM counters WHERE name = 'schema_floor'")
+        assert connection.scalar(row) == 3
+    db.close()
+
+
+def test_tables_of_a_newer_release_that_says_nothing_are_refused(database_url):
+    db = Database(database_url)
+    upgrade(db)
+    of_a_newer_release(db, floor=3)
+    with db.write() as connection:
+        connection.execute(text("DELETE FROM counters WHERE name = 'schema_floor'"))
+    with pytest.raises(DatabaseTooNew):
+        upgrade(db)
+    db.close()
+
+
 def test_a_database_of_a_newer_release_is_left_alone(database_url):
     db = Database(database_url)
     upgrade(db)
-    with db.write() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    of_a_newer_release(db, floor=9000)
     with pytest.raises(DatabaseTooNew, match="revision 9999 of a newer relaxd") as refused:
         upgrade(db)
     assert "backup" in refused.value.hint
