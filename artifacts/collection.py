@@ -80,6 +80,14 @@ def collect(
     return report
 
 
+def reached(store: Artifacts, roots: Iterable[str]) -> set[str]:
+    """The roots and all that they refer to, whether it is there or not; raises StorageFailed."""
+    marking = _Marking(store, {held.digest: held.size for held in store.blobs.listing()})
+    for digest in roots:
+        marking.reach(digest)
+    return marking.reached
+
+
 def _listed(
     blobs: BlobStore, limits: Limits, report: Report
 ) -> tuple[dict[str, int], dict[str, int]]:

@@ -65,6 +65,7 @@ app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_comma
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
+app.command("check", cls=Command, rich_help_panel="Service")(storing.check_command)
 app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)
 app.add_typer(access.tokens, name="token", rich_help_panel="Service")
 app.add_typer(access.tenants, name="tenant", rich_help_panel="Service")

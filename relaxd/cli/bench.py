@@ -4,7 +4,6 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from relaxd.cli.command import Json
@@ -12,7 +11,6 @@ from relaxd.cli.console import print_json, stdout
 from relaxd.cli.run import BundlePath, Seed, Threads
 from relaxd.cli.views import plain_table
 from relaxd.errors import DeclarationError
-from relaxd.loader.samples import dim_values, draw
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
@@ -38,7 +36,9 @@ def bench(
     out of numpy.
     Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128[/]
     """
+    # A service's image has no numpy, and the other commands.
     from relaxd.loader.model import load
+    from relaxd.loader.samples import dim_values
 
     choices = _choices(dim)
     began = time.perf_counter()
@@ -72,6 +72,10 @@ def bench(
 
 
 def _measure(model: "Model", point: Point, runs: int, warmup: int, seed: int) -> dict[str, Any]:
+    import numpy as np
+
+    from relaxd.loader.samples import draw
+
     inputs = draw(model.inputs, point, seed)
     for _ in range(warmup):
         model.run(inputs)

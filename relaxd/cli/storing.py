@@ -1,4 +1,4 @@
-"""`relaxd gc` and `relaxd pin`: what a service keeps, and what it removes."""
+"""`relaxd gc`, `relaxd pin`, `relaxd check`: what a service keeps, removes, and has whole."""
 
 import getpass
 from pathlib import Path
@@ -23,6 +23,15 @@ DataDir = Annotated[
         "--data-dir",
         metavar="DIR",
         help="Collect here, in the data of a service, in place of asking the service.",
+        show_default=False,
+    ),
+]
+CheckedDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="The data of a service, in place of what RELAXD_* variables name.",
         show_default=False,
     ),
 ]
@@ -69,6 +78,23 @@ def _summary(done: dict[str, Any]) -> str:
         f"jobs, {done['removed_records']} records, {done['expired_uploads']} uploads, "
         f"{done['expired_corrupt']} corrupt blobs"
     )
+
+
+def check_command(data_dir: CheckedDir = None, json: Json = False) -> None:
+    """Read every blob of a service's store, and look for all that its database needs."""
+    done = extras.load("service.processes.tidy", extra="server").check(data_dir)
+    lost = [*done["corrupt"], *done["missing"]]
+    if json:
+        print_json(done)
+    else:
+        for kind in ("corrupt", "missing"):
+            for digest in done[kind]:
+                stdout().print(f"{kind}: {digest}", soft_wrap=True)
+        sound = f"{done['blobs']} sound blobs, {size(done['bytes'])}"
+        missing, corrupt = len(done["missing"]), len(done["corrupt"])
+        stdout().print(f"{sound}; {corrupt} corrupt, {missing} missing", soft_wrap=True)
+    if lost:
+        raise typer.Exit(1)
 
 
 def pin_command(

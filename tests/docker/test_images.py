@@ -186,7 +186,7 @@ def test_the_api_starts_with_only_its_own_packages() -> None:
     assert "tvm" in absent
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({json.dumps(absent)})); import "
-        "service.bootstrap, service.api.app, relaxd.cli, relaxd.client"
+        "service.bootstrap, service.api.app, relaxd.cli.app, relaxd.client"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False

@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.images.building import BASE, Builder
 from tools.images.checks import faults, size
 from tools.images.compose import ROOT, Service, services
-from tools.images.deployment import Deployment
+from tools.images.deployment import ROOTS, Deployment
 from tools.images.story import tell
 
 PROGRAMS = {
@@ -71,7 +71,7 @@ def _inside() -> int:
     """
     command = [sys.executable, "-m", "tools.images", *sys.argv[1:]]
     entering = ["unshare", "--mount", "--net", "--propagation", "private", "--kill-child"]
-    script = 'ip link set lo up; exec "$@"'
+    script = f'ip link set lo up; mount -t tmpfs -o mode=755 roots {ROOTS}; exec "$@"'
     environment = {**os.environ, _INSIDE: "1"}
     done = subprocess.run(
         [*entering, "--fork", "sh", "-ec", script, "sh", *command], env=environment, check=False

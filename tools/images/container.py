@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,20 +35,33 @@ class Spec:
 
     def command(self, words: Iterable[str]) -> list[str]:
         """The command line that runs `words` in a new container."""
-        user, group = self.ids
         temporary = [word for path in self.service.tmpfs for word in ("--tmpfs", path)]
         volumes = [
             word for path, folder in self.volumes.items() for word in ("--bind", str(folder), path)
         ]
         variables = [word for pair in self.environment.items() for word in ("--setenv", *pair)]
         return [
-            *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"),
-            *("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"),
+            *self._without_privileges(),
             *("bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
             *("--hostname", self.service.name, "--die-with-parent", "--new-session", "--clearenv"),
             *(*self.root, "--proc", "/proc", "--dev", "/dev"),
             *(*temporary, *volumes, "--ro-bind", str(self.hosts), "/etc/hosts"),
             *("--remount-ro", "/", *variables, "--chdir", "/", "--", *words),
+        ]
+
+    def _without_privileges(self) -> list[str]:
+        user, group = self.ids
+        return [
+            *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"),
+            *("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"),
+        ]
+
+    def inside(self, process: int, words: Iterable[str]) -> list[str]:
+        """The command line that runs `words` beside a process, in its container."""
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        return [
+            *("nsenter", f"--target={process}", "--mount", "--pid", "--ipc", "--uts", "--"),
+            *(*self._without_privileges(), "env", "--ignore-environment", *variables, *words),
         ]
 
     def run(self, words: Iterable[str], timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -74,6 +88,15 @@ class Container:
     def alive(self) -> bool:
         """Whether it has not ended by itself."""
         return self.process.poll() is None
+
+    def check(self, words: Iterable[str]) -> str | None:
+        """What is wrong according to a command that is run inside; None if nothing is."""
+        service = self._service()
+        if not service:
+            return "it has not started"
+        command = self.spec.inside(service[0].pid, words)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return (done.stderr or done.stdout or "it failed") if done.returncode else None
 
     def stop(self) -> bool:
         """Ask the service to end, as an engine does; whether it did within its grace period."""
@@ -105,7 +128,12 @@ class Container:
     def release(self) -> None:
         """Remove its control groups."""
         for group in self.groups:
-            os.rmdir(group)
+            for _ in range(50):
+                try:
+                    group.rmdir()
+                    break
+                except OSError:  # a process of it has not quite ended
+                    time.sleep(0.1)
 
 
 def _limited(service: Service) -> list[Path]:

@@ -14,6 +14,8 @@ from tools.images.compose import Health, Service
 from tools.images.container import Container, Spec
 
 START_S = 300
+ROOTS = Path("/mnt")
+"""Where images are mounted for containers; buildah's own folders are closed to other users."""
 _HOST = ("usr", "etc")
 _LINKS = ("bin", "sbin", "lib", "lib64")
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -46,6 +48,9 @@ class Deployment:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
+        for root in ROOTS.iterdir():
+            subprocess.run(["umount", str(root)], check=True)
+            root.rmdir()
         for container in self._mounted:
             self.builder.remove(container)
         self._mounted = []
@@ -68,8 +73,11 @@ class Deployment:
 
     def _built(self, service: Service) -> tuple[str, ...]:
         """Prepare a service of an image that was built; what it runs."""
-        container, root = self.builder.root(service.image)
+        container, merged = self.builder.root(service.image)
         self._mounted.append(container)
+        root = ROOTS / service.name
+        root.mkdir()
+        subprocess.run(["mount", "--bind", str(merged), str(root)], check=True)
         image = self.builder.image(service.image)
         user, _, group = service.user.partition(":")
         self.specs[service.name] = Spec(
@@ -122,12 +130,12 @@ class Deployment:
     def _wait(self, service: Service) -> None:
         """Return once its health check passes."""
         health = self.health(service)
-        spec, container = self.specs[service.name], self.running[service.name]
+        container = self.running[service.name]
         deadline = time.monotonic() + START_S
-        while (done := spec.run(health.test)).returncode:
+        while wrong := container.check(health.test):
             if not container.alive() or time.monotonic() > deadline:
                 text = container.log.read_text(errors="replace")[-4000:]
-                raise SystemExit(f"{service.name} is not healthy: {done.stderr[-500:]}\n{text}")
+                raise SystemExit(f"{service.name} is not healthy: {wrong[-500:]}\n{text}")
             time.sleep(1)
 
     def health(self, service: Service) -> Health:

@@ -50,3 +50,15 @@ def test_garbage_is_collected_in_a_folder(relaxd, tmp_path, monkeypatch):
     assert relaxd("gc", "--data-dir", "data", "--json").json["removed"] == [digest]
     assert not blobs.has(digest)
     assert blobs.discard(digest, math.inf)
+
+
+def test_a_folder_is_checked(relaxd, tmp_path):
+    blobs = open_store(tmp_path / "data" / "store").blobs
+    digest = blobs.put(b"sound").digest
+    done = relaxd("check", "--data-dir", "data")
+    assert (done.code, "1 sound blobs" in done.out) == (0, True)
+    name = digest.removeprefix("sha256:")
+    (tmp_path / "data/store/blobs/sha256" / name[:2] / name).write_bytes(b"Sound")
+    found = relaxd("check", "--data-dir", "data", "--json")
+    assert (found.code, found.json["corrupt"]) == (1, [digest])
+    assert relaxd("check", "--data-dir", "data").code == 0, "what is bad was set aside"

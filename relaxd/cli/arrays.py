@@ -1,0 +1,95 @@
+"""Arrays on the command line: read from files, drawn for a bundle's inputs, saved, described."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from relaxd.contract.tensors import STORAGE
+from relaxd.errors import DeclarationError
+from relaxd.loader.binding import Binding
+from relaxd.loader.model import Model
+from relaxd.loader.samples import dim_values, draw
+
+
+def complete(
+    model: Model, given: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int
+) -> dict[str, np.ndarray]:
+    """The given inputs and, at dims that agree with them, drawn ones for the rest."""
+    known = tuple(spec for spec in model.inputs if spec.name in given)
+    implied = Binding(known, model.dims).solve(tuple(given[spec.name].shape for spec in known))
+    rest = tuple(spec for spec in model.inputs if spec.name not in given)
+    return {**draw(rest, dim_values(model.dims, {**chosen, **implied}), seed), **given}
+
+
+def read(path: Path) -> np.ndarray:
+    """The array of an .npy; raises DeclarationError."""
+    content = _numpy_file(path)
+    if isinstance(content, np.ndarray):
+        return content
+    raise DeclarationError(
+        f"{path} holds several arrays", field="inputs", hint="give an .npz with --inputs"
+    )
+
+
+def read_all(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz by name; raises DeclarationError."""
+    content = _numpy_file(path)
+    if isinstance(content, dict):
+        return content
+    raise DeclarationError(
+        f"{path} holds one array without a name",
+        field="inputs",
+        hint=f"give it with --input NAME={path}",
+    )
+
+
+def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return content
+        with content:
+            return dict(content)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise DeclarationError(
+            f"cannot read {path}: {error}",
+            field="inputs",
+            hint="give a file that numpy.save or numpy.savez wrote",
+        ) from error
+
+
+def save(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    """Write an .npz."""
+    with path.open("wb") as file:
+        np.savez(file, **{name: _portable(array) for name, array in outputs.items()})  # type: ignore[arg-type]
+
+
+def _portable(array: np.ndarray) -> np.ndarray:
+    """What an .npz cannot name is widened: floats to float32, integers of few bits to 8."""
+    name = array.dtype.name
+    if name in STORAGE and "float" not in name:
+        return array.astype(STORAGE[name])
+    return array.astype(np.float32) if name in STORAGE or name == "bfloat16" else array
+
+
+def describe(array: np.ndarray) -> dict[str, Any]:
+    """Type, shape and range."""
+    facts: dict[str, Any] = {
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+        "min": None,
+        "max": None,
+        "mean": None,
+    }
+    if array.size:
+        values = array.astype(np.float64)
+        facts |= {
+            key: value
+            for key in ("min", "max", "mean")
+            if np.isfinite(value := float(getattr(values, key)()))
+        }
+        facts["finite"] = bool(np.isfinite(values).all())
+    return facts
