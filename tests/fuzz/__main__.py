@@ -5,9 +5,7 @@
 import argparse
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz import case as cases
@@ -15,37 +13,10 @@ from tests.fuzz.case import Case
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
+from tests.fuzz.tally import Tally
 from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
-
-
-@dataclass
-class Tally:
-    """What became of the graphs."""
-
-    graphs: int = 0
-    runs: int = 0
-    verdicts: Counter[Verdict] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def add(self, judgement: Judgement) -> None:
-        self.graphs += 1
-        self.runs += judgement.runs
-        self.verdicts[judgement.verdict] += 1
-        if judgement.verdict is Verdict.REFUSED:
-            self.refused[judgement.code] += 1
-
-    def line(self, seed: int, geometry: str) -> str:
-        """All of it in one line."""
-        codes = ", ".join(f"{code} {count}" for code, count in sorted(self.refused.items()))
-        of = self.verdicts
-        return (
-            f"{self.graphs} graphs, {self.runs} runs, {of[Verdict.OURS] + of[Verdict.BOTH]} wrong, "
-            f"{of[Verdict.CRASH]} crashes, {of[Verdict.REFUSED]} refused ({codes or 'none'}), "
-            f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, {of[Verdict.INVALID]} invalid, "
-            f"{of[Verdict.SLOW]} slow, seed {seed}, geometry {geometry}"
-        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from onnx import helper
 
 Array = np.ndarray[Any, Any]
 Inputs = dict[str, tuple[str | int, ...]]
+OPSETS = [helper.make_opsetid("", 19), helper.make_opsetid("ai.onnx.ml", 3)]
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def model_of(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [constant for constant in constants if constant.name in needed],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return helper.make_model(graph, opset_imports=OPSETS, ir_version=9)
 
 
 def taken_by(node: onnx.NodeProto) -> set[str]:
@@ -125,6 +126,8 @@ def taken_by(node: onnx.NodeProto) -> set[str]:
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             own = {name for inner in attribute.g.node for name in inner.output}
+            own |= {info.name for info in attribute.g.input}
             for inner in attribute.g.node:
                 names |= taken_by(inner) - own
+            names |= {info.name for info in attribute.g.output} - own
     return names

@@ -29,10 +29,14 @@ class Died:
 
 class Child:
     """function: as `module:function`, imported there; seconds: an answer's limit, of processor
-    time; patience: how many times as long a machine that others keep busy may take.
+    time; patience: how many times as long a machine that others keep busy may take; torch: whether
+    the function needs it.
     """
 
-    def __init__(self, function: str, seconds: float, patience: float = 8.0) -> None:
+    def __init__(
+        self, function: str, seconds: float, patience: float = 8.0, torch: bool = False
+    ) -> None:
+        self._torch = torch
         self._function, self._seconds, self._patience = function, seconds, patience
         self._process: Any = None
 
@@ -92,7 +96,7 @@ class Child:
         os.close(descriptor)
         self._errors = Path(name)
         self._process = _CONTEXT.Process(
-            target=_serve, args=(theirs, self._function, name), daemon=True
+            target=_serve, args=(theirs, self._function, name, self._torch), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -102,10 +106,11 @@ class Child:
         return " ".join(self._errors.read_text(errors="replace").split())[-300:]
 
 
-def _serve(connection: Connection, name: str, errors: str) -> None:
+def _serve(connection: Connection, name: str, errors: str, torch: bool) -> None:
     """Answers until the other end is gone."""
-    # Without torch, which nothing here needs, importing TVM takes a quarter of the time.
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    if not torch:
+        # Without it importing TVM takes a quarter of the time.
+        sys.modules["torch"] = None  # type: ignore[assignment]
     os.environ["TVM_NUM_THREADS"] = "1"
     log = os.open(errors, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)

@@ -96,6 +96,20 @@ class Draft:
         back = min(int(self.random.geometric(0.5)), len(found))
         return found[-back]
 
+    def given(self, *ranks: int) -> Value:
+        """An input of the graph of one of these ranks: its numbers are the same for every engine,
+        so that operators may be applied which are not continuous.
+        """
+        made = {name for node in self.nodes for name in node.output}
+        found = [
+            value
+            for value in self.values
+            if value.name not in made and (not ranks or value.rank in ranks)
+        ]
+        if not found:
+            raise Inapplicable
+        return self.choose(found)  # type: ignore[no-any-return]
+
     def axis(self, value: Value) -> int:
         if not value.rank:
             raise Inapplicable

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.fuzz.case import Array, taken_by
+from tests.fuzz.case import OPSETS, Array, taken_by
 
 Arrays = dict[str, Array]
 Engine = Callable[[onnx.ModelProto, Arrays], Sequence[Array]]
@@ -81,15 +81,18 @@ def _alone(node: onnx.NodeProto, known: Arrays) -> onnx.ModelProto:
     ]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     graph = helper.make_graph([node], "node", infos, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return helper.make_model(graph, opset_imports=OPSETS, ir_version=9)
 
 
 def _widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The node with a cast to float64 for one to float32."""
+    """The node with a cast to float64 for one to float32, and float64 for float32 in its graphs."""
     wide = onnx.NodeProto()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
         assert attribute.type != AttributeProto.TENSOR
         if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
             attribute.CopyFrom(helper.make_attribute("to", int(TensorProto.DOUBLE)))
+        for info in attribute.g.input:
+            if info.type.tensor_type.elem_type == TensorProto.FLOAT:
+                info.type.tensor_type.elem_type = TensorProto.DOUBLE
     return wide

@@ -89,7 +89,7 @@ class Judge:
         if isinstance(ours, Died):
             return Judgement(Verdict.SLOW if ours.slow else Verdict.CRASH, ours.why, "crash")
         if isinstance(ours, Failed):
-            verdict = Verdict.CRASH if ours.compiled or _broken(ours.code) else Verdict.REFUSED
+            verdict = Verdict.CRASH if ours.compiled or broken(ours.code) else Verdict.REFUSED
             return Judgement(verdict, ours.why, ours.code)
         runs = len(case.points)
         apart = differences(ours, theirs, case)
@@ -140,6 +140,6 @@ def _narrow(outputs: list[Outputs]) -> list[Outputs]:
     return [[narrow(array) for array in arrays] for arrays in outputs]
 
 
-def _broken(code: str) -> bool:
+def broken(code: str) -> bool:
     """Whether the failure is the compiler's own and not a refusal of the model."""
     return code.rpartition(".")[2] in ("internal", "failed", "crashed", "out_of_memory")

@@ -4,22 +4,28 @@ from tests.fuzz.operators import (
     blocks,
     control,
     convolution,
+    indexing,
+    narrow,
     pointwise,
     pooling,
     quantized,
     recurrent,
     rows,
     shapes,
+    trees,
 )
 
 __all__ = [
     "blocks",
     "control",
     "convolution",
+    "indexing",
+    "narrow",
     "pointwise",
     "pooling",
     "quantized",
     "recurrent",
     "rows",
     "shapes",
+    "trees",
 ]

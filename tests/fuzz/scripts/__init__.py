@@ -1,0 +1,1 @@
+"""Random TorchScript programs, compared with torch."""
