@@ -11,7 +11,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.builder import MAX_SYMBOLS, Builder
 from compiler.ir.ops.broadcast import aligned
 from compiler.ir.values import Known, Tensor, Value
 
@@ -59,10 +59,20 @@ def binary(
         ):
             with np.errstate(all="ignore"):
                 return Known(np.asarray(numpy(x.data, y.data)).astype(np.dtype(result)), result)
-        if (x.symbolic or y.symbolic) and symbolic is not None:
+        if (x.symbolic or y.symbolic) and symbolic is not None and _few(x, y):
             return map_symbols(b, symbolic, x, y, dtype=result)
     (left, right), shape = aligned(b, x, y)
     return b.emit(emit(left.expr, right.expr), shape)
+
+
+def _few(*values: Known) -> bool:
+    """Whether their elementwise result may consist of symbols. A dim beside a table of constants
+    (`positions < length`) makes data, which the compiled program computes.
+    """
+    size = int(np.prod(np.broadcast_shapes(*(value.shape for value in values))))
+    return size <= MAX_SYMBOLS or any(
+        value.symbolic and value.data.size > MAX_SYMBOLS for value in values
+    )
 
 
 def map_symbols(b: Builder, function: Callable[..., Any], *values: Known, dtype: str) -> Known:
@@ -225,7 +235,8 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
     if isinstance(condition, Known) and isinstance(x, Known) and isinstance(y, Known):
         if not (condition.symbolic or x.symbolic or y.symbolic):
             return Known(np.where(condition.data, x.data, y.data), x.dtype)
-        return map_symbols(b, ex.select, condition, x, y, dtype=x.dtype)
+        if _few(condition, x, y):
+            return map_symbols(b, ex.select, condition, x, y, dtype=x.dtype)
     (c, p, q), shape = aligned(b, condition, x, y)
     return b.emit(relax.op.where(c.expr, p.expr, q.expr), shape)
 

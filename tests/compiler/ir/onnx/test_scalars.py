@@ -142,3 +142,21 @@ def test_what_is_not_zero_is_true(source: str) -> None:
 def test_booleans_compare() -> None:
     model = model_of([NODE("Equal", ["x", "y"], ["z"])], {"x": "bool[a,b]", "y": "bool[b]"})
     assert_like_onnxruntime(model, [{"x": np.array([[True, False]]), "y": np.array([True, True])}])
+
+
+def test_a_table_of_constants_beside_a_dim() -> None:
+    nodes = [
+        NODE("Shape", ["x"], ["dims"]),
+        NODE("Gather", ["dims", "first"], ["n"]),
+        NODE("Less", ["table", "n"], ["less"]),
+        NODE("Sub", ["table", "n"], ["apart"]),
+        NODE("Where", ["even", "n", "table"], ["chosen"]),
+    ]
+    table = np.arange(10, 0, -1, dtype=np.int64)[:, None] * np.arange(1, 9, dtype=np.int64)
+    model = model_of(
+        nodes,
+        {"x": "float32[n]"},
+        {"table": table, "even": table % 2 == 0, "first": np.array(0)},
+        outputs=["less", "apart", "chosen"],
+    )
+    assert_like_onnxruntime(model, [{"x": np.zeros(n, np.float32)} for n in (1, 7, 80)])
