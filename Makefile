@@ -33,8 +33,8 @@ geometry: env ## run the tests of kernels at the vector units of every class of 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: more than an hour
-	@$(BIN)/python -m tests.zoo
+zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: hours; ARGS="--json FILE --resume" goes on where a run stopped
+	@$(BIN)/python -m tests.zoo $(ARGS)
 	@$(BIN)/python -m tests.torchscript_zoo
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour

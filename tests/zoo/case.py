@@ -49,6 +49,7 @@ class Case:
     points: five sets of dim values, both ends of every range among them.
     feeds: the inputs that are not simply random, at some sizes.
     draw: the exclusive upper bound of the integers drawn for an input; others are 0 or 1.
+    needs: the package without which there is no file; none where the environment has all of them.
     """
 
     name: str
@@ -62,15 +63,12 @@ class Case:
     consts: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=lambda: {"verify": False, "profile": False})
+    needs: str = ""
 
     @property
     def key(self) -> str:
         """The name and, where torch exported the file, the exporter: `vit-dynamo`."""
-        return (
-            self.name
-            if self.exporter is Exporter.PACKAGED
-            else f"{self.name}-{self.exporter.value}"
-        )
+        return key_of(self.name, self.exporter)
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""
@@ -78,6 +76,11 @@ class Case:
             name: dict(getattr(self, name))
             for name in ("dims", "inputs", "consts", "shapes", "options")
         }
+
+
+def key_of(name: str, exporter: Exporter) -> str:
+    """The key of a case."""
+    return name if exporter is Exporter.PACKAGED else f"{name}-{exporter.value}"
 
 
 def feed_of(case: Case, path: Path, point: Sizes, seed: int = 0) -> Feed:

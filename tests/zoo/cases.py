@@ -1,9 +1,24 @@
 """Every case of the zoo by its key."""
 
-from tests.zoo import generative, graph, packaged, speech, t5, text, vision
+from tests.zoo import (
+    decoders,
+    encoders,
+    generative,
+    graph,
+    hubs,
+    images,
+    packaged,
+    shipped,
+    sounds,
+    speech,
+    t5,
+    text,
+    vision,
+)
 
-CASES = {
-    case.key: case
-    for family in (packaged, vision, text, generative, t5, speech, graph)
-    for case in family.CASES
-}
+_FAMILIES = (
+    *(packaged, shipped, vision, images, hubs, text, encoders, generative, decoders, t5),
+    *(speech, sounds, graph),
+)
+
+CASES = {case.key: case for family in _FAMILIES for case in family.CASES}

@@ -1,9 +1,8 @@
 """Exports torch modules with either of torch's exporters, once for each content; the children run
-`python -m tests.zoo.exporting`.
+`python -m tests.zoo.exporting KEY FILE`.
 """
 
 import hashlib
-import importlib
 import inspect
 import os
 import subprocess
@@ -11,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,45 +45,60 @@ class Program:
     axes: Axes
 
 
+@dataclass(frozen=True)
+class Export:
+    """The file of the program that `make` returns, by one exporter.
+
+    key: the case's. packages: those beside PACKAGES whose versions the file depends on.
+    """
+
+    key: str
+    make: Callable[[], Program]
+    exporter: Exporter
+    packages: tuple[str, ...] = ()
+
+    def __call__(self) -> Path:
+        """The file, made on first use in a process of its own, so that torch stays out of this one;
+        raises ExportError.
+        """
+        path = cache() / "zoo" / f"{self.key}-{self._content()[:12]}.onnx"
+        if path.exists():
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}.partial")
+        command = [sys.executable, "-m", "tests.zoo.exporting", self.key, unfinished]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ExportError(done.stderr.strip()[-3000:] or f"exit status {done.returncode}")
+        unfinished.replace(path)
+        return path
+
+    def _content(self) -> str:
+        """A digest of what the file depends on: the sources that make it, what a bound `make` is
+        of, and the versions of the exporters.
+        """
+        digest = hashlib.sha256(repr(getattr(self.make, "__self__", "")).encode())
+        for source in (inspect.getsourcefile(self.make), __file__):
+            digest.update(Path(str(source)).read_bytes())
+        for package in (*PACKAGES, *self.packages):
+            digest.update(version(package).encode())
+        return digest.hexdigest()
+
+
 def both(
     name: str,
     make: Callable[[], Program],
     dims: Mapping[str, str],
     points: tuple[Sizes, ...],
+    exporters: Sequence[Exporter] = (Exporter.TORCHSCRIPT, Exporter.DYNAMO),
+    packages: tuple[str, ...] = (),
     **declared: Any,
 ) -> tuple[Case, ...]:
-    """The case of the program that `make`, a function of a module, returns, for each of torch's
-    exporters.
-    """
-    exporters = (Exporter.TORCHSCRIPT, Exporter.DYNAMO)
+    """The case of the program for each of torch's exporters."""
+    exports = (Export(f"{name}-{each.value}", make, each, packages) for each in exporters)
     return tuple(
-        Case(name, partial(exported, make, exporter), dims, points, exporter=exporter, **declared)
-        for exporter in exporters
+        Case(name, export, dims, points, exporter=export.exporter, **declared) for export in exports
     )
-
-
-def exported(make: Callable[[], Program], exporter: Exporter) -> Path:
-    """The file, made on first use in a process of its own, so that torch stays out of this one;
-    raises ExportError.
-    """
-    path = cache() / "zoo" / f"{make.__name__}-{exporter.value}-{_content(make)[:12]}.onnx"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.partial")
-    command = [
-        sys.executable,
-        "-m",
-        "tests.zoo.exporting",
-        f"{make.__module__}:{make.__name__}",
-        exporter.value,
-        unfinished,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ExportError(done.stderr.strip()[-3000:] or f"exit status {done.returncode}")
-    unfinished.replace(path)
-    return path
 
 
 def export(program: Program, path: Path, exporter: Exporter) -> None:
@@ -136,24 +149,15 @@ def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[
     return (*shapes[:place], tuple(shapes[place:]))
 
 
-def _content(make: Callable[[], Program]) -> str:
-    """A digest of what the file depends on: the sources that make it and the versions of the
-    exporters.
-    """
-    digest = hashlib.sha256()
-    for source in (inspect.getsourcefile(make), __file__):
-        digest.update(Path(str(source)).read_bytes())
-    digest.update("".join(version(package) for package in PACKAGES).encode())
-    return digest.hexdigest()
-
-
-def _main(named: str, exporter: str, path: str) -> None:
+def _main(key: str, path: str) -> None:
     import torch
+
+    from tests.zoo.cases import CASES
 
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    module, _, function = named.partition(":")
-    export(getattr(importlib.import_module(module), function)(), Path(path), Exporter(exporter))
+    case: Any = CASES[key]
+    export(case.export.make(), Path(path), case.exporter)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def ids(batch: int, length: int) -> Any:
     return torch.randint(0, WORDS, (batch, length))
 
 
-def _padded_prompts(point: Sizes, generator: Generator) -> Feed:
+def padded_prompts(point: Sizes, generator: Generator) -> Feed:
     """`attention_mask`: rows that begin at some place of past and prompt, as those of prompts of
     unequal lengths do; the first is whole.
     """
@@ -176,16 +176,16 @@ CASES = (
     *(
         case
         for make in (gpt2, llama, mixtral, mixtral_batched)
-        for case in both(make.__name__, make, *PROMPTS, draw=DRAW, feeds=_padded_prompts)
+        for case in both(make.__name__, make, *PROMPTS, draw=DRAW, feeds=padded_prompts)
     ),
-    *both("gpt2_past", gpt2_past, _PAST_DIMS, _PASTS, draw=DRAW, feeds=_padded_prompts),
+    *both("gpt2_past", gpt2_past, _PAST_DIMS, _PASTS, draw=DRAW, feeds=padded_prompts),
     *both(
         "llama_past",
         llama_past,
         _PAST_DIMS,
         _PASTS,
         draw=DRAW,
-        feeds=_padded_prompts,
+        feeds=padded_prompts,
         inputs={"attention_mask": "int64[batch,past+seq]"},
     ),
     *(

@@ -4,24 +4,26 @@ size.
 `python -m tests.zoo.measure KEY` prints what was measured as one JSON line.
 """
 
+import importlib.util
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tests.zoo.case import Case, Feed, Sizes, feed_of
+from tests.zoo.case import Case, Exporter, Feed, Sizes, feed_of, key_of
 from tests.zoo.exporting import ExportError
 from tests.zoo.judging import Judged, judge, unproven, worst_of
 
 
 class Outcome(Enum):
     """How a case ended; `EXPORT` and `REFERENCE` are failures of torch's exporter and of ONNX
-    Runtime on its file, `PROVES_NOTHING` is a case of whose outputs none would show a fault.
+    Runtime on its file, `PROVES_NOTHING` is a case of whose outputs none would show a fault,
+    `SKIPPED` one whose package is not installed.
     """
 
     OK = "ok"
@@ -33,6 +35,7 @@ class Outcome(Enum):
     REFERENCE = "no reference"
     TIMEOUT = "timeout"
     CRASH = "crash"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class Measured:
     unproven: Sequence[str] = field(default=())
     error: str = ""
 
+    @property
+    def key(self) -> str:
+        """The case's."""
+        return key_of(self.name, Exporter(self.exporter))
+
     def to_json(self) -> dict[str, Any]:
         """The form in the report."""
         return {**asdict(self), "outcome": self.outcome.value}
@@ -65,13 +73,16 @@ class Measured:
 def measure(case: Case) -> Measured:
     """Every failure is in the result, under the part that failed."""
     name, exporter = case.name, case.exporter.value
+    if case.needs and importlib.util.find_spec(case.needs) is None:
+        lacks = f"the package {case.needs} is not installed"
+        return Measured(name, exporter, Outcome.SKIPPED, error=lacks)
     try:
         path = case.export()
     except ExportError as error:
         return Measured(name, exporter, Outcome.EXPORT, error=_line(error))
     feeds = [feed_of(case, path, point, seed) for seed, point in enumerate(case.points)]
     try:
-        wanted = reference(path, feeds)
+        wanted = reference(path, feeds, case.inputs)
     except Exception as error:
         return Measured(name, exporter, Outcome.REFERENCE, error=_line(error))
     return compared(case, path, feeds, wanted)
@@ -118,14 +129,18 @@ def _outcome(judged: Sequence[dict[str, Judged]]) -> Outcome:
     return Outcome.PROVES_NOTHING if nothing else Outcome.OK
 
 
-def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
-    """ONNX Runtime's outputs by name, for each feed."""
+def reference(
+    path: Path, feeds: Sequence[Feed], inputs: Mapping[str, str] | None = None
+) -> list[Feed]:
+    """ONNX Runtime's outputs by name, for each feed; inputs that are redeclared take any size."""
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        _opened(path, inputs) if inputs else str(path), options, providers=["CPUExecutionProvider"]
+    )
     taken = {value.name for value in session.get_inputs()}
     names = [output.name for output in session.get_outputs()]
     return [
@@ -138,6 +153,21 @@ def reference(path: Path, feeds: Sequence[Feed]) -> list[Feed]:
         )
         for feed in feeds
     ]
+
+
+def _opened(path: Path, inputs: Mapping[str, str]) -> bytes:
+    """The file with the axes of `inputs` unnamed, and of what was inferred from them."""
+    import onnx
+
+    model = onnx.load(path)
+    for value in model.graph.input:
+        if value.name in inputs:
+            for axis in value.type.tensor_type.shape.dim:
+                axis.Clear()
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    return model.SerializeToString()
 
 
 def _line(error: BaseException) -> str:

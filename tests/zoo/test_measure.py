@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -82,3 +84,22 @@ def test_failures_are_told_apart(tmp_path):
     assert "m" in unknown.error
     broken = measure(_case(_model(tmp_path / "broken.onnx", "NoSuchOperator")))
     assert broken.outcome is Outcome.REFERENCE
+
+
+def test_a_case_without_its_package_is_skipped():
+    measured = measure(Case("lacking", Path, {}, (), needs="no_such_package"))
+    assert (measured.outcome, measured.error) == (
+        Outcome.SKIPPED,
+        "the package no_such_package is not installed",
+    )
+
+
+def test_a_redeclared_input_takes_any_size(tmp_path):
+    path = tmp_path / "fixed.onnx"
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "fixed", [x], [y])
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    feed = {"x": np.arange(-6, 6, dtype=np.float32).reshape(3, 4)}
+    (made,) = reference(path, [feed], {"x": "float32[n,4]"})
+    np.testing.assert_array_equal(made["y"], feed["x"].clip(0))

@@ -11,7 +11,8 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 
 class Positional(nn.Module):
-    """`model` with its arguments named `inputs`, in order; returns the outputs named `outputs`.
+    """`model` with its arguments named `inputs`, in order; returns the outputs named `outputs`, or
+    what `model` does where there are no names.
 
     fixed: further arguments.
     """
@@ -29,7 +30,9 @@ class Positional(nn.Module):
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         made = self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed)
-        return tuple(getattr(made, name) for name in self.outputs)
+        if not self.outputs:
+            return made if isinstance(made, tuple) else (made,)
+        return tuple(made[name] for name in self.outputs)
 
 
 class WhisperDecoder(nn.Module):
