@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.row import Outcome, Row, Run
+from tests.service.live import quiet
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def judge(row: Row, scale: float, seed: int) -> Result:
     folder = Path(tempfile.mkdtemp(prefix=f"relaxd-{row.name}-"))
     count, began, skipped = row.scaled(scale), time.monotonic(), ""
     try:
-        outcome = row.run(Run(count, seed, folder))
+        with quiet():
+            outcome = row.run(Run(count, seed, folder))
     except pytest.skip.Exception as error:
         outcome, skipped = Outcome(False), str(error)
     except (Exception, pytest.fail.Exception):

@@ -50,9 +50,9 @@ def worker(settings: Settings, log: Path, slots: int) -> None:
     _work(settings, log, slots, StubCompiler())
 
 
-def worker_of_children(settings: Settings, log: Path, slots: int) -> None:
+def worker_of_children(settings: Settings, log: Path, slots: int, token: str) -> None:
     """As `relaxd worker`, with compile processes that misbehave as the model's text says."""
-    _work(settings, log, slots, ChildCompiler(command=MISBEHAVING, toolchain=toolchain))
+    _work(settings, log, slots, ChildCompiler((*MISBEHAVING, token), toolchain))
 
 
 def _work(settings: Settings, log: Path, slots: int, compiler: Compiler) -> None:

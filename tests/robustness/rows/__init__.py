@@ -2,6 +2,7 @@
 
 from tests.robustness.row import Row
 from tests.robustness.rows import (
+    children,
     connections,
     databases,
     disk,
@@ -15,6 +16,7 @@ ROWS: tuple[Row, ...] = (
     *jobs.ROWS,
     *workers.ROWS,
     *databases.ROWS,
+    *children.ROWS,
     *store.ROWS,
     *disk.ROWS,
     *connections.ROWS,

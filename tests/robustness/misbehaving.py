@@ -1,0 +1,89 @@
+"""A compile process that enters its sandbox and then does what the model's text names as `kind`.
+
+Its first argument, and that of all that it starts, is a token by which a row finds what is left.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from compiler import __main__ as child
+from compiler.isolation import output, sandbox
+from compiler.isolation.messages import ChildJob, CompileJob, Failed, StageStarted, Succeeded
+from relaxd.contract.states import Stage
+from tests.service.fakes import write_bundle
+
+TOKEN = sys.argv.pop(1)
+SLEEPER = (sys.executable, "-S", "-c", "import time; time.sleep(600)", TOKEN)
+MIB = 1 << 20
+
+
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+def memory() -> None:
+    """No process of several takes more than its own limit."""
+    for _ in range(3):
+        if not os.fork():
+            break
+    held = [bytearray(os.urandom(4096) * 256) for _ in range(100)]
+    time.sleep(600)
+    del held
+
+
+def hang() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    subprocess.Popen(SLEEPER, start_new_session=True)
+    while True:
+        time.sleep(600)
+
+
+def forks() -> None:
+    """Half of the children leave their session, and their parents end."""
+    for number in range(100):
+        if not os.fork():
+            if number % 2:
+                os.setsid()
+                if os.fork():
+                    os._exit(0)
+            time.sleep(600)
+    time.sleep(600)
+
+
+def disk() -> None:
+    """No file is larger than its own limit."""
+    for number in range(20):
+        Path(f"file {number}").write_bytes(os.urandom(8 * MIB))
+    time.sleep(600)
+
+
+def good() -> None:
+    pass
+
+
+KINDS: dict[str, Callable[[], None]] = {
+    function.__name__: function for function in (segfault, memory, hang, forks, disk, good)
+}
+
+
+def _run(
+    job: ChildJob, stream: TextIO, confinement: sandbox.Confinement, trusting: bool
+) -> Succeeded | Failed:
+    assert isinstance(job, CompileJob)
+    child._send(stream, StageStarted(Stage.CODEGEN))
+    KINDS[json.loads(Path(job.model).read_text())["kind"]]()
+    return Succeeded(write_bundle(job, output.partial_of(job)).to_json())
+
+
+if __name__ == "__main__":
+    child._run = _run  # type: ignore[assignment]
+    sys.exit(child.main())
