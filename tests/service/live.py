@@ -111,15 +111,16 @@ def live(folder: Path, **settings: Any) -> Iterator[Live]:
 
 
 @contextmanager
-def working(core: Core, doorbell: QueueDoorbell) -> Iterator[None]:
+def working(core: Core, doorbell: QueueDoorbell, name: str = "worker") -> Iterator[None]:
     """A thread that builds whatever it is rung for."""
-    stop, workshop = threading.Event(), Workshop(core.settings.work_dir, "worker")
+    stop, workshop = threading.Event(), Workshop(core.settings.work_dir, name)
     runner = Runner(core, workshop, stop, lambda claim, ending, seconds: None)
 
     def work() -> None:
         while (build_id := doorbell.rings.get()) is not None:
-            if claim := claiming.take(core, build_id, "worker"):
+            if claim := claiming.take(core, build_id, name):
                 runner.run(claim)
+        doorbell.rings.put(None)  # another worker may wait at the same doorbell
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -1,0 +1,109 @@
+"""Rows about ONNX files that are malformed, or reach for files of others."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import httpx
+
+from service.adapters.compiler import ChildCompiler
+from tests.robustness.canary import CONTENT, canary
+from tests.robustness.hostile_models import hostile, locations, with_data_at
+from tests.robustness.row import Outcome, Row, Run
+from tests.robustness.zygote import forked_children
+from tests.service.live import QueueDoorbell, listening, quiet, services_over, working
+
+WORKERS = 3
+REPORTED = 20
+
+
+@contextmanager
+def inspecting(run: Run) -> Iterator[httpx.Client]:
+    """A service whose workers inspect in confined processes."""
+    doorbell = QueueDoorbell()
+    with ExitStack() as stack:
+        stack.enter_context(quiet())
+        stack.enter_context(forked_children(run.folder))
+        data = run.folder / "data"
+        data.mkdir()
+        services = stack.enter_context(
+            services_over(data, ChildCompiler(), doorbell, job_timeout_s=30, memory_mb=2048)
+        )
+        for number in range(WORKERS):
+            stack.enter_context(working(services.core, doorbell, f"worker{number}"))
+        url = stack.enter_context(listening(services))
+        yield stack.enter_context(httpx.Client(base_url=url, timeout=180))
+
+
+def _inspected(http: httpx.Client, data: bytes) -> tuple[str, str]:
+    """`ok` or the code of the problem, and the answer's text; 5xx as its status."""
+    answer = http.post("/v1/inspect", files={"model": ("m.onnx", data)}, params={"wait": 120})
+    if answer.status_code >= 500:
+        return str(answer.status_code), answer.text
+    return ("ok" if answer.status_code == 200 else answer.json()["code"]), answer.text
+
+
+def malformed(run: Run) -> Outcome:
+    """Files in a few kinds of malice, each inspected by a worker."""
+    files = list(hostile(random.Random(run.seed), run.count))
+    wrong: list[str] = []
+    tally: Counter[str] = Counter()
+
+    def send(number: int) -> None:
+        kind, data = files[number]
+        code, text = _inspected(http, data)
+        tally["5xx" if code.isdigit() else code.partition(".")[2] or code] += 1
+        if code.isdigit():
+            wrong.append(f"file {number}, {kind}: {text[:300]}")
+
+    with inspecting(run) as http, ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(send, range(len(files))))
+    counts = {"5xx": 0} | dict(tally.most_common(8))
+    return Outcome(not wrong, counts, "\n".join(wrong[:REPORTED]))
+
+
+def external_data(run: Run) -> Outcome:
+    """Models whose weights lie in a file of others, by every way to name it."""
+    with canary(run.folder / "canary") as watched, inspecting(run) as http:
+        places = locations(watched.path)
+        random.Random(run.seed).shuffle(places)
+        models = [with_data_at(place, len(CONTENT)) for place in places[: run.count]]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            answers = list(pool.map(lambda data: _inspected(http, data), models))
+        opened = watched.opened()
+        os.close(os.open(watched.path, os.O_RDONLY))
+        assert watched.opened() > 0, "the canary does not sing"
+    wrong = [
+        f"{place[:100]!r}: {code} {text[:300]}"
+        for place, (code, text) in zip(places, answers, strict=False)
+        if code.isdigit() or code == "ok" or CONTENT.decode() in text
+    ]
+    counts = {"refused": run.count - len(wrong), "canary opened": opened}
+    return Outcome(not wrong and not opened, counts, "\n".join(wrong[:REPORTED]))
+
+
+FORKED = (
+    "Compile processes are forked from one that has imported everything, and confine themselves "
+    "as others do; worker threads stand in for worker processes."
+)
+
+ROWS = (
+    Row(
+        "malformed-onnx",
+        "mutated, truncated, nested and oversized ONNX files end as a typed error or a report, "
+        "never as 5xx, and the workers go on",
+        2000,
+        malformed,
+        FORKED,
+    ),
+    Row(
+        "external-data",
+        "weights outside the model's folder are refused, and no file there is opened",
+        60,
+        external_data,
+        FORKED,
+    ),
+)
