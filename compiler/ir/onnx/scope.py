@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from compiler.errors import ImportFailed
+from compiler.errors import ImportFailed, summary
 from compiler.ir.builder import Builder
 from compiler.ir.onnx import narrow, registry
 from compiler.ir.onnx.dtypes import CARRIED
@@ -238,20 +238,37 @@ def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]
 
 
 def known_of(tensor: onnx.TensorProto) -> Known:
-    """A TensorProto as a known array; raises ImportFailed for an element type we do not carry."""
+    """A TensorProto as a known array; raises ImportFailed for an element type we do not carry, and
+    for dims that are not those of the data.
+    """
     if tensor.data_type not in CARRIED:
-        kind = onnx.TensorProto.DataType.Name(tensor.data_type)
+        known = tensor.data_type in onnx.TensorProto.DataType.values()
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
         raise ImportFailed(
             f"the constant {tensor.name!r} has element type {kind}, which is not supported",
             reason="dtype",
         )
-    dtype = CARRIED[tensor.data_type]
-    return Known(np.asarray(numpy_helper.to_array(tensor)), dtype)
+    return Known(_array_of(tensor), CARRIED[tensor.data_type])
+
+
+def _array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    try:
+        if any(dim < 0 for dim in tensor.dims):
+            raise ValueError("a dim is negative")
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError) as error:
+        raise ImportFailed(
+            f"the constant {tensor.name!r} of the dims {list(tensor.dims)[:10]} cannot be read: "
+            f"{summary(error)}",
+            reason="malformed_tensor",
+            field="model",
+            hint="the file is damaged: export it again",
+        ) from error
 
 
 def dense_of(sparse: onnx.SparseTensorProto) -> Known:
     """A sparse initialiser as a dense known array."""
-    values, indices = known_of(sparse.values), numpy_helper.to_array(sparse.indices)
+    values, indices = known_of(sparse.values), _array_of(sparse.indices)
     shape = tuple(sparse.dims)
     dense = np.zeros(shape, values.data.dtype)
     position = np.unravel_index(indices, shape) if indices.ndim == 1 else tuple(indices.T)

@@ -2,11 +2,13 @@
 
 from tests.robustness.row import Row
 from tests.robustness.rows import (
+    bombs,
     children,
     connections,
     databases,
     disk,
     jobs,
+    models,
     signing,
     store,
     workers,
@@ -20,5 +22,7 @@ ROWS: tuple[Row, ...] = (
     *store.ROWS,
     *disk.ROWS,
     *connections.ROWS,
+    *models.ROWS,
+    *bombs.ROWS,
     *signing.ROWS,
 )

@@ -17,12 +17,13 @@ from tests.robustness.zygote import forked_children
 from tests.service.live import QueueDoorbell, listening, quiet, services_over, working
 
 WORKERS = 3
+LIMITS = {"job_timeout_s": 30, "memory_mb": 2048}
 REPORTED = 20
 
 
 @contextmanager
-def inspecting(run: Run) -> Iterator[httpx.Client]:
-    """A service whose workers inspect in confined processes."""
+def inspecting(run: Run, **limits: int) -> Iterator[httpx.Client]:
+    """A service whose workers use confined processes, with those limits."""
     doorbell = QueueDoorbell()
     with ExitStack() as stack:
         stack.enter_context(quiet())
@@ -30,7 +31,7 @@ def inspecting(run: Run) -> Iterator[httpx.Client]:
         data = run.folder / "data"
         data.mkdir()
         services = stack.enter_context(
-            services_over(data, ChildCompiler(), doorbell, job_timeout_s=30, memory_mb=2048)
+            services_over(data, ChildCompiler(), doorbell, **(LIMITS | limits))
         )
         for number in range(WORKERS):
             stack.enter_context(working(services.core, doorbell, f"worker{number}"))

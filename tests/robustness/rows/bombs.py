@@ -1,0 +1,106 @@
+"""Rows about small models that ask for more than the machine has."""
+
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+
+import httpx
+import psutil
+
+from tests.robustness.bombs import BOMBS
+from tests.robustness.row import Outcome, Row, Run
+from tests.robustness.rows.models import FORKED, WORKERS, inspecting
+
+MOST_BYTES = 1 << 20
+SECONDS, MEMORY_MB = 5, 1024
+SLACK_S, SLACK_MB = 10, 512
+"""Memory is measured ten times a second, and a killed build has a while to end."""
+PROBE_S = 0.05
+
+
+class _Watch:
+    """How long the API takes to answer meanwhile, and how much memory the builds have."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.seconds: list[float] = []
+        self.most_bytes = 0
+
+    def __enter__(self) -> "_Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PROBE_S):
+            began = time.monotonic()
+            self._http.get("/v1/jobs", params={"limit": 1}).raise_for_status()
+            self.seconds.append(time.monotonic() - began)
+            self.most_bytes = max(self.most_bytes, self._memory())
+
+    def _memory(self) -> int:
+        """Memory of its own of the largest process among our descendants."""
+        sizes = [0]
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                # What a fork shares with its origin is not its own.
+                memory = process.memory_info()
+                sizes.append(memory.rss - memory.shared)
+        return max(sizes)
+
+    def p99(self) -> float:
+        return sorted(self.seconds)[int(0.99 * (len(self.seconds) - 1))]
+
+
+def bombs(run: Run) -> Outcome:
+    """Compile each bomb."""
+    draw = random.Random(run.seed)
+    chosen = [(bomb.__name__, bomb(draw)) for bomb in draw.choices(BOMBS, k=run.count)]
+    assert all(len(data) < MOST_BYTES for _, data in chosen)
+    tally: Counter[str] = Counter()
+    wrong: list[str] = []
+
+    def send(bomb: tuple[str, bytes]) -> None:
+        name, data = bomb
+        answer = http.post("/v1/compile", files={"model": ("m", data)}, params={"wait": 300})
+        (build,) = answer.json()["builds"]
+        failure = build["error"] or {"code": "published"}
+        tally[failure["code"]] += 1
+        times = [datetime.fromisoformat(build[f"{word}_at"]) for word in ("started", "finished")]
+        slow = (times[1] - times[0]).total_seconds()
+        if answer.status_code != 200 or slow > SECONDS + SLACK_S:
+            wrong.append(f"{name}: {answer.status_code} after {slow:.0f} s, {failure}")
+
+    limits = {"job_timeout_s": SECONDS, "memory_mb": MEMORY_MB}
+    with (
+        inspecting(run, **limits) as http,
+        _Watch(http) as watch,
+        ThreadPoolExecutor(WORKERS) as pool,
+    ):
+        list(pool.map(send, chosen))
+    most = watch.most_bytes >> 20
+    if most > MEMORY_MB + SLACK_MB:
+        wrong.append(f"a process had {most} MiB")
+    counts = {"most MiB": most, "API p99 ms": round(1000 * watch.p99()), **tally}
+    return Outcome(not wrong, counts, "\n".join(wrong))
+
+
+ROWS = (
+    Row(
+        "bombs",
+        f"models of less than 1 MB that ask for far more end within their limits of {SECONDS} s "
+        f"and {MEMORY_MB} MiB, and the API answers meanwhile",
+        50,
+        bombs,
+        FORKED + " How fast the API answers is a figure: it depends on what else the machine does.",
+    ),
+)
