@@ -2,8 +2,12 @@
 
 import base64
 import binascii
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
-from starlette.concurrency import run_in_threadpool
+import anyio
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +21,9 @@ from service.usecases.entering import Gate
 
 OPEN = frozenset({"/healthz", "/readyz"})
 LONGEST_CREDENTIAL = 16 << 10
+THREADS = 16
+
+T = TypeVar("T")
 
 
 class Authentication:
@@ -29,6 +36,7 @@ class Authentication:
         self._gate = gate
         self._rates = rates
         self._auditor = auditor
+        self._threads = anyio.CapacityLimiter(THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401 with the challenge that suits the path."""
@@ -37,14 +45,14 @@ class Authentication:
         request = Request(scope, receive)
         credential = _credential(request.headers.get("Authorization", ""))
         try:
-            principal = await run_in_threadpool(self._enter, credential)
+            principal = await self._enter(credential)
         except (DatabaseUnavailable, TooManyRequests) as refusal:
             return await respond(request, refusal)(scope, receive, send)
         if principal is not None:
             request.state.principal = principal
             return await self._audited(principal, scope, receive, send)
         address = request.client.host if request.client else ""
-        await run_in_threadpool(self._auditor.refused, address)
+        await self._apart(partial(self._auditor.refused, address))
         error = Unauthorized(
             "the request carries no valid token",
             hint="send a token as `Authorization: Bearer TOKEN`; relaxd takes it from --token or "
@@ -60,11 +68,19 @@ class Authentication:
         )
         return await response(scope, receive, send)
 
-    def _enter(self, credential: str) -> Principal | None:
-        principal = self._gate.enter(credential)
+    async def _enter(self, credential: str) -> Principal | None:
+        principal = self._gate.at_once(credential)
+        if principal is None:
+            principal = await self._apart(partial(self._gate.enter, credential))
         if principal is not None:
+            if self._rates.are_old:
+                await self._apart(self._rates.read)
             self._rates.take(principal.tenant)
         return principal
+
+    async def _apart(self, work: Callable[[], T]) -> T:
+        """Work that waits for the database, in threads which no slow endpoint takes."""
+        return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
     async def _audited(
         self, principal: Principal, scope: Scope, receive: Receive, send: Send
@@ -84,8 +100,8 @@ class Authentication:
             state = scope["state"]
             if action := state.get("action"):
                 parameters = scope.get("path_params", {})
-                await run_in_threadpool(
-                    self._auditor.changed, principal, action, status, state, parameters
+                await self._apart(
+                    partial(self._auditor.changed, principal, action, status, state, parameters)
                 )
 
 

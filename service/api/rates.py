@@ -31,11 +31,14 @@ class Rates:
         self._limits_until = 0.0
         self._buckets: dict[str, _Bucket] = {}
 
+    @property
+    def are_old(self) -> bool:
+        """Whether the limits have to be read again."""
+        return self._clock() >= self._limits_until
+
     def take(self, tenant: str) -> None:
-        """Count one request; raises TooManyRequests for one too many, DatabaseUnavailable."""
+        """Count one request, by the limits read last; raises TooManyRequests for one too many."""
         now = self._clock()
-        if now >= self._limits_until:
-            self._load(now)
         rate = self._limits.get(tenant)
         if rate is None:
             return
@@ -48,7 +51,8 @@ class Rates:
                 raise TooManyRequests(rate, (1 - bucket.tokens) / rate)
             bucket.tokens -= 1
 
-    def _load(self, now: float) -> None:
+    def read(self) -> None:
+        """Read the limits; raises DatabaseUnavailable."""
         found = {tenant.name: tenant.limits.requests for tenant in tenants.listed(self._core)}
         self._limits = {name: rate for name, rate in found.items() if rate is not None}
-        self._limits_until = now + REMEMBERED_S
+        self._limits_until = self._clock() + REMEMBERED_S

@@ -55,8 +55,8 @@ def serve(
     logs.configure(settings.log_level, settings.secrets())
     for chatty in ("uvicorn.error", "alembic.runtime.migration"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    is_open = settings.token is None and settings.oidc_issuers is None
-    if is_open and not _is_loopback(host):
+    nobody_signs_in = settings.token is None and settings.oidc_issuers is None
+    if nobody_signs_in and not _is_loopback(host):
         logger.warning(
             "the service asks for no token, and others can reach this address",
             host=host,

@@ -116,7 +116,21 @@ SECRET = {"kty": "oct", "kid": "one", "k": "c2VjcmV0"}
         httpx.Response(200, content=json.dumps({"x": "x" * LARGEST}).encode()),
         httpx.ReadTimeout("slow"),
     ],
-    ids=str,
+    ids=[
+        "secret",
+        "for encryption",
+        "without numbers",
+        "of no known kind",
+        "too many",
+        "no list",
+        "no object",
+        "500",
+        "redirected",
+        "no JSON",
+        "deep JSON",
+        "too large",
+        "slow",
+    ],
 )
 def test_what_is_no_key_opens_nothing(keys, issuer, remote, answer):
     remote.answers[URL] = answer

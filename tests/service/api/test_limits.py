@@ -59,6 +59,7 @@ def test_a_bucket_fills_as_time_goes_by(guarded: House) -> None:
     tenants.change(guarded.core, "bucket", limits=Limits(requests=2.0))
     now = [0.0]
     rates = Rates(guarded.core, lambda: now[0])
+    rates.read()
     for _ in range(4):
         rates.take("bucket")
     with pytest.raises(TooManyRequests) as refused:

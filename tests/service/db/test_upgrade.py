@@ -1,13 +1,14 @@
 import threading
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from service.db.engine import Database
-from service.db.schema import metadata
-from service.db.upgrade import upgrade
+from service.db.schema import jobs, metadata, pins, tenants
+from service.db.upgrade import config, upgrade
 from service.errors import DatabaseTooNew
 
 
@@ -72,6 +73,27 @@ def test_tables_of_a_newer_release_that_says_nothing_are_refused(database_url):
         connection.execute(text("DELETE FROM counters WHERE name = 'schema_floor'"))
     with pytest.raises(DatabaseTooNew):
         upgrade(db)
+    db.close()
+
+
+OLD_JOB = """INSERT INTO jobs (id, kind, state, model, request, idempotency_key, fingerprint,
+    created_at) VALUES (:id, 'compile', 'queued', 'sha256:', '{}', :key, 'f', 1)"""
+OLD_PIN = """INSERT INTO pins (digest, who, why, created_at) VALUES (:id, 'me', '', 1)"""
+
+
+def test_the_release_before_tenants_goes_on_beside_this_one(database_url):
+    db = Database(database_url)
+    with db.write() as connection:
+        command.upgrade(config(connection), "0003_storage")
+        for statement in (OLD_JOB, OLD_PIN):
+            connection.execute(text(statement), {"id": "before", "key": "k"})
+    upgrade(db)
+    with db.write() as connection:
+        for statement in (OLD_JOB, OLD_PIN):
+            connection.execute(text(statement), {"id": "beside", "key": "l"})
+        for table in (jobs, pins):
+            assert connection.scalars(select(table.c.tenant)).all() == ["default"] * 2
+        assert connection.scalars(select(tenants.c.name)).all() == ["default"]
     db.close()
 
 
