@@ -43,13 +43,14 @@ conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARG
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)
 
-check: env ## lint, types, layers, images
+check: env ## lint, types, layers, images, manifests
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
 	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint docker/*.Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	@$(BIN)/python -m tools.kubernetes
 
 structure: env ## sizes of files and functions, share of comments, import cycles between folders
 	@$(BIN)/python -m tools.structure

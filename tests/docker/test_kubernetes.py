@@ -1,0 +1,105 @@
+"""What the Kubernetes manifests promise, and that they fit the service."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sqlalchemy import text
+
+from service.db.engine import Database
+from service.db.upgrade import upgrade
+from service.settings import Settings
+from tests.service.db.filling import QUEUED, RUNNING, fill
+from tools.kubernetes import FOLDER, documents, mistakes
+
+FOUND = [document for _, document in documents()]
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    (document,) = (
+        document
+        for document in FOUND
+        if (document["kind"], document["metadata"]["name"]) == (kind, name)
+    )
+    return document
+
+
+def deployments() -> list[dict[str, Any]]:
+    return [document for document in FOUND if document["kind"] == "Deployment"]
+
+
+def containers() -> Iterator[dict[str, Any]]:
+    for deployment in deployments():
+        pod = deployment["spec"]["template"]["spec"]
+        yield from (*pod.get("initContainers", ()), *pod["containers"])
+
+
+def test_every_manifest_fits_its_schema() -> None:
+    assert list(mistakes()) == []
+
+
+def test_a_mistake_is_named(tmp_path: Path) -> None:
+    for path in FOLDER.iterdir():
+        (tmp_path / path.name).write_text(path.read_text().replace("minReplicas", "minReplica"))
+    assert any("minReplica" in mistake for mistake in mistakes(tmp_path))
+
+
+def test_every_file_is_listed() -> None:
+    listed = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+    assert {path.name for path in FOLDER.iterdir()} == {"kustomization.yaml", *listed}
+
+
+def test_containers_have_no_more_rights_than_in_compose() -> None:
+    for container in containers():
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert "memory" in container["resources"]["limits"]
+    for deployment in deployments():
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["runAsUser"] == 10001
+        assert pod["automountServiceAccountToken"] is False
+
+
+def test_the_images_are_those_that_compose_builds() -> None:
+    compose = yaml.safe_load((FOLDER.parents[1] / "docker-compose.yml").read_text())
+    built = {compose["services"][name]["image"] for name in ("api", "worker")}
+    assert {container["image"] for container in containers()} == built
+
+
+def test_settings_are_known_and_a_worker_has_the_time_to_drain() -> None:
+    settings = dict(named("ConfigMap", "relaxd")["data"])
+    for container in containers():
+        settings |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
+    known = {f"RELAXD_{name.upper()}" for name in Settings.model_fields}
+    elsewhere = {"TMPDIR", "RELAXD_CACHE_DIR"}
+    assert set(settings) - known == elsewhere
+    pod = named("Deployment", "relaxd-worker")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= float(settings["RELAXD_DRAIN_S"]) + 30
+
+
+def test_what_a_policy_a_budget_or_a_service_selects_is_there() -> None:
+    labels = [deployment["spec"]["template"]["metadata"]["labels"] for deployment in deployments()]
+    for document in FOUND:
+        spec = document.get("spec", {})
+        chosen = spec.get("podSelector") or spec.get("selector") or {}
+        wanted = chosen.get("matchLabels", chosen)
+        assert any(wanted.items() <= found.items() for found in labels), document["metadata"]
+
+
+def test_keda_counts_the_builds_that_wait_and_run(tmp_path: Path) -> None:
+    (trigger,) = named("ScaledObject", "relaxd-worker")["spec"]["triggers"]
+    target = named("ScaledObject", "relaxd-worker")["spec"]["scaleTargetRef"]["name"]
+    assert named("Deployment", target)
+    assert named("TriggerAuthentication", trigger["authenticationRef"]["name"])
+    db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
+    upgrade(db)
+    fill(db)
+    with db.read() as connection:
+        query = text(trigger["metadata"]["query"])
+        assert connection.execute(query).scalar_one() == QUEUED + RUNNING
+    db.close()
