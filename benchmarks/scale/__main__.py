@@ -23,7 +23,7 @@ from benchmarks.scale.load import one_by_one, open_loop
 from relaxd.contract.canonical import digest_of
 
 MODEL = b"a model"
-WARM_UP, ALONE = 50, 200
+WARM_UP, ALONE = 50, 300
 DRAIN_S = 3600
 
 
