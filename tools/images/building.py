@@ -12,7 +12,7 @@ from typing import Any
 from tools.images.compose import ROOT, Health
 
 BASE = "docker.io/library/python:3.11.14-slim-bookworm"
-PACKAGES = "python3-venv,ca-certificates,passwd"
+PACKAGES = "python3-venv,ca-certificates,passwd,libstdc++6"
 _LENT = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 """What pip needs of this machine to reach a package registry; no image keeps it."""
 
