@@ -12,7 +12,11 @@ from typing import Any
 from tools.images.compose import ROOT, Health
 
 BASE = "docker.io/library/python:3.11.14-slim-bookworm"
-PACKAGES = "python3-venv,ca-certificates,passwd,libstdc++6"
+_PUBLISHED = "ca-certificates,netbase,tzdata,passwd,libstdc++6"
+"""What the published base image has beyond Debian's essential packages."""
+PACKAGES = f"{_PUBLISHED},python3-venv,python3-async-timeout"
+_SHIM = "/usr/local/lib/stand-in"
+"""Debian's Python is 3.11.2; below 3.11.3, redis needs async-timeout, which no lock file pins."""
 _LENT = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 """What pip needs of this machine to reach a package registry; no image keeps it."""
 
@@ -53,7 +57,12 @@ class Builder:
             return
         made = archive.with_suffix(".partial.tar")
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man")]
-        hooks = ["ln -s python3 $1/usr/bin/python", "touch $1/etc/hosts"]
+        shim = f"$1{_SHIM}"
+        hooks = [
+            "ln -s python3 $1/usr/bin/python",
+            "touch $1/etc/hosts",
+            f"mkdir {shim} && cp -r $1/usr/lib/python3/dist-packages/async_timeout {shim}/",
+        ]
         subprocess.run(
             [
                 *("mmdebstrap", "--mode=root", "--variant=essential"),
@@ -66,7 +75,8 @@ class Builder:
         made.replace(archive)
         container = self._run("from", "scratch")
         self._run("add", container, str(archive), "/")
-        self._run("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", container)
+        path = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+        self._run("config", "--env", path, "--env", f"PYTHONPATH={_SHIM}", container)
         self._run("commit", "--rm", container, BASE)
 
     def _names(self) -> set[str]:

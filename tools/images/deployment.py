@@ -41,12 +41,15 @@ class Deployment:
                 self._start(service)
             for service in self.services:
                 self._wait(service)
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(error)
             raise
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if any(exception):
+            for name, container in self.running.items():
+                print(f"{name} printed:\n{container.log.read_text(errors='replace')[-4000:]}")
         self.stop()
         for root in ROOTS.iterdir():
             subprocess.run(["umount", str(root)], check=True)
@@ -134,8 +137,7 @@ class Deployment:
         deadline = time.monotonic() + START_S
         while wrong := container.check(health.test):
             if not container.alive() or time.monotonic() > deadline:
-                text = container.log.read_text(errors="replace")[-4000:]
-                raise SystemExit(f"{service.name} is not healthy: {wrong[-500:]}\n{text}")
+                raise SystemExit(f"{service.name} is not healthy: {wrong[-500:]}")
             time.sleep(1)
 
     def health(self, service: Service) -> Health:
