@@ -97,6 +97,7 @@ async def _finish(
     blobs: BlobStore, sessions: Sessions, name: str, upload: str, digest: str, request: Request
 ) -> Response:
     hex_of(digest)
+    request.state.subject = f"{name}@{digest}"
     try:
         await _append(sessions, name, upload, request)
         await anyio.to_thread.run_sync(sessions.store, upload, blobs, digest)

@@ -6,8 +6,10 @@ import structlog
 
 from artifacts.errors import StoreError
 from service.core import Core
+from service.domain import Collection
 from service.errors import ChoreTaken, DatabaseUnavailable
-from service.usecases import collecting
+from service.identity import DEFAULT
+from service.usecases import auditing, collecting
 
 LOOK_S = 30.0
 
@@ -30,10 +32,24 @@ def tidy_until(shutdown: threading.Event, core: Core) -> None:
     while not shutdown.wait(min(LOOK_S, core.settings.gc_s or LOOK_S)):
         try:
             if collecting.is_due(core):
-                collecting.run(core, check=check)
+                _note(core, collecting.run(core, check=check))
         except _ShuttingDown:
             return
         except ChoreTaken:  # another worker was first
             continue
         except (StoreError, DatabaseUnavailable) as error:
             logger.warning("the collection failed", error=str(error))
+
+
+def _note(core: Core, done: Collection) -> None:
+    """Write what was removed to the audit log, which has what people have collected already."""
+    if done.removed_blobs or done.expired_jobs:
+        auditing.record(
+            core,
+            tenant=DEFAULT,
+            principal="a worker",
+            action="gc",
+            subject="",
+            outcome="done",
+            detail={"removed_blobs": done.removed_blobs, "expired_jobs": done.expired_jobs},
+        )
