@@ -20,6 +20,7 @@ from artifacts.errors import (
     StoreFull,
 )
 from relaxd.errors import RelaxdError
+from service.api.problems import retry_headers
 
 
 class Code(StrEnum):
@@ -87,7 +88,8 @@ def translate(error: StoreError) -> RegistryError:
     code, status = next(
         (code, status) for known, code, status in TRANSLATIONS if isinstance(error, known)
     )
-    return RegistryError(code, error.message, status, hint=error.hint, **error.details)
+    headers = retry_headers(status)
+    return RegistryError(code, error.message, status, headers, hint=error.hint, **error.details)
 
 
 class RegistryRoute(APIRoute):

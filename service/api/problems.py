@@ -54,7 +54,7 @@ from service.errors import (
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:relaxd:problem:"
 RETRY_AFTER_S = 2
-"""For the header of a 503: what is away mostly restarts."""
+"""What is away mostly restarts."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ class Kind:
     retryable: bool = False
 
 
-_AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 INTERNAL = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "The service failed")
 
 KINDS: tuple[tuple[type[Exception], Kind], ...] = (
@@ -121,6 +120,11 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (ApiError, Kind(HTTPStatus.BAD_REQUEST, "The request is not valid")),
 )
 """The first class that fits decides, so a class stands before its bases."""
+
+
+def retry_headers(status: HTTPStatus) -> dict[str, str]:
+    """The headers that say when to ask again after an answer of that status."""
+    return {"Retry-After": str(RETRY_AFTER_S)} if status is _AWAY else {}
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,10 @@ def problem_of(error: Exception) -> Problem:
 
 
 def _headers(error: Exception, kind: Kind) -> dict[str, str]:
-    seconds = getattr(error, "retry_after_s", RETRY_AFTER_S if kind.status is _AWAY else None)
-    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
+    seconds = getattr(error, "retry_after_s", None)
+    return (
+        retry_headers(kind.status) if seconds is None else {"Retry-After": str(math.ceil(seconds))}
+    )
 
 
 def _of_http(error: HTTPException) -> Problem:
