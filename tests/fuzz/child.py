@@ -108,7 +108,10 @@ class Child:
 
 def _serve(connection: Connection, name: str, errors: str, torch: bool) -> None:
     """Answers until the other end is gone."""
-    if not torch:
+    if torch:
+        # It has to come before TVM.
+        importlib.import_module("torch")
+    else:
         # Without it importing TVM takes a quarter of the time.
         sys.modules["torch"] = None  # type: ignore[assignment]
     os.environ["TVM_NUM_THREADS"] = "1"

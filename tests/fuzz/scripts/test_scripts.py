@@ -1,29 +1,47 @@
 """Programs run in torch and are right; what is wrong is cut down to what shows it."""
 
-import importlib.util
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
 
 import pytest
 
+from tests.fuzz.child import Child
 from tests.fuzz.judge import Judgement, Verdict
 from tests.fuzz.scripts import __main__ as fuzz
 from tests.fuzz.scripts.source import Script, generate
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="torch is not installed"),
+    pytest.mark.skipif(PathFinder.find_spec("torch") is None, reason="torch is not installed"),
 ]
 
 
-def test_seeds_draw_programs_that_run() -> None:
+def shapes(scripts: Sequence[Script]) -> list[list[tuple[int, ...]]]:
+    """Of both results of each program at every size, by torch."""
     import torch
 
     from tests.fuzz.scripts import engine
 
-    for script in map(generate, range(60)):
-        module = engine.scripted(script.source)
-        for rows in script.rows:
-            for output in engine.run(module, script, rows, torch.float32):
-                assert output.shape == (rows, script.columns)
+    return [
+        [
+            output.shape
+            for rows in script.rows
+            for output in engine.run(engine.scripted(script.source), script, rows, torch.float32)
+        ]
+        for script in scripts
+    ]
+
+
+def test_seeds_draw_programs_that_run() -> None:
+    scripts = [generate(seed) for seed in range(40)]
+    child = Child("tests.fuzz.scripts.test_scripts:shapes", 180.0, torch=True)
+    try:
+        found = child.ask(scripts)
+    finally:
+        child.stop()
+    assert found == [
+        [(rows, script.columns) for rows in script.rows for _ in "ab"] for script in scripts
+    ]
 
 
 def test_a_failure_is_cut_down() -> None:
