@@ -68,6 +68,9 @@ def main() -> int:
     print(cases)
     results: dict[str, dict[str, Any]] = {}
     for key in options.models:
+        if not CASES[key].installed:
+            print(f"{key:24}  {CASES[key].needs} is not installed", flush=True)
+            continue
         with TemporaryDirectory(prefix="importers-") as folder:
             try:
                 prepare(CASES[key], Path(folder))
@@ -102,7 +105,8 @@ def prepare(case: Case, folder: Path) -> None:
     exported, path = case.export(), folder / "model.onnx"
     onnx.save(declared(onnx.load(exported), case), path)
     feeds = [feed_of(case, exported, point, seed) for seed, point in enumerate(case.points)]
-    for index, (feed, wanted) in enumerate(zip(feeds, reference(exported, feeds), strict=True)):
+    references = reference(exported, feeds, case.inputs)
+    for index, (feed, wanted) in enumerate(zip(feeds, references, strict=True)):
         np.savez(folder / f"feed_{index}.npz", **feed)  # type: ignore[arg-type]
         np.savez(folder / f"want_{index}.npz", **wanted)  # type: ignore[arg-type]
     names = [name for name in feeds[0] if name not in case.consts]

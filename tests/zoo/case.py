@@ -5,6 +5,7 @@ and its inputs there.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,11 @@ class Case:
     def key(self) -> str:
         """The name and, where torch exported the file, the exporter: `vit-dynamo`."""
         return key_of(self.name, self.exporter)
+
+    @property
+    def installed(self) -> bool:
+        """Whether the package that the case needs is there."""
+        return not self.needs or find_spec(self.needs) is not None
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""

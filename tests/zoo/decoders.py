@@ -72,7 +72,6 @@ DECODERS = {
     ),
     "olmo2": _decoder("Olmo2ForCausalLM", _GROUPED),
     "stablelm": _decoder("StableLmForCausalLM", _GROUPED, qk_layernorm=True),
-    "cohere": _decoder("CohereForCausalLM", _GROUPED),
     "deepseek_v3": _decoder(
         "DeepseekV3ForCausalLM", _SIZE, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8,
         qk_nope_head_dim=8, v_head_dim=8, n_routed_experts=4, n_shared_experts=1, n_group=2,

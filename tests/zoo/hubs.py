@@ -14,6 +14,10 @@ _OPEN = {"batch": "1:3", "height": "32:192", "width": "32:192"}
 _POINTS = sizes(
     "batch height width", (1, 32, 32), (2, 97, 131), (3, 160, 96), (1, 33, 191), (1, 192, 192)
 )
+_TILED = {"batch": "1:3", "height": "32:192%32", "width": "32:192%32"}
+_TILED_POINTS = sizes(
+    "batch height width", (1, 32, 32), (2, 96, 128), (3, 160, 96), (1, 32, 192), (1, 192, 192)
+)
 _BATCHES = sizes("batch", (1,), (2,), (3,), (7,), (8,))
 _TINY = {"num_classes": 10}
 
@@ -42,7 +46,6 @@ OPEN = {
     "timm_nfnet": _timm("test_nfnet"),
     "timm_ghostnet": _timm("ghostnet_050"),
     "timm_repvit": _timm("repvit_m0_9", embed_dim=(16, 24, 32, 48), depth=(1, 1, 1, 1)),
-    "timm_hrnet": _timm("hrnet_w18_small"),
     "timm_res2net": _timm("res2net50_14w_8s", layers=(1, 1, 1, 1)),
     "tv_shufflenet": _any("torchvision", "shufflenet_v2_x0_5"),
     "tv_mnasnet": _any("torchvision", "mnasnet0_5"),
@@ -81,6 +84,7 @@ SQUARE = {
 
 
 def _all() -> Iterator[Case]:
+    yield from cases("timm_hrnet", _timm("hrnet_w18_small"), _TILED, _TILED_POINTS)
     for name, recipe in OPEN.items():
         yield from cases(name, recipe, _OPEN, _POINTS)
     for name, recipe in SQUARE.items():

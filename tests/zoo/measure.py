@@ -4,7 +4,6 @@ size.
 `python -m tests.zoo.measure KEY` prints what was measured as one JSON line.
 """
 
-import importlib.util
 import json
 import sys
 import tempfile
@@ -73,7 +72,7 @@ class Measured:
 def measure(case: Case) -> Measured:
     """Every failure is in the result, under the part that failed."""
     name, exporter = case.name, case.exporter.value
-    if case.needs and importlib.util.find_spec(case.needs) is None:
+    if not case.installed:
         lacks = f"the package {case.needs} is not installed"
         return Measured(name, exporter, Outcome.SKIPPED, error=lacks)
     try:
