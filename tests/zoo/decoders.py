@@ -6,7 +6,6 @@ from tests.zoo.generative import PROMPTS, padded_prompts
 from tests.zoo.recipes import WORDS, Recipe, cases
 
 _TEXT = {"input_ids": "int64[batch,seq]", "attention_mask": "int64[batch,seq]"}
-_UNMASKED = {"input_ids": "int64[batch,seq]"}
 _SIZE = {
     "vocab_size": WORDS,
     "hidden_size": 32,
@@ -24,17 +23,6 @@ _GROUPED = _SIZE | {"num_key_value_heads": 2}
 def _decoder(model: str, sized: dict[str, Any], **size: Any) -> Recipe:
     return Recipe(
         model, sized | size, _TEXT, {"batch": 2, "seq": 9}, ("logits",), {"use_cache": False}
-    )
-
-
-def _recurrent(model: str, **size: Any) -> Recipe:
-    return Recipe(
-        model,
-        {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2} | size,
-        _UNMASKED,
-        {"batch": 2, "seq": 9},
-        ("logits",),
-        {"use_cache": False},
     )
 
 
@@ -83,15 +71,10 @@ DECODERS = {
         sliding_window=16, experts_implementation="batched_mm",
     ),
     "lfm2": _decoder("Lfm2ForCausalLM", _GROUPED, layer_types=["conv", "full_attention"]),
-    "mamba2": _recurrent(
-        "Mamba2ForCausalLM", num_heads=8, head_dim=8, state_size=8, n_groups=2, chunk_size=16
-    ),
 }  # fmt: skip
 
 CASES = tuple(
     case
     for name, recipe in DECODERS.items()
-    for case in cases(
-        name, recipe, *PROMPTS, **({"feeds": padded_prompts} if len(recipe.inputs) == 2 else {})
-    )
+    for case in cases(name, recipe, *PROMPTS, feeds=padded_prompts)
 )

@@ -106,10 +106,6 @@ ENCODERS = {
         {"input_ids": "int64[batch,seq]", "token_type_ids": "int64[batch,seq]"},
         _EXAMPLE, _STATES, below=_TYPES,
     ),
-    "tapas": Recipe(
-        "TapasModel", _SIZE | {"type_vocab_sizes": [3, 16, 16, 2, 2, 2, 2]},
-        _TEXT | {"token_type_ids": "int64[batch,seq,7]"}, _EXAMPLE, _STATES, below=_TYPES,
-    ),
 }  # fmt: skip
 
 TRANSLATORS = {

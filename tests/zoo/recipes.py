@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WORDS = 97
 BOTH = frozenset(("convnextv2", "deberta_v2", "swin"))
 """Models that torch's newer exporter was seen to export, too; it takes a minute on most."""
-DYNAMO = frozenset(("fnet", "mamba2", "moonshine", "patchtst", "tapas", "univnet"))
-"""Models that the older exporter fails on, or writes files of that ONNX Runtime refuses."""
+DYNAMO = frozenset(("fnet",))
+"""Models that the older exporter fails on."""
 
 
 @dataclass(frozen=True)
