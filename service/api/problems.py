@@ -124,7 +124,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
 
 def retry_headers(status: HTTPStatus) -> dict[str, str]:
     """The headers that say when to ask again after an answer of that status."""
-    return {"Retry-After": str(RETRY_AFTER_S)} if status is _AWAY else {}
+    return {"Retry-After": str(RETRY_AFTER_S)} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
 
 
 @dataclass(frozen=True)
