@@ -25,6 +25,7 @@ from service.usecases import (
     fleet,
     pinning,
     reporting,
+    scheduling,
     sweeping,
 )
 from service.usecases.readiness import Readiness
@@ -100,7 +101,7 @@ def work(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
     clock.advance(2 * core.settings.lease_s)
     assert sweeping.reclaim(core) == 1
     sweeping.ring_again(core, ("native", "inspect"), 2)
-    sweeping.next_build(core, ("native", "inspect"))
+    scheduling.next_build(core, ("native", "inspect"))
     fleet.depart(core, "worker")
 
 
