@@ -150,13 +150,13 @@ def test_labels_say_what_an_image_is_and_where_its_bill_of_materials_lies(docker
 
 
 def test_the_packages_of_the_api_are_within_their_budget() -> None:
-    """The image may have 300 MB with its base, which takes about 160 of them."""
+    """The image may have 300 MB with its base, which takes about 160 of them; the service is small."""
     packages = pins("api.txt").keys() - {"setuptools"}
     files = {
         Path(str(file.locate())) for name in packages for file in distribution(name).files or []
     }
     there = [path for path in files if path.suffix != ".pyc" and path.exists()]
-    assert 40e6 < sum(path.stat().st_size for path in there) < 90e6
+    assert 40e6 < sum(path.stat().st_size for path in there) < 110e6
 
 
 def test_the_api_image_holds_no_compiler() -> None:

@@ -15,7 +15,7 @@ from service.db.engine import Database
 from service.db.upgrade import FLOOR, config, upgrade
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, ending, sweeping
+from service.usecases import claiming, ending, scheduling
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 
 RELEASES = sorted((Path(__file__).parent / "releases").iterdir())
@@ -85,7 +85,7 @@ def this_release_goes_on(db: Database, settings: Settings) -> None:
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert jobs.get(job.id) == job
     (waiting,) = [job for job in jobs.list() if job.state is State.QUEUED]
-    assert sweeping.next_build(core, ["riscv64"]) == waiting.builds[0].id
+    assert scheduling.next_build(core, ["riscv64"]) == waiting.builds[0].id
     claim = claiming.take(core, waiting.builds[0].id, "new")
     assert claim is not None
     ending.finish(core, claim, ending.CANCELLED)

@@ -93,8 +93,9 @@ def test_a_submit_takes_a_statement_a_table_however_many_targets(core, jobs, mod
     event.listen(core.db._engine, "before_cursor_execute", note)
     jobs.submit(model, CompileRequest(targets=("x86-64-v3", "x86-64-v2")))
     event.remove(core.db._engine, "before_cursor_execute", note)
-    begun = {"BEGIN IMMEDIATE"}
-    assert [statement for statement in statements if statement not in begun] == [
+    assert [
+        statement for statement in statements if statement.startswith(("INSERT", "UPDATE"))
+    ] == [
         "INSERT INTO jobs",
         "INSERT INTO builds",
         "INSERT INTO events",
