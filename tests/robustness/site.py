@@ -78,6 +78,8 @@ class Site:
             START_S,
             f"the start of the API, see {self.folder / 'log'}",
         )
+        if not port_file.exists():
+            raise RuntimeError(f"the API did not start, see {self.folder / 'log'}")
         return process, f"http://127.0.0.1:{port_file.read_text().strip()}"
 
     def stop(self) -> None:
