@@ -184,6 +184,11 @@ def _class_of(code: str) -> type[CompileError]:
 _MESSAGE_CHARACTERS = 400
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, in Python or in a native library."""
+    return isinstance(error, MemoryError) or "std::bad_alloc" in str(error)
+
+
 def summary(error: BaseException) -> str:
     """The line of a foreign error that says what is wrong, shortened; native libraries put a
     backtrace around it.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from compiler.errors import CompileError, ImportFailed
+from compiler.errors import CompileError, ImportFailed, is_out_of_memory
 
 _MESSAGE_CHARACTERS = 300
 
@@ -53,6 +53,8 @@ class NodeErrors:
             raise
         # TVM's and numpy's errors of a handler that was given what it did not expect.
         except Exception as error:
+            if is_out_of_memory(error):
+                raise
             raise ImportFailed(
                 f"{self.op} cannot be imported here: {_last_line(error)}",
                 reason="internal",

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from compiler.errors import OF_STAGE, CompileError, CompileOutOfMemory, summary
+from compiler.errors import OF_STAGE, CompileError, CompileOutOfMemory, is_out_of_memory, summary
 from compiler.isolation.messages import Event, Log, StageStarted
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
@@ -38,7 +38,7 @@ def _log(error: BaseException, on_event: OnEvent) -> None:
 
 
 def _translated(stage: Stage, error: Exception) -> CompileError:
-    if isinstance(error, MemoryError) or "std::bad_alloc" in str(error):
+    if is_out_of_memory(error):
         return CompileOutOfMemory(
             f"memory ran out at stage {stage.value}",
             reason="out_of_memory",

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm.ir.instrument import pass_instrument
 
-from compiler.errors import CompileError, PassError, ToolchainMissing, summary
+from compiler.errors import CompileError, PassError, ToolchainMissing, is_out_of_memory, summary
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
@@ -109,9 +109,11 @@ def _errors_named(step: Pass, config: dict[str, Any]) -> Iterator[None]:
             tvm.transform.PassContext(opt_level=3, instruments=[inner], config=config),
         ):
             yield
-    except (CompileError, MemoryError):
+    except CompileError:
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise PassError(
             f"pass {step.name}: {summary(error)}",
             reason="failed",

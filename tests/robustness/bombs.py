@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 LARGE = 1 << 20
+OPSETS = [helper.make_opsetid("", 17)]
 
 Bomb = Callable[[random.Random], bytes]
 
@@ -22,7 +23,7 @@ def _model(nodes: list[Any], *weights: TensorProto, shape: tuple[Any, ...] = ("n
         for name, sizes in (("x", shape), ("y", None))
     )
     graph = helper.make_graph(nodes, "g", [x], [y], list(weights))
-    return bytes(helper.make_model(graph, ir_version=9).SerializeToString())
+    return bytes(helper.make_model(graph, ir_version=9, opset_imports=OPSETS).SerializeToString())
 
 
 def _numbers(name: str, *values: int) -> TensorProto:
@@ -92,7 +93,7 @@ def sparse(draw: random.Random) -> bytes:
     places = helper.make_tensor("w_places", INT64, [1], [draw.randrange(LARGE)])
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [x], [y])
     graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [LARGE, LARGE]))
-    return bytes(helper.make_model(graph, ir_version=9).SerializeToString())
+    return bytes(helper.make_model(graph, ir_version=9, opset_imports=OPSETS).SerializeToString())
 
 
 def padded(draw: random.Random) -> bytes:

@@ -12,7 +12,7 @@ from tvm import relax
 from compiler import targets
 from compiler.bundle import weights
 from compiler.codegen import generate
-from compiler.errors import CodegenError, PassError
+from compiler.errors import CodegenError, PassError, is_out_of_memory
 from compiler.passes import manager
 from compiler.passes.framework.base import FromTVM, Pass, Phase
 
@@ -74,6 +74,19 @@ def test_a_failing_pass_is_named(
     failure = caught.value.failure
     assert (failure.code, failure.pass_name) == ("pass.failed", step.name)
     assert failure.details == details
+
+
+@tvm.transform.module_pass(opt_level=0, name="Greedy")
+def greedy(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    raise ValueError("std::bad_alloc")
+
+
+def test_memory_that_runs_out_is_not_the_passs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "pipeline", lambda target, ranges: (FromTVM(Phase.PACK, greedy),))
+    with pytest.raises(Exception, match="bad_alloc") as caught:
+        manager.lower(module_with(rows(1)), HOST, {})
+    assert is_out_of_memory(caught.value)
+    assert not isinstance(caught.value, PassError)
 
 
 def test_an_operator_that_survived_lowering_is_refused() -> None:
