@@ -30,6 +30,8 @@ def attacks(outside: Path, victim: int) -> dict[str, str]:
         return f"torch.from_file({path!r}, {shared}, {size}, dtype=torch.uint8)"
 
     secret, record, new = (str(outside / name) for name in ("secret", "record", "torch-new"))
+    own, other = "/proc/self/root", f"/proc/{victim}/root"
+    climb = "../" * 20
     return {
         "reads": f"self.loot = {file(secret, 10)}.to(torch.float32)",
         "reads_an_environment": (
@@ -40,6 +42,18 @@ def attacks(outside: Path, victim: int) -> dict[str, str]:
         "creates": f"self.loot = {file(new, 6, True)}.fill_(120).to(torch.float32)",
         "saves": f"torch.save(self.loot, {new + '-saved'!r})",
         "saves_over": f"torch.save(self.loot, {record!r})",
+        "reads_shared": f"self.loot = {file(secret, 10, True)}.to(torch.float32)",
+        "reads_through_the_root": f"self.loot = {file(own + secret, 10)}.to(torch.float32)",
+        "reads_through_another_root": f"self.loot = {file(other + secret, 10)}.to(torch.float32)",
+        "reads_by_climbing": f"self.loot = {file(climb + secret[1:], 10)}.to(torch.float32)",
+        "overwrites_through_the_root": (
+            f"self.loot = {file(own + record, 6, True)}.fill_(120).to(torch.float32)"
+        ),
+        "creates_by_climbing": (
+            f"self.loot = {file(climb + new[1:], 6, True)}.fill_(120).to(torch.float32)"
+        ),
+        "saves_through_the_root": f"torch.save(self.loot, {own + new + '-saved'!r})",
+        "saves_through_another_root": f"torch.save(self.loot, {other + new + '-saved'!r})",
     }
 
 

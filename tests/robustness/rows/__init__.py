@@ -9,6 +9,7 @@ from tests.robustness.rows import (
     disk,
     jobs,
     models,
+    sandbox,
     signing,
     store,
     workers,
@@ -24,5 +25,6 @@ ROWS: tuple[Row, ...] = (
     *connections.ROWS,
     *models.ROWS,
     *bombs.ROWS,
+    *sandbox.ROWS,
     *signing.ROWS,
 )

@@ -68,6 +68,11 @@ def torchscript(name: str) -> None:
     ATTACKS[f"torchscript_{name}"] = load
 
 
-TORCHSCRIPT = ("reads", "reads_an_environment", "overwrites", "creates", "saves", "saves_over")
+TORCHSCRIPT = (
+    *("reads", "reads_an_environment", "reads_shared", "reads_by_climbing"),
+    *("reads_through_the_root", "reads_through_another_root"),
+    *("overwrites", "overwrites_through_the_root", "creates", "creates_by_climbing"),
+    *("saves", "saves_over", "saves_through_the_root", "saves_through_another_root"),
+)
 for entry_name in TORCHSCRIPT:
     torchscript(entry_name)

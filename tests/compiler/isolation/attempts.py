@@ -1,0 +1,99 @@
+"""Sets the scene of the attacks, and lets them run on a kernel that lacks layers of the sandbox."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.compiler.isolation import refusing
+from tests.compiler.isolation.attacks import SECRET
+from tests.compiler.isolation.attacks.system import TORCHSCRIPT
+
+KERNELS = ("", "namespaces", "landlock", "seccomp")
+"""Lacking no layer, and one each."""
+SECONDS = 300
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[dict[str, Any]]:
+    """The files, sockets and processes of others that attacks are after, as a spec of a Scene."""
+    outside, models = folder / "outside", folder / "models"
+    outside.mkdir()
+    models.mkdir()
+    with ExitStack() as stack:
+        victim = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", "import signal; signal.pause()"],
+                env={"SECRET": SECRET.decode()},
+            )
+        )
+        stack.callback(victim.kill)
+        abstract = f"relaxd-{uuid.uuid4()}"
+        sockets = {
+            name: stack.enter_context(socket.socket(family, kind))
+            for name, family, kind in (
+                ("tcp", socket.AF_INET, socket.SOCK_STREAM),
+                ("udp", socket.AF_INET, socket.SOCK_DGRAM),
+                ("stream", socket.AF_UNIX, socket.SOCK_STREAM),
+                ("datagrams", socket.AF_UNIX, socket.SOCK_DGRAM),
+                ("abstract", socket.AF_UNIX, socket.SOCK_STREAM),
+            )
+        }
+        for name in ("tcp", "udp"):
+            sockets[name].bind(("127.0.0.1", 0))
+        for name in ("stream", "datagrams"):
+            # Relative: the path of a socket is short.
+            here = os.getcwd()
+            os.chdir(outside)
+            sockets[name].bind(name)
+            os.chdir(here)
+        sockets["abstract"].bind("\0" + abstract)
+        for name in ("tcp", "stream", "abstract"):
+            sockets[name].listen()
+        subprocess.run(
+            [
+                *(sys.executable, "-W", "ignore", "-m", "tests.compiler.isolation.hostile"),
+                *(str(models), str(outside), str(victim.pid)),
+            ],
+            check=True,
+        )
+        yield {
+            "outside": str(outside),
+            "victim": victim.pid,
+            "tcp": sockets["tcp"].getsockname()[1],
+            "udp": sockets["udp"].getsockname()[1],
+            "abstract": abstract,
+            "models": {name: str(models / f"{name}.pt") for name in TORCHSCRIPT},
+        }
+
+
+def reset(scene: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What the attacks may have changed, as it was; and new folders of a build."""
+    outside = Path(scene["outside"])
+    (outside / "secret").write_bytes(SECRET)
+    (outside / "record").write_bytes(b"record")
+    for name in ("inside", "cache"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir()
+    (folder / "model.onnx").write_bytes(b"a model")
+    own = {"inside": "inside", "cache": "cache", "model": "model.onnx"}
+    return {**scene, **{key: str(folder / name) for key, name in own.items()}}
+
+
+def attempt(lacking: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """What the attacks came to on a kernel that lacks the layers."""
+    done = subprocess.run(
+        refusing.command(lacking, "-m", "tests.compiler.isolation.attacks", json.dumps(spec)),
+        stdout=subprocess.PIPE,
+        timeout=SECONDS,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
