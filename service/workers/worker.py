@@ -133,7 +133,8 @@ class Worker:
         level = self._sandbox
         allowed = level.isolates_files or self._core.settings.allow_unsandboxed_torchscript
         report = logger.info if level.isolates_files else logger.warning
-        report("sandbox probed", level=level.value, torchscript="run" if allowed else "refused")
+        # Not `level`, which is the line's own.
+        report("sandbox probed", sandbox=level.value, torchscript="run" if allowed else "refused")
 
     def _observe(self, claim: Claim, ending: str, seconds: float) -> None:
         self._metrics.seconds.labels(claim.target, ending).observe(seconds)

@@ -1,4 +1,5 @@
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 from relaxd.contract.request import CompileRequest
@@ -30,6 +31,14 @@ def test_a_worker_announces_what_it_compiles_and_says_goodbye(core, jobs, regist
     }
     worker.close()
     assert all(target["workers"] == [] for target in jobs.targets())
+
+
+def test_the_log_has_the_sandbox_beside_the_lines_own_level(core, registry):
+    with structlog.testing.capture_logs() as lines:
+        Worker(core, slots=1, registry=registry).close()
+    (probed,) = [line for line in lines if line["event"] == "sandbox probed"]
+    assert probed["sandbox"] == core.compiler.capabilities().sandbox.value
+    assert "level" not in probed
 
 
 def test_one_round_takes_back_lost_builds_and_rings_for_forgotten_ones(
