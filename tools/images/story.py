@@ -68,7 +68,7 @@ def compiled(client: Client, model: str, folder: Path) -> None:
     real = MODELS[model]
     with step(f"{model} submitted and built"):
         job = client.compile(path_of(model), dims=real.dims)
-        job.wait(timeout=1200)
+        job.wait(timeout=3600)
         build = job.build()
         assert build["state"] == "succeeded", build["error"]
     with step(f"pulled {build['artifact']['digest'][:19]}, {build['artifact']['size']} bytes"):
@@ -83,6 +83,6 @@ def compiled(client: Client, model: str, folder: Path) -> None:
     with step(f"{len(real.shapes)} shapes, at most {worst:.1e} from ONNX Runtime"):
         assert worst <= TOLERANCE
     with step("the same again, from the cache"):
-        again = client.compile(path_of(model), dims=real.dims).wait(timeout=300).build()
+        again = client.compile(path_of(model), dims=real.dims).wait(timeout=3600).build()
         assert again["cached"], again
         assert again["artifact"] == build["artifact"]
