@@ -97,7 +97,8 @@ class _Search:
     def _inside(self, loop: Any) -> _Found:
         key = loop.__chandle__()
         if key not in self._known:
-            found = self._statement(loop.body)
+            # Most loops divide nothing, and then it does not matter what they define.
+            found = self._statement(loop.body) if _divides(loop.body) else _Found()
             found.defined.add(loop.loop_var)
             self._known[key] = loop, found
         return self._known[key][1]

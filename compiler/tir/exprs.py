@@ -6,8 +6,10 @@ from types import MappingProxyType
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
+from tvm_ffi import VisitInterrupt
 
 Expr = Any
 """A TVM scalar expression (`tvm.ir.Expr`)."""
@@ -149,6 +151,12 @@ def nodes(expr: Expr, into_loads: bool = True) -> Iterator[Expr]:
 def loads(expr: Expr) -> list[Any]:
     """Every distinct buffer load in `expr`."""
     return [node for node in nodes(expr) if isinstance(node, ir.TensorLoad)]
+
+
+def holds(expr: Expr, kind: type) -> bool:
+    """Whether a node of that class occurs in `expr`."""
+    found = tvm_ffi.structural_walk(expr, (kind, VisitInterrupt), order="pre")
+    return found is not None
 
 
 def uses(expr: Expr, var: Any) -> bool:

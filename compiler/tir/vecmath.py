@@ -8,7 +8,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import Expr, dtype_of, rewrite
+from compiler.tir.exprs import Expr, dtype_of, holds, rewrite
 
 
 def _f(value: float) -> Expr:
@@ -140,4 +140,5 @@ def vectorize_calls(expr: Expr) -> Expr:
             return _FUNCTIONS[node.op.name](rewrite(node.args[0], visit))
         return None
 
-    return rewrite(expr, visit)
+    # Every store of a kernel comes here, and few of them call anything.
+    return rewrite(expr, visit) if holds(expr, tvm.ir.Call) else expr

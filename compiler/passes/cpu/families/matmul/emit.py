@@ -77,8 +77,9 @@ def _tasks(matmul: Matmul, m: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         first = let("first", either(by_rows, outer, inner) * each)
         count = let("rows", tirx.min(each, m - first))
+        group = let("group", either(by_rows, inner, outer))
         with when(count > 0):
-            yield first, count, either(by_rows, inner, outer)
+            yield first, count, group
 
 
 def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:

@@ -1,5 +1,11 @@
 import numpy as np
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
+
+from compiler.passes.cpu.schedule import ScheduleKernels
+from compiler.passes.pack.matmul import PackMatmul
+from compiler.targets.vector_unit import VectorUnit
+from tests.compiler.conftest import build_module
 
 op = relax.op
 
@@ -27,3 +33,20 @@ def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
         rows = np.concatenate([token, patches.reshape(b, h * w, 8)], 1).astype("float64")
         normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
         np.testing.assert_allclose(model(token, patches), normal @ weight + 1, rtol=1e-4, atol=1e-4)
+
+
+def test_the_panels_of_a_task_are_found_once():
+    """A choice between two quotients inside every address of weights took half of a build."""
+    unit = VectorUnit(vector_bits=64, registers=8, fma=True, together=2)
+    weights = relax.const(np.ones((64, 512), "float32"))
+    module = build_module(
+        lambda builder, x: op.matmul(x, weights), {"x": (("rows", 64), "float32")}
+    )
+    for step in (PackMatmul(unit), relax.transform.LegalizeOps(), ScheduleKernels(unit)):
+        module = step.apply(module) if hasattr(step, "apply") else step(module)
+    remainders = []
+    for func in module.functions.values():
+        if isinstance(func, tirx.PrimFunc):
+            tvm_ffi.structural_walk(func.body, (tirx.Mod, remainders.append))
+    of_tasks = [one for one in remainders if getattr(one.b, "name", "") == "inside"]
+    assert len(of_tasks) == 4, "for rows and for panels, in a serial and in a parallel loop"
