@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from compiler.isolation import guardian, landlock, namespaces, privileges, seccomp
@@ -79,12 +80,19 @@ def confine(parent: int, places: Places, shares: Shares, folder: Path) -> Confin
 
 def narrow(folders: tuple[Path, ...]) -> None:
     """Take from this process what it may still have to itself: writing anywhere but to the folders,
-    the network, and whatever else seccomp and Landlock refuse. What the kernel lacks is left out.
+    the network, and whatever else seccomp and Landlock refuse. What the kernel lacks is left out,
+    with a line on standard output.
     """
     privileges.forgo_privileges()
+    steps: list[tuple[str, Callable[[], object]]] = [("system calls", seccomp.restrict)]
     if abi := landlock.version():
-        landlock.keep_from_writing(folders, devices(), abi)
-    seccomp.restrict()
+        keep = partial(landlock.keep_from_writing, folders, devices(), abi)
+        steps.insert(0, ("Landlock", keep))
+    for what, step in steps:
+        try:
+            step()
+        except OSError as error:
+            print(f"sandbox: {what}: {error}", flush=True)
 
 
 def _fork(parent: int, remarks: list[str]) -> int | None:

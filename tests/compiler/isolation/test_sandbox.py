@@ -171,6 +171,26 @@ except PermissionError:
     assert done.stdout == "denied ['task']\n"
 
 
+def test_a_task_goes_on_where_system_calls_cannot_be_filtered(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from compiler.isolation import sandbox
+folder = Path(sys.argv[1])
+(folder / "task").mkdir()
+sandbox.narrow((folder / "task",))
+try:
+    (folder / "bundle").write_text("x")
+except PermissionError:
+    print("denied")
+"""
+    command = refusing.command("seccomp", "-c", script, str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    remark, denied = done.stdout.splitlines()
+    assert remark.startswith("sandbox: system calls: ")
+    assert denied == "denied"
+
+
 def test_hidden_memory_is_no_file_of_others() -> None:
     script = """
 from compiler.isolation import kernel, privileges

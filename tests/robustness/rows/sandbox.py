@@ -48,7 +48,7 @@ def _denied(run: Run, chosen: Sequence[str], options: dict[str, Any]) -> Outcome
             wrong += [
                 f"{name} on a kernel without {lacking or 'nothing'}: {said}"
                 for name, said in found["outcomes"].items()
-                if said == "succeeded"
+                if said == "succeeded" and not (lacking == "landlock" and name in NARROWED)
             ]
     counts = {"kinds": len(chosen), "attempts": tried, "succeeded": len(wrong)}
     return Outcome(not wrong and tried == len(chosen) * len(KERNELS), counts, "\n".join(wrong))
@@ -71,6 +71,7 @@ ROWS = (
         40,
         libraries,
         "Python code in the confinement of verification and profiling stands in for a library's: "
-        "the kernel sees the same system calls.",
+        "the kernel sees the same system calls. Landlock alone keeps a library from the bundle "
+        "that it belongs to.",
     ),
 )
