@@ -149,7 +149,21 @@ def _parse(data: bytes) -> onnx.ModelProto:
     if not model.graph.output:
         raise LoadError("the model has no output", reason="no_output", field="model")
     check_texts(model)
+    _check_opsets(model)
     return model
+
+
+def _check_opsets(model: onnx.ModelProto) -> None:
+    """Raise LoadError for a version that ONNX's own library cannot hold."""
+    functions = (opset for function in model.functions for opset in function.opset_import)
+    for opset in (*model.opset_import, *functions):
+        if not 0 <= opset.version < 1 << 31:
+            raise LoadError(
+                f"the opset of {opset.domain or 'ai.onnx'!r} has the version {opset.version}",
+                reason="opset",
+                field="model",
+                hint="export the model again, for an opset that ONNX has",
+            )
 
 
 def _not_onnx() -> LoadError:

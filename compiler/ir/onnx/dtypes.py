@@ -22,3 +22,9 @@ CARRIED: dict[int, str] = DTYPES | {
     }.items()
 }  # fmt: skip
 """Those and the narrow ones, which are moved and converted (`compiler.ir.onnx.narrow`)."""
+
+
+def name_of(code: int) -> str:
+    """ONNX's name of an element type, for messages; a number that names none is given back."""
+    known = code in onnx.TensorProto.DataType.values()
+    return str(onnx.TensorProto.DataType.Name(code)) if known else str(code)

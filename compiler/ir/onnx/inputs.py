@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx
 
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.dtypes import CARRIED, DTYPES
+from compiler.ir.onnx.dtypes import CARRIED, DTYPES, name_of
 from compiler.ir.onnx.item_names import item_name, items_of
 from compiler.ir.onnx.lists import Content, Items
 from compiler.ir.signature import FileInput
@@ -79,9 +79,7 @@ def _tensor(name: str, kind: onnx.TypeProto, dtypes: Mapping[int, str] = CARRIED
     form, tensor = kind.WhichOneof("value"), kind.tensor_type
     if form != "tensor_type" or tensor.elem_type not in dtypes:
         shown = (
-            onnx.TensorProto.DataType.Name(tensor.elem_type)
-            if form == "tensor_type"
-            else str(form).removesuffix("_type")
+            name_of(tensor.elem_type) if form == "tensor_type" else str(form).removesuffix("_type")
         )
         raise ImportFailed(
             f"input {name!r} is of type {shown}, which is not supported",

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from compiler.errors import ImportFailed, summary
 from compiler.ir.builder import Builder
 from compiler.ir.onnx import narrow, registry
-from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.dtypes import CARRIED, name_of
 from compiler.ir.onnx.functions import function_of
 from compiler.ir.onnx.lists import Content, Items, Stacked
 from compiler.ir.onnx.node import Node, describe
@@ -242,10 +242,9 @@ def known_of(tensor: onnx.TensorProto) -> Known:
     for dims that are not those of the data.
     """
     if tensor.data_type not in CARRIED:
-        known = tensor.data_type in onnx.TensorProto.DataType.values()
-        kind = onnx.TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
         raise ImportFailed(
-            f"the constant {tensor.name!r} has element type {kind}, which is not supported",
+            f"the constant {tensor.name!r} has element type "
+            f"{name_of(tensor.data_type)}, which is not supported",
             reason="dtype",
         )
     return Known(_array_of(tensor), CARRIED[tensor.data_type])

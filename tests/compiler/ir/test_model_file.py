@@ -84,6 +84,13 @@ def test_a_graph_without_outputs(tmp_path: Path) -> None:
     assert refused(save(tmp_path, empty.SerializeToString())) == "load.no_output"
 
 
+@pytest.mark.parametrize("version", [-1, 1 << 31, 1 << 62])
+def test_an_opset_that_cannot_be(tmp_path: Path, version: int) -> None:
+    odd = add_and_divide()
+    odd.opset_import[0].version = version
+    assert refused(save(tmp_path, odd.SerializeToString())) == "load.opset"
+
+
 def test_external_data_is_taken_in(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(np.full((1, WIDTH), 3, np.float32).tobytes())
     loaded = read_model(save(tmp_path, with_external("w.bin").SerializeToString()))

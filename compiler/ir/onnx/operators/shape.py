@@ -11,7 +11,7 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.onnx.dtypes import CARRIED, DTYPES
+from compiler.ir.onnx.dtypes import CARRIED, DTYPES, name_of
 from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -52,11 +52,7 @@ def cast(b: Builder, node: Node) -> Value:
     """Elements converted to the dtype `to`."""
     code = node.attr("to")
     if code not in CARRIED:
-        import onnx
-
-        node.fail(
-            f"casting to {onnx.TensorProto.DataType.Name(code)} is not supported", reason="dtype"
-        )
+        node.fail(f"casting to {name_of(code)} is not supported", reason="dtype")
     return _cast(b, node, CARRIED[code])
 
 

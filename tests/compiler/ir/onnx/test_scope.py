@@ -6,7 +6,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from compiler.errors import ImportFailed
+from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.scope import dense_of, known_of
+from relaxd.contract.request import CompileRequest
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,13 @@ def test_an_element_type_that_does_not_exist() -> None:
     tensor = TensorProto(name="w", data_type=99, dims=[1], raw_data=b"1234")
     with pytest.raises(ImportFailed, match="element type 99"):
         known_of(tensor)
+
+
+def test_an_input_whose_element_type_does_not_exist() -> None:
+    value = onnx.helper.make_tensor_value_info("x", 99, [1])
+    graph = onnx.helper.make_graph([], "g", [value], [])
+    with pytest.raises(ImportFailed, match="of type 99"):
+        formals_of(graph, CompileRequest())
 
 
 def test_places_of_a_sparse_constant_that_are_no_numbers() -> None:
