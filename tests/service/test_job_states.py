@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from artifacts import open_store
+from artifacts.oci import publish_bundle
+from compiler.isolation.messages import CompileJob
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import TRANSITIONS, State
@@ -22,15 +24,14 @@ from service.errors import StaleClaim
 from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming, ending, reporting, sweeping
-from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
+from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell, write_bundle
 
 FAILURE = Failure(code="import.unsupported_op", stage="import", message="no")
-OUTCOMES = [
-    Outcome(State.SUCCEEDED, artifact=Artifact("sha256:" + "a" * 64, "ref", 1)),
+UNSUCCESSFUL = (
     Outcome(State.FAILED, error=FAILURE),
     Outcome(State.TIMED_OUT, error=FAILURE),
     ending.CANCELLED,
-]
+)
 TARGETS = ("native", "x86-64-v2")
 PICK = st.integers(0, 1000)
 
@@ -56,10 +57,19 @@ class JobStates(RuleBasedStateMachine):
         )
         upgrade(self.core.db)
         self.jobs = Jobs(self.core)
+        self.success = Outcome(State.SUCCEEDED, artifact=self.published(path / "bundle"))
         self.models = [self.core.store.blobs.put(name).digest for name in (b"one", b"two")]
         self.submitted: list[str] = []
         self.claims: list[Claim] = []
         self.seen = {}
+
+    def published(self, folder: Path) -> Artifact:
+        model = folder.with_name("model")
+        model.touch()
+        job = CompileJob(str(model), CompileRequest().to_json(), "native", str(folder), "model")
+        write_bundle(job, folder)
+        found = publish_bundle(self.core.store.blobs, folder, {})
+        return Artifact(found.digest, found.ref, found.size)
 
     def builds(self):
         return [build for job in self.jobs.list(1000) for build in job.builds]
@@ -90,8 +100,10 @@ class JobStates(RuleBasedStateMachine):
             with pytest.raises(StaleClaim):
                 say(claim)
 
-    @rule(pick=PICK, outcome=st.sampled_from(OUTCOMES))
+    @rule(pick=PICK, outcome=st.sampled_from((None, *UNSUCCESSFUL)))
     def finish(self, pick, outcome):
+        """None is success."""
+        outcome = outcome or self.success
         self.speak(pick, lambda claim: ending.finish(self.core, claim, outcome))
 
     @rule(pick=PICK, attempted=st.booleans())
@@ -176,7 +188,7 @@ class JobStates(RuleBasedStateMachine):
             sweeping.ring_again(self.core, TARGETS, 1)
             for build_id in self.doorbell.rings:
                 if claim := claiming.take(self.core, build_id, "good worker"):
-                    ending.finish(self.core, claim, OUTCOMES[0])
+                    ending.finish(self.core, claim, self.success)
         assert all(self.jobs.get(job_id).state.terminal for job_id in self.submitted)
         self.core.db.close()
         self.folder.cleanup()
