@@ -13,7 +13,7 @@ import redis
 
 from tests.robustness.clients import Clients
 from tests.robustness.row import Outcome, Row, Run
-from tests.robustness.site import BAD, Scaled, Site, scaled_site, site, until
+from tests.robustness.site import BAD, START_S, Scaled, Site, scaled_site, site, until
 from tests.robustness.stub import model
 
 CONSUMING_S = 60.0
@@ -82,7 +82,7 @@ def postgresql(run: Run) -> Outcome:
         with Clients(here, url) as clients:
             for number in range(run.count):
                 accepted = len(clients.accepted)
-                until(lambda n=accepted: len(clients.accepted) >= n + 5, 120, "accepted jobs")
+                until(lambda n=accepted: len(clients.accepted) >= n + 5, START_S, "accepted jobs")
                 scaled.postgres.end(signal.SIGQUIT if number % 2 else signal.SIGINT)
                 time.sleep(draw.uniform(0, 2))
                 scaled.postgres.start()
@@ -111,7 +111,7 @@ def sqlite(run: Run) -> Outcome:
         with Clients(here, processes[1], limit=5 * run.count) as clients:
             for _ in range(run.count):
                 accepted = len(clients.accepted) + 1
-                until(lambda n=accepted: len(clients.accepted) >= n, 120, "accepted jobs")
+                until(lambda n=accepted: len(clients.accepted) >= n, START_S, "accepted jobs")
                 time.sleep(draw.uniform(0, 0.1))
                 _kill_in_mid_write(here, processes[0])
                 corrupt += not _is_sound(here)

@@ -14,7 +14,7 @@ from typing import Any
 from relaxd.contract.states import State
 from service.domain import EventType, Job
 from tests.robustness.row import Outcome, Row, Run
-from tests.robustness.site import BAD, Site, scaled_site, site, until
+from tests.robustness.site import BAD, START_S, Site, scaled_site, site, until
 from tests.robustness.stub import model
 
 WORKERS = 4
@@ -41,7 +41,7 @@ class _Kills:
         """Kill one of the workers that have announced themselves, mostly one at work; at least one
         is left.
         """
-        announced = until(self._announced, 120, "two workers")
+        announced = until(self._announced, START_S, "two workers")
         working = {_pid(worker) for worker in self.here.running().values()}
         busy = [process for process in announced if process.pid in working]
         doomed = draw.choice(busy if busy and draw.random() < AT_WORK else announced)
@@ -174,7 +174,7 @@ def _drain(here: Site, worker: BaseProcess, gate: Path | None) -> float:
     """Seconds from SIGTERM to the worker's end; the gate opens once the worker has heard it."""
     assert worker.pid is not None
     compiles = here.compiles().total()
-    until(lambda: here.compiles().total() > compiles and here.running(), 120, "a compile")
+    until(lambda: here.compiles().total() > compiles and here.running(), START_S, "a compile")
     os.kill(worker.pid, signal.SIGTERM)
     began = time.monotonic()
     if gate:
