@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
-PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# One process more than processors: tests that wait for a server leave theirs to another.
+PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 FAMILIES := tests/compiler/passes/cpu/families
 
 .PHONY: help env demo test robustness geometry fuzz zoo conformance images check structure fmt lock clean

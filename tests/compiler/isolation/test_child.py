@@ -307,15 +307,23 @@ def test_a_fork_bomb_is_ended() -> None:
     assert caught.value.code == "compile.too_many_processes"
 
 
-@pytest.mark.parametrize("lacking", ["namespaces", "namespaces,landlock", "landlock", ""])
-def test_torchscript_runs_only_where_files_are_isolated(tmp_path: Path, lacking: str) -> None:
-    """Models that read a secret when they are loaded, in whole compile processes."""
-    (tmp_path / "secret").write_bytes(b"the secret")
-    (tmp_path / "record").write_bytes(b"record")
-    (tmp_path / "models").mkdir()
+@pytest.fixture(scope="module")
+def hostile_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with TorchScript models that attack the files beside it, `secret` and `record`."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret").write_bytes(b"the secret")
+    (outside / "record").write_bytes(b"record")
+    models = outside / "models"
+    models.mkdir()
     hostile = "tests.compiler.isolation.hostile"
     command = [sys.executable, "-W", "ignore", "-m", hostile]
-    subprocess.run([*command, str(tmp_path / "models"), str(tmp_path), "1"], check=True)
+    subprocess.run([*command, str(models), str(outside), "1"], check=True)
+    return models
+
+
+@pytest.mark.parametrize("lacking", ["namespaces", "namespaces,landlock", "landlock", ""])
+def test_torchscript_runs_only_where_files_are_isolated(hostile_models: Path, lacking: str) -> None:
+    """Models that read a secret when they are loaded, in whole compile processes."""
     script = """
 import sys
 from compiler.errors import CompileError
@@ -330,7 +338,7 @@ for model in sys.argv[1:]:
     except CompileError as error:
         print(error.code)
 """
-    models = [str(tmp_path / "models" / f"{name}.pt") for name in ("reads", "overwrites")]
+    models = [str(hostile_models / f"{name}.pt") for name in ("reads", "overwrites")]
     done = subprocess.run(
         refusing.command(lacking, "-c", script, *models),
         capture_output=True,
@@ -340,4 +348,4 @@ for model in sys.argv[1:]:
     refused = lacking == "namespaces,landlock"
     code = "load.sandbox_too_weak" if refused else "load.not_torchscript"
     assert done.stdout.split() == [code, code]
-    assert (tmp_path / "record").read_bytes() == b"record"
+    assert (hostile_models.parent / "record").read_bytes() == b"record"

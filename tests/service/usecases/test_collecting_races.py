@@ -6,7 +6,7 @@ from tests.service import collecting_world
 
 pytestmark = pytest.mark.slow
 
-OPERATIONS = 400
+OPERATIONS = 250
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
