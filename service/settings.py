@@ -1,6 +1,7 @@
 """Settings of the service: RELAXD_* environment variables, and values derived from them."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,6 +11,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from artifacts.store import FRESH_S
 from service.errors import InvalidSettings
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+")
 
 
 def _default_data_dir() -> Path:
@@ -23,7 +26,8 @@ class Settings(BaseSettings):
 
     token: the operator's bearer token, None to ask for none. oidc_issuers: TOML or JSON file of the
     issuers whose tokens are taken. allowed_origins: origins of
-    web pages that may send requests that change something, separated by spaces.
+    web pages that may send requests that change something, separated by spaces. pull_origins:
+    origins of web pages that may pull bundles, `*` for any.
     job_timeout_s, memory_mb, disk_mb, max_processes: limits of one compile.
     allow_unsandboxed_torchscript: compile TorchScript even where the sandbox does not isolate
     files, so that a model can read and write all that the worker can.
@@ -61,6 +65,7 @@ class Settings(BaseSettings):
     token: SecretStr | None = None
     oidc_issuers: Path | None = None
     allowed_origins: str = ""
+    pull_origins: str = ""
     job_timeout_s: float = Field(default=1800, gt=0)
     memory_mb: int = Field(default=8192, gt=0)
     disk_mb: int = Field(default=32768, gt=0)
@@ -128,6 +133,15 @@ class Settings(BaseSettings):
         if token is not None and not token.get_secret_value().strip():
             raise ValueError("the token is empty; unset RELAXD_TOKEN to ask for none")
         return token
+
+    @field_validator("pull_origins")
+    @classmethod
+    def _origins_have_no_path(cls, origins: str) -> str:
+        # A browser sends an origin without a path: one that has any, or a slash, would never match.
+        for origin in origins.split():
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin} is no origin; write it as in https://app.example:8443")
+        return origins
 
     def secrets(self) -> tuple[str, ...]:
         """What no log may show: the token, and the passwords of the servers' URLs."""

@@ -17,6 +17,7 @@ from service.api.access import Access, RequestMetrics
 from service.api.audit import Auditor
 from service.api.auth import Authentication
 from service.api.context import jobs_of
+from service.api.cors import PullsFromPages
 from service.api.openapi import describe
 from service.api.origins import SameOrigin
 from service.api.rates import Rates
@@ -64,6 +65,8 @@ def create_app(services: Services) -> FastAPI:
     )
     origins = frozenset(services.settings.allowed_origins.split())
     app.add_middleware(SameOrigin, allowed=origins)
+    # Before signing in: a browser asks without the page's token, and a page reads refusals too.
+    app.add_middleware(PullsFromPages, origins=tuple(services.settings.pull_origins.split()))
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))
     secured = services.settings.token is not None or services.verify is not None
     app.openapi = lambda: describe(app, secured=secured)  # type: ignore[method-assign]
