@@ -1,0 +1,96 @@
+export type Bytes = ArrayBuffer | ArrayBufferView;
+export type DType =
+  | 'float16' | 'bfloat16' | 'float32' | 'float64' | 'bool'
+  | 'int8' | 'int16' | 'int32' | 'int64' | 'uint8' | 'uint16' | 'uint32' | 'uint64'
+  | 'float8_e4m3fn' | 'float8_e4m3fnuz' | 'float8_e5m2' | 'float8_e5m2fnuz' | 'float8_e8m0fnu' | 'float4_e2m1fn'
+  | 'int4' | 'uint4' | 'int2' | 'uint2';
+/** float32: Float32Array, int64: BigInt64Array, and so on; bool, and types of 8 bits and fewer, one a byte. */
+export type Data =
+  | Float32Array | Float64Array | Int8Array | Int16Array | Int32Array | BigInt64Array
+  | Uint8Array | Uint16Array | Uint32Array | BigUint64Array;
+
+/** `shape` has a number for a fixed size, else an expression of dims. */
+export interface TensorSpec {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly (number | string)[];
+  readonly default?: number;
+}
+
+/** The values that a dim may have; without `max`, any from `min`. */
+export interface Dim {
+  readonly min: number;
+  readonly max?: number;
+  readonly multiple?: number;
+  readonly opt?: number;
+}
+
+export type Dims = Readonly<Record<string, number>>;
+export type Inputs = Readonly<Record<string, Data>>;
+export interface Tensor {
+  shape: number[];
+  data: Data;
+}
+export type Outputs = Record<string, Tensor>;
+
+export interface Context {
+  /** Sets the dims; those that have one value alone may be left out. Throws InputError. */
+  bind(dims: Dims): void;
+  /** One inference. What it returns is a copy. Throws InputError and ExecutionError. */
+  run(inputs: Inputs): Outputs;
+  /** Gives the context's memory back. */
+  close(): void;
+}
+
+export interface Model {
+  readonly manifest: Readonly<Record<string, unknown>>;
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+  readonly dims: Readonly<Record<string, Dim>>;
+  /** A context of its own: other dims, other memory, the same weights. */
+  context(): Context;
+  /** One inference in the model's own context. Throws InputError and ExecutionError. */
+  run(inputs: Inputs, dims?: Dims): Outputs;
+}
+
+/** The files of a bundle by name: manifest.json, the library, and weights.bin where the model has weights. */
+export type Files = Readonly<Record<string, Bytes>> | ReadonlyMap<string, Bytes>;
+
+/** Checks the files' sha256 and makes a model of them. Throws BundleError and LoadContractError. */
+export function load(files: Files): Promise<Model>;
+
+export interface PullOptions {
+  /** Sent as a bearer token. */
+  token?: string;
+  /** Which bundle of an index; by default the fastest that this engine runs. */
+  target?: string;
+  signal?: AbortSignal;
+  /** Bytes that have come, and bytes in all. */
+  onProgress?: (done: number, total: number) => void;
+  fetch?: typeof globalThis.fetch;
+}
+
+/**
+ * Pulls a bundle from a registry, by `sha256:...` or `name@sha256:...`, and checks every byte.
+ * Throws PullError, ServerError and ServerUnreachable.
+ */
+export function pull(server: string | URL, reference: string, options?: PullOptions): Promise<Record<string, Uint8Array>>;
+
+/** The registry's targets that this engine can run, the fastest first. */
+export function targets(): string[];
+
+export class RelaxdError extends Error {
+  readonly code: string;
+  /** What to change. */
+  readonly hint?: string;
+  readonly details: Readonly<Record<string, unknown>>;
+}
+export class BundleError extends RelaxdError {}
+export class LoadContractError extends RelaxdError {}
+export class InputError extends RelaxdError {}
+export class ExecutionError extends RelaxdError {}
+export class PullError extends RelaxdError {}
+export class ServerError extends RelaxdError {
+  readonly status: number;
+}
+export class ServerUnreachable extends RelaxdError {}

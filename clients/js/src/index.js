@@ -1,0 +1,5 @@
+// Runs models that relaxd compiled to WebAssembly.
+export * from './errors.js';
+export { targets } from './features.js';
+export { load } from './model.js';
+export { pull } from './pull.js';

@@ -1,0 +1,89 @@
+"""The npm package `relaxd`, by node's own test runner: on a bundle whose library is written by hand
+in C with the interface of a standalone library.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.toolchain.zig import compile_with_zig
+from tests.servers import missing
+
+HERE = Path(__file__).parent / "js"
+PACKAGE = Path(__file__).parents[2] / "clients" / "js"
+SMALL = 10_000
+MANIFEST = {
+    "schema_version": 1,
+    "name": "byhand",
+    "flavour": "standalone",
+    "entry": "relaxd_byhand",
+    "library": "model.wasm",
+    "inputs": [
+        {"name": "x", "dtype": "float32", "shape": ["2 * n", 3]},
+        {"name": "bias", "dtype": "int64", "shape": [], "default": 0},
+    ],
+    "outputs": [
+        {"name": "y", "dtype": "float32", "shape": ["2 * n", 3]},
+        {"name": "kept", "dtype": "float32", "shape": ["m"]},
+    ],
+    "dims": {"n": {"min": 1, "max": 65536}},
+    "load": {"arch": "wasm32"},
+    "weights": [{"dtype": "float32", "shape": [3], "offset": 0}],
+    "weights_file": "weights.bin",
+}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    compile_with_zig(
+        *("-O2", "-nostdlib", "-mcpu=generic+bulk_memory", "-Wl,--no-entry", "-Wl,-s"),
+        *("-o", str(folder / "model.wasm"), str(HERE / "model.c")),
+        triple="wasm32-freestanding",
+    )
+    (folder / "weights.bin").write_bytes(np.array([0.5, 2, -1], "<f4").tobytes())
+    entries = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        for name in ("model.wasm", "weights.bin")
+        for data in [(folder / name).read_bytes()]
+    }
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "files": entries}))
+    return folder
+
+
+@pytest.mark.parametrize("file", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.stem)
+def test_node(file: Path, bundle: Path, tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        missing("node", "apt-get install nodejs")
+    # Tests import the package by its name, as its users do.
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "relaxd").symlink_to(PACKAGE)
+    shutil.copytree(HERE, tmp_path / "tests" / "clients" / "js")
+    (tmp_path / "clients").symlink_to(PACKAGE.parent)
+    done = subprocess.run(
+        ["node", "--test", str(tmp_path / "tests" / "clients" / "js" / file.name)],
+        env={**os.environ, "RELAXD_BUNDLE": str(bundle)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_is_small_and_needs_nothing() -> None:
+    package = json.loads((PACKAGE / "package.json").read_text())
+    assert not {"dependencies", "peerDependencies", "optionalDependencies"} & package.keys()
+    sources = sorted((PACKAGE / "src").glob("*.js"))
+    assert len(gzip.compress(b"".join(path.read_bytes() for path in sources))) < SMALL
+    imports = [
+        line for path in sources for line in path.read_text().splitlines() if "from '" in line
+    ]
+    assert not [line for line in imports if "from './" not in line]
