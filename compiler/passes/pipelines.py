@@ -13,6 +13,7 @@ from compiler.passes.framework.base import FromTVM, Pass, Phase
 from compiler.passes.framework.kernel_notes import DropKernelNotes
 from compiler.passes.gpu.bound import CheckBound
 from compiler.passes.gpu.empty import SkipEmptyGrids
+from compiler.passes.gpu.finite import FiniteLimits
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import Narrow
 from compiler.passes.gpu.rows import FlattenRows
@@ -147,8 +148,8 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         # A reshape that moves nothing needs no kernel.
         _programs(transform.RewriteDataflowReshape()),
         _programs(transform.DeadCodeElimination()),
-        # WGSL has no 64-bit integers.
-        *((Narrow(),) if target.kind == "webgpu" else ()),
+        # WGSL has no 64-bit integers, and no infinity.
+        *((Narrow(), FiniteLimits()) if target.kind == "webgpu" else ()),
         SplitLowBatch(device),
         ScheduleOnGrid(device),
         SkipEmptyGrids(),

@@ -16,6 +16,8 @@ from compiler.passes.gpu.bound import is_bound
 _LOADER = "ffi.Module.create.cuda"
 _FOREIGN_TO_WGSL = re.compile(r"\b(?:[iu](?:8|16|64)|f64)\b")
 """Types that WGSL does not have and TVM writes into it."""
+_NOT_FINITE = re.compile(r"\b(?:inff?|nanf?)\b")
+"""Numbers that WGSL does not have."""
 _DECLARED_INSIDE = re.compile(r"\( {2,}\w+ (\w+) = ")
 """A declaration inside of an expression, which TVM writes for the index of a vector's store."""
 
@@ -41,6 +43,8 @@ def _flaw(sources: str, kind: str) -> str | None:
     """A known flaw of TVM's code generators for which drivers refuse the `sources`, else None."""
     if kind == "webgpu" and (match := _FOREIGN_TO_WGSL.search(sources)):
         return f"WGSL has no type {match[0]}"
+    if kind == "webgpu" and (match := _NOT_FINITE.search(sources)):
+        return f"WGSL has no {match[0]}"
     if match := _DECLARED_INSIDE.search(sources):
         return f"the variable {match[1]} is declared inside of an expression"
     return None
