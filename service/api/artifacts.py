@@ -1,4 +1,6 @@
-"""Artifacts by digest: the files of a bundle or an index, a bundle as a tar, and action keys."""
+"""Artifacts by digest: the files of a bundle or an index, a bundle as a tar, its report, and
+action keys.
+"""
 
 import json
 from typing import Annotated, Any
@@ -14,11 +16,13 @@ from artifacts.oci import FEATURES, TARGET, bundle_files
 from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
 from relaxd.contract.manifest import FILENAME
+from relaxd.contract.report import Report
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import StoreOf, blob_path
 from service.api.scopes import principal_of
 from service.api.wire import Digest
 from service.identity import bundles_of
+from service.usecases.explaining import report_of
 from service.usecases.sharing import flight_of
 
 TAR = "application/x-tar"
@@ -96,6 +100,11 @@ def router(store_of: StoreOf) -> APIRouter:
             _describe(digest, document, bundles_of(tenant)).model_dump(),
             headers=identity_headers(digest) | {"Vary": "Accept"},
         )
+
+    @routes.get("/v1/artifacts/{digest}/report", response_model=Report)
+    def report(digest: Digest, request: Request) -> JSONResponse:
+        """What is known of a bundle: dims, numerics, kernels, and what profiles measured."""
+        return JSONResponse(report_of(store_of(request), digest).to_json())
 
     @routes.get("/v1/actions/{digest}", response_model=ActionOut)
     def action(digest: Digest, request: Request) -> ActionOut:

@@ -23,7 +23,7 @@ from artifacts.errors import (
 )
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
-from relaxd.errors import DeclarationError, RelaxdError
+from relaxd.errors import BundleError, DeclarationError, RelaxdError
 from service.api.errors import (
     ApiError,
     BodyTooLarge,
@@ -99,6 +99,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (NoDump, Kind(HTTPStatus.NOT_FOUND, "No dump was kept")),
     (BlobCorrupt, Kind(HTTPStatus.NOT_FOUND, "The blob was corrupt and has been set aside")),
     (InvalidDigest, Kind(HTTPStatus.BAD_REQUEST, "That is not a digest")),
+    (BundleError, Kind(HTTPStatus.BAD_REQUEST, "That is no bundle that this release reads")),
     (InvalidManifest, Kind(HTTPStatus.BAD_REQUEST, "That is not a manifest")),
     (DigestMismatch, Kind(HTTPStatus.BAD_REQUEST, "The content belies its digest")),
     (StoreFull, Kind(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", retryable=True)),

@@ -8,7 +8,11 @@ import pytest
 from artifacts.documents import BUNDLE, MANIFEST
 from artifacts.dumps import DUMP, publish_dump
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
+from compiler.isolation.messages import CompileJob
+from relaxd.contract.report import Report
+from relaxd.contract.request import CompileRequest
 from tests.service.api.registry import push_blob, serving, sha256
+from tests.service.fakes import write_bundle
 
 FILES = {
     "lib/libtvm_runtime.so": b"runtime" * 200,
@@ -105,6 +109,34 @@ def test_the_dump_of_a_bundle_is_found_by_the_bundle(client, bundle, tmp_path):
     listed = client.get(f"/v2/relaxd/bundles/referrers/{bundle.digest}").json()
     assert [entry["digest"] for entry in listed["manifests"]] == [published.digest]
     assert client.get(path).json()["digest"] == bundle.digest
+
+
+def test_a_bundle_explains_itself(client, tmp_path):
+    folder = tmp_path / "explained"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"a model")
+    request = CompileRequest.of(dims={"n": (1, 640)}).to_json()
+    model = str(folder / "model.onnx")
+    write_bundle(CompileJob(model, request, "native", str(folder), "m"), folder)
+    bundle = publish_bundle(client.app.state.store.blobs, folder)
+    answer = client.get(f"/v1/artifacts/{bundle.digest}/report")
+    report = Report.from_json(answer.json())
+    assert (answer.status_code, report.digest) == (200, bundle.digest)
+    assert (report.target.name, report.numerics.status) == ("native", "executed")
+    assert report.sizes.files.keys() == {"model.so", "model.onnx", "profile.json", "numerics.json"}
+
+
+def test_what_is_no_bundle_has_no_report(client, bundle):
+    for digest, status, named in (
+        (sha256(b"absent"), 404, "has no blob"),
+        (bundle.digest, 400, "schema version"),
+    ):
+        answer = client.get(f"/v1/artifacts/{digest}/report")
+        assert (answer.status_code, answer.headers["Content-Type"]) == (
+            status,
+            "application/problem+json",
+        )
+        assert named in answer.json()["detail"]
 
 
 def test_an_index_is_no_tar(client, bundle):

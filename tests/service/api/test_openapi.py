@@ -31,6 +31,7 @@ OPERATIONS = [
     "POST /v1/inspect",
     "GET /v1/actions/{digest}",
     "GET /v1/artifacts/{digest}",
+    "GET /v1/artifacts/{digest}/report",
     "POST /v1/gc",
     "PUT /v1/pins/{digest}",
     "DELETE /v1/pins/{digest}",

@@ -1,0 +1,177 @@
+"""What is known of one build, in one document: `GET /v1/artifacts/{digest}/report` and `relaxd
+show --json`.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from relaxd.contract.profile import Profile
+from relaxd.contract.typed import read_typed
+
+SCHEMA = "relaxd.report/v1"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output; axes are numbers or expressions of dims, as text."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DimReport:
+    """A dim's declared range, and how far it was tested.
+
+    verified_up_to: its greatest value at which outputs were compared; measured_up_to: at which a
+    profile measured; None: at none.
+    """
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple: int = 1
+    opt: int | None = None
+    verified_up_to: int | None = None
+    measured_up_to: int | None = None
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """What the library runs on; status: how it was verified (`executed`, `emulated`,
+    `compiled_only`, `unverified`).
+    """
+
+    name: str
+    arch: str = ""
+    os: str = ""
+    device: str = "cpu"
+    isa: tuple[str, ...] = ()
+    status: str | None = None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the bundle; `runtime` is what TVM and relaxd bring."""
+
+    total: int = 0
+    library: int = 0
+    weights: int = 0
+    runtime: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a run allocates with every dim at its maximum, with and without the memory plan;
+    None where a dim has no maximum.
+    """
+
+    planned_bytes: int | None = None
+    unplanned_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ComparedPoint:
+    """One output at one point: the largest difference from the reference, and of the tolerance how
+    much of it was used (1 is its limit).
+    """
+
+    label: str = ""
+    dims: dict[str, int] = field(default_factory=dict)
+    verdict: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    of_tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class OutputReport:
+    """One output over all points; `range` is the largest value that the reference gave."""
+
+    name: str
+    dtype: str = ""
+    verdict: str = ""
+    problem: str | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    range: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    worst: ComparedPoint | None = None
+    points: tuple[ComparedPoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class UncomparedPoint:
+    """A point at which nothing was compared, and why."""
+
+    label: str = ""
+    dims: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class NumericsReport:
+    """How the build was verified; None where it has no report."""
+
+    status: str | None = None
+    verdict: str | None = None
+    reason: str | None = None
+    reference: str | None = None
+    warnings: tuple[str, ...] = ()
+    outputs: tuple[OutputReport, ...] = ()
+    left_out: tuple[UncomparedPoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the library: the family that scheduled it, its tile, and the names of the model's
+    nodes that it computes.
+    """
+
+    name: str
+    family: str = ""
+    tile: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """digest: of the bundle, None for one that is a folder; profiles: one a machine, the newest
+    last; sentences: at most three that say why it is slow, and what would help.
+    """
+
+    name: str
+    target: TargetReport
+    schema: str = SCHEMA
+    digest: str | None = None
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    dims: tuple[DimReport, ...] = ()
+    sizes: Sizes = Sizes()
+    memory: Memory = Memory()
+    numerics: NumericsReport = NumericsReport()
+    kernels: tuple[Kernel, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    sentences: tuple[str, ...] = ()
+    model: str | None = None
+    action_key: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    toolchain: dict[str, str] = field(default_factory=dict)
+    sandbox: str | None = None
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Report":
+        """Inverse of `to_json`; raises BundleError for a malformed document."""
+        return read_typed(cls, document, "the report")
+
+    def to_json(self) -> dict[str, Any]:
+        """The document."""
+        return asdict(self)
+
+    @property
+    def profile(self) -> Profile | None:
+        """The newest profile that was measured."""
+        return next((one for one in reversed(self.profiles) if one.measured), None)

@@ -1,0 +1,3 @@
+"""Explains builds: one report from a bundle's documents, what it means, and what two builds differ
+in.
+"""
