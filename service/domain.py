@@ -77,7 +77,7 @@ class Build:
     cache, with the tenant's name. note: why a queued build
     does not run, else None.
     waiting_on: id of the equal build whose result this one waits for. attempts: workers that have
-    taken it.
+    taken it. position: the place of a queued build among its tenant's that the same workers take.
     fence: rises with every claim; a worker's word counts only while it holds the newest. report:
     what inspection found. dump: the compiler's dump beside the artifact, where the request asks for
     one.
@@ -106,6 +106,7 @@ class Build:
     waiting_on: str | None = None
     cancel_requested: bool = False
     note: str | None = None
+    position: int | None = None
     tenant: str = DEFAULT
 
 
@@ -147,6 +148,37 @@ class Mark:
 
     state: State
     seq: int
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A job without its request and reports: how many builds are in each state, how many were
+    `cached`, the targets that are built now with their stages, and the place of the first queued
+    build among its tenant's.
+    """
+
+    id: str
+    state: State
+    name: str | None
+    model: str
+    created_at: datetime
+    finished_at: datetime | None
+    builds: Mapping[State, int]
+    cached: int
+    running: tuple[tuple[str, Stage | None], ...]
+    position: int | None
+
+
+@dataclass(frozen=True)
+class Queue:
+    """How many builds of a tenant run and wait, the live workers, and the place of each waiting
+    job's first build.
+    """
+
+    running: int
+    queued: int
+    workers: int
+    positions: Mapping[str, int]
 
 
 @dataclass(frozen=True)

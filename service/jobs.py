@@ -8,9 +8,18 @@ from artifacts.store import Artifacts
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
-from service.domain import Event, Job, Mark
+from service.domain import Brief, Event, Job, Mark, Queue
 from service.identity import DEFAULT
-from service.usecases import cancelling, fleet, holding, inspecting, submitting, watching
+from service.usecases import (
+    cancelling,
+    fleet,
+    holding,
+    inspecting,
+    overview,
+    submitting,
+    watching,
+)
+from service.usecases.overview import Look, Search
 
 
 class Jobs:
@@ -61,6 +70,18 @@ class Jobs:
     def list(self, limit: int = 50, state: State | None = None) -> list[Job]:
         """The newest compile jobs first, of one state if given."""
         return watching.newest(self._core, limit, state, self._tenant)
+
+    def overview(self, search: Search) -> builtins.list[Brief]:
+        """The newest compile jobs in brief; raises UnknownJob for `search.before`."""
+        return overview.newest(self._core, search, self._tenant or DEFAULT)
+
+    def queue(self) -> Queue:
+        """The builds that run and wait."""
+        return overview.queue(self._core, self._tenant or DEFAULT)
+
+    def changed(self, last: Look | None) -> tuple[Look, builtins.list[Brief]]:
+        """A look at the jobs, and those that have changed since the last one; without one, none."""
+        return overview.changed(self._core, self._tenant or DEFAULT, last)
 
     def cancel(self, job_id: str) -> Job:
         """Ask every unfinished build to end; queued ones end at once, running ones when their

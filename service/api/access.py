@@ -12,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from artifacts.errors import StoreError
+from service.api import page
 
 HEADER = "X-Request-ID"
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -88,7 +89,8 @@ class Access:
             if (job_id := state.get("job_id") or scope.get("path_params", {}).get("job_id"))
             else {}
         )
-        log = logger.debug if scope["path"] in QUIET else logger.info
+        quiet = scope["path"] in QUIET or page.serves(scope["path"])
+        log = logger.debug if quiet else logger.info
         log(
             "request",
             request_id=state["request_id"],

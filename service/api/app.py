@@ -12,10 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
-from service.api import audit, health, jobs, models, oci, storage, tenancy
+from service.api import audit, health, jobs, models, oci, overview, page, storage, tenancy
 from service.api.access import Access, RequestMetrics
 from service.api.audit import Auditor
 from service.api.auth import Authentication
+from service.api.board import Board
 from service.api.context import jobs_of
 from service.api.cors import PullsFromPages
 from service.api.openapi import describe
@@ -40,20 +41,23 @@ def create_app(services: Services) -> FastAPI:
         version="1",
         description="Compiles dynamic-shape models, once per target. Errors are RFC 9457 problems "
         "with a stable `type`.",
+        docs_url=None,
         redoc_url=None,
     )
     app.state.services = services
     app.state.readiness = Readiness(services.core)
     app.state.watch = Watch(services.jobs.of(None))
+    app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
     registry = oci.router(
         lambda request: jobs_of(request).store,
         services.settings.upload_dir,
         max_bytes=services.settings.max_model_bytes,
     )
-    own = (jobs.router, models.router, storage.router, tenancy.router, audit.router, health.router)
-    for router in (*own, registry):
+    own = (jobs, overview, models, storage, tenancy, audit, health)
+    for router in (*(module.router for module in own), registry):
         app.include_router(router, dependencies=[Depends(authorize)])
+    app.router.routes.extend(page.routes())
     for kind in (RelaxdError, RequestValidationError, ValidationError):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _answer_http)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api import page
 from service.api.audit import Auditor
 from service.api.errors import TooManyRequests, Unauthorized
 from service.api.rates import Rates
@@ -40,7 +41,7 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401 with the challenge that suits the path."""
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http" or _is_open(scope["path"]):
             return await self.app(scope, receive, send)
         request = Request(scope, receive)
         credential = _credential(request.headers.get("Authorization", ""))
@@ -103,6 +104,10 @@ class Authentication:
                 await self._apart(
                     partial(self._auditor.changed, principal, action, status, state, parameters)
                 )
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or page.serves(path)
 
 
 def _credential(header: str) -> str:

@@ -34,13 +34,14 @@ async def inspect(
         Query(gt=0, le=600, allow_inf_nan=False, description="Seconds to wait for the report."),
     ] = 120,
 ) -> dict[str, Any]:
-    """Inputs, outputs, dims, and every operator, supported or not and why.
+    """Inputs, outputs, dims, and every operator, supported or not and why; `model` is the digest by
+    which a job names it.
 
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
     model, declared = await _subject(request, jobs, services.settings)
     job = await run_in_threadpool(jobs.inspect, model, declared)
-    return jobs.report(await watch.ended(job, wait), wait)
+    return {"model": model, **jobs.report(await watch.ended(job, wait), wait)}
 
 
 async def _subject(request: Request, jobs: Jobs, settings: Settings) -> tuple[str, CompileRequest]:

@@ -48,6 +48,8 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/v1/jobs/{job_id}"): _need(READ),
     ("GET", "/v1/jobs/{job_id}/events"): _need(READ),
     ("GET", "/v1/jobs/{job_id}/logs"): _need(READ),
+    ("GET", "/v1/overview"): _need(READ),
+    ("GET", "/v1/overview/events"): _need(READ),
     ("GET", "/v1/targets"): _need(READ, SUBMIT),
     ("GET", "/v1/artifacts/{digest}"): _need(PULL),
     ("GET", "/v1/artifacts/{digest}/report"): _need(PULL, READ),

@@ -101,7 +101,8 @@ class BundleOut(Document):
 
 
 class BuildOut(Document):
-    """One target's part of a job; `note` is the reason why a queued build does not run yet.
+    """One target's part of a job; `note` is the reason why a queued build does not run yet, and
+    `position` its place among the tenant's queued builds that the same workers take.
 
     `status`, once built: `executed`, `emulated`, `compiled_only` or `unverified`, by the
     verification it had. `dump`, where `options.dump` asks for it: the module after every phase of
@@ -122,6 +123,7 @@ class BuildOut(Document):
     finished_at: datetime | None
     attempts: int
     note: str | None
+    position: int | None
     status: str | None
 
     @classmethod
@@ -142,6 +144,7 @@ class BuildOut(Document):
             finished_at=build.finished_at,
             attempts=build.attempts,
             note=build.note,
+            position=build.position,
             status=(build.numerics or {}).get("status"),
         )
 

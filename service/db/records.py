@@ -19,7 +19,8 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _maybe(seconds: float | None) -> datetime | None:
+def maybe(seconds: float | None) -> datetime | None:
+    """The stored time, where there is one."""
     return None if seconds is None else moment(seconds)
 
 
@@ -40,8 +41,8 @@ def build_from(row: Row[Any]) -> Build:
         profile=row.profile,
         numerics=row.numerics,
         error=Failure.from_json(row.error) if row.error else None,
-        started_at=_maybe(row.started_at),
-        finished_at=_maybe(row.finished_at),
+        started_at=maybe(row.started_at),
+        finished_at=maybe(row.finished_at),
         attempts=row.attempts,
         fence=row.fence,
         worker=row.worker,
@@ -62,7 +63,7 @@ def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
         model_name=row.model_name,
         request=CompileRequest.from_json(row.request),
         builds=tuple(builds),
-        finished_at=_maybe(row.finished_at),
+        finished_at=maybe(row.finished_at),
         tenant=row.tenant,
     )
 
@@ -92,7 +93,7 @@ def worker_from(row: Row[Any]) -> Worker:
 def pin_from(row: Row[Any]) -> Pin:
     """From a row of `pins`."""
     return Pin(
-        row.digest, row.who, row.why, moment(row.created_at), _maybe(row.expires_at), row.tenant
+        row.digest, row.who, row.why, moment(row.created_at), maybe(row.expires_at), row.tenant
     )
 
 
@@ -116,9 +117,9 @@ def token_from(row: Row[Any]) -> Token:
         row.name,
         frozenset(map(Scope, row.scopes)),
         moment(row.created_at),
-        _maybe(row.expires_at),
-        _maybe(row.revoked_at),
-        _maybe(row.last_used_at),
+        maybe(row.expires_at),
+        maybe(row.revoked_at),
+        maybe(row.last_used_at),
     )
 
 

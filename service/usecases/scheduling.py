@@ -15,6 +15,7 @@ from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds, tenants
 from service.db.transaction import Transaction
+from service.domain import Kind
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,18 @@ def ready(capabilities: Collection[str]) -> Select[str, str]:
         builds.c.state == State.QUEUED, wanted, ~flying
     )
     return queued.order_by(builds.c.created_at, builds.c.id)
+
+
+def positions(tx: Transaction, tenant: str) -> dict[str, int]:
+    """The place of each queued build, by its id, among those of its tenant that the same workers
+    take.
+    """
+    place = func.row_number().over(
+        partition_by=builds.c.capability, order_by=(builds.c.created_at, builds.c.id)
+    )
+    query = select(builds.c.id, place.label("place")).where(
+        builds.c.tenant == tenant,
+        builds.c.state == State.QUEUED,
+        builds.c.capability != Kind.INSPECT,
+    )
+    return {row.id: row.place for row in tx.connection.execute(query)}

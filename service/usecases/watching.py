@@ -16,6 +16,7 @@ from service.usecases.claiming import waits_for
 from service.usecases.dumping import with_dumps
 from service.usecases.fleet import live_workers
 from service.usecases.indexing import index_of
+from service.usecases.scheduling import positions
 
 _AT_A_TIME = 500
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
@@ -94,13 +95,21 @@ def wait(core: Core, job_id: str, seconds: float, tenant: str | None = None) -> 
 
 
 def _annotated(core: Core, found: list[Job]) -> list[Job]:
-    """The jobs, with the reason for the wait noted at every queued build."""
+    """The jobs, with the reason for the wait and the place noted at every queued build."""
     if not any(build.state is State.QUEUED for job in found for build in job.builds):
         return found
     served = {target for worker in live_workers(core) for target in worker.capabilities}
+    places: dict[str, int] = {}
+    with core.reading() as tx:
+        for tenant in {job.tenant for job in found}:
+            places |= positions(tx, tenant)
     return [
         replace(
-            job, builds=tuple(replace(build, note=_note(build, served)) for build in job.builds)
+            job,
+            builds=tuple(
+                replace(build, note=_note(build, served), position=places.get(build.id))
+                for build in job.builds
+            ),
         )
         for job in found
     ]

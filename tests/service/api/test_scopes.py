@@ -73,7 +73,9 @@ def test_a_route_is_refused_to_whoever_lacks_its_scope_and_to_nobody_else(
     wrong = []
     for (method, template), need in NEEDS.items():
         body = JSON.get((method, template))
-        answer = client.request(method, path_of(template, tenant), json=body)
+        # Some answers have no end.
+        with client.stream(method, path_of(template, tenant), json=body) as answer:
+            pass
         allowed = (not need.scopes or scope in need.scopes or scope is Scope.ADMIN) and (
             tenant == DEFAULT or not need.home
         )

@@ -1,0 +1,1 @@
+import { render } from "../vendor/preact.js";
