@@ -172,6 +172,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
             imported.dims,
             imported.index_bounds,
             imported.quantized,
+            imported.caches,
         )
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from compiler.ir.caches import CacheUse
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec
 
@@ -29,6 +30,7 @@ class Imported:
     index_bounds: for inputs that index something, the least and greatest index that is valid at
     every allowed dim.
     quantized: whether the model computes with small integers that represent reals.
+    caches: how attention uses its caches, and which inputs state how far they are filled.
     """
 
     module: tvm.IRModule
@@ -38,3 +40,4 @@ class Imported:
     ranges: Ranges
     index_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     quantized: bool = False
+    caches: tuple[CacheUse, ...] = ()

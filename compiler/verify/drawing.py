@@ -1,6 +1,6 @@
 """Draws the inputs of a point: numbers that exercise a model without breaking its contract."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -26,6 +26,14 @@ def draw(point: Point, inputs: Iterable[TensorSpec], bounds: Bounds, seed: int) 
     }
 
 
+def is_mask(spec: TensorSpec, bounded: Collection[str]) -> bool:
+    """Whether the input is taken for a mask: by its name, unless it is one of those that index
+    something.
+    """
+    named = "mask" in spec.name.lower() and "float" not in spec.dtype
+    return named and spec.name not in bounded
+
+
 def _draw_one(
     spec: TensorSpec,
     shape: tuple[int, ...],
@@ -37,7 +45,7 @@ def _draw_one(
         # Its numbers are powers of two.
         values = np.exp2(values.round()) if spec.dtype == "float8_e8m0fnu" else values
         return values.astype(dtype_of(spec.dtype))
-    if bounds is None and "mask" in spec.name.lower():
+    if is_mask(spec, () if bounds is None else (spec.name,)):
         return _mask(shape, random).astype(dtype_of(spec.dtype))
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)

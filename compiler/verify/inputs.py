@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compiler.ir.caches import CacheUse
 from compiler.verify import npz
 from compiler.verify.drawing import Arrays, draw
+from compiler.verify.filling import agreeing, filled, objection
 from compiler.verify.points import Point, bytes_of, points, points_nearby, shape_at
 from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
@@ -22,6 +24,7 @@ class Signature:
 
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.
+    caches: how far inputs state that caches are filled.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -29,6 +32,7 @@ class Signature:
     dims: tuple[Dim, ...]
     bounds: Mapping[str, tuple[int, int]]
     quantized: bool = False
+    caches: tuple[CacheUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ def prepare(
     """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
     VerifyError for bad samples.
 
-    samples: one point and its inputs, whose floats serve at the other points too: on noise many a
-    model finds nothing to say.
+    samples: one point and its inputs, which serve at the other points too: on noise many a model
+    finds nothing to say.
     slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
     points beside the samples.
     """
@@ -94,22 +98,38 @@ def prepare(
     for point in _points(signature, seed, slow=slow) if drawn else ():
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
             left_out.append(LeftOut(point, "an axis would be negative"))
+        elif reason := objection(point, signature.caches):
+            left_out.append(LeftOut(point, reason))
         elif bytes_of(point, signature.inputs) > max_bytes:
             left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
         else:
-            random = draw(point, signature.inputs, signature.bounds, seed)
-            found.append(
-                (point, random | fitted(sample, point, signature.inputs) if sample else random)
-            )
+            found.append((point, _inputs(signature, point, sample, seed)))
     return Trials(
         tuple(_written(folder, index, *pair) for index, pair in enumerate(found)), tuple(left_out)
     )
 
 
 def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]:
-    if slow:
-        return points_nearby(signature.inputs, signature.dims)
-    return points(signature.inputs, signature.dims, seed)
+    chosen = (
+        points_nearby(signature.inputs, signature.dims)
+        if slow
+        else points(signature.inputs, signature.dims, seed)
+    )
+    once: dict[tuple[int, ...], Point] = {}
+    for point in chosen:
+        agreed = agreeing(point, signature.dims, signature.caches)
+        once.setdefault(tuple(agreed.dims.values()), agreed)
+    return tuple(sorted(once.values(), key=lambda point: bytes_of(point, signature.inputs)))
+
+
+def _inputs(signature: Signature, point: Point, sample: Arrays | None, seed: int) -> Arrays:
+    """Drawn at the point, the sample in place of what it has; what states the caches' lengths
+    follows from the point.
+    """
+    made = draw(point, signature.inputs, signature.bounds, seed)
+    if sample:
+        made |= fitted(sample, point, signature.inputs, signature.bounds)
+    return made | filled(point, signature.inputs, signature.caches, seed)
 
 
 def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:

@@ -141,10 +141,11 @@ def _extremes(used: Sequence[Dim], *, mixed: bool = True) -> list[Point]:
     images of the greatest size in a batch of one are.
     """
     lows, found = _lows(used), [Point("min", _lows(used)), Point("max", _tops(used))]
-    if 1 < len(used) <= _MOST_SINGLE_DIMS:
-        for dim in used:
+    free = [dim for dim in used if not dim.fixed]
+    if 1 < len(free) <= _MOST_SINGLE_DIMS:
+        for dim in free:
             found.append(Point(f"max-{dim.name}", {**lows, **_tops([dim])}))
-            if mixed and len(used) > 2:
+            if mixed and len(free) > 2:
                 others = [other for other in used if other is not dim]
                 found.append(Point(f"min-{dim.name}", {**lows, **_tops(others)}))
     return found

@@ -9,12 +9,14 @@ import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.verify import npz
-from compiler.verify.drawing import Arrays
+from compiler.verify.drawing import Arrays, Bounds, is_mask
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader import narrow
+
+_NO_BOUNDS: Bounds = {}
 
 
 def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Point, Arrays]:
@@ -68,12 +70,19 @@ def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any
         raise _bad_sample(str(error)) from error
 
 
-def fitted(sample: Arrays, point: Point, inputs: Iterable[TensorSpec]) -> Arrays:
-    """The sample's floats at the point: every axis cut, or repeated, to its size there."""
+def fitted(
+    sample: Arrays, point: Point, inputs: Iterable[TensorSpec], bounds: Bounds = _NO_BOUNDS
+) -> Arrays:
+    """The sample at the point: every axis cut, or repeated, to its size there. Indices keep to
+    `bounds`; masks are left out, since a part of one may mask everything.
+    """
     found = {}
     for spec in inputs:
         array, shape = sample[spec.name], shape_at(spec, point)
-        if "float" in spec.dtype and array.size:
+        if array.size and not is_mask(spec, bounds):
+            low, high = bounds.get(spec.name, (None, None))
+            if low is not None and high is not None:
+                array = array.clip(low, max(low, high))
             kept = (
                 np.arange(size) % extent for size, extent in zip(shape, array.shape, strict=True)
             )

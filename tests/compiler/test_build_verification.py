@@ -293,3 +293,14 @@ def test_the_reference_takes_and_gives_sequences(tmp_path: Path) -> None:
     assert numerics["verdict"] == "passed"
     assert numerics["reference"].startswith("onnxruntime")
     assert [output["name"] for output in numerics["outputs"]] == ["z_0", "z_1", "z_2"]
+
+
+def test_lengths_and_masks_of_a_cache_agree_with_its_points(tmp_path: Path) -> None:
+    from tests.compiler.ir.onnx.test_cache_inputs import builders_mask
+
+    dims = {"n": (1, 3), "s": (1, 9), "p": (0, 12), "t": (1, 21)}
+    build(tmp_path / "out", builders_mask(), dims=dims)
+    found = report(tmp_path / "out", "numerics.json")
+    reached = {tuple(point["dims"][name] for name in "nspt") for point in found["points"]}
+    assert (found["verdict"], found["left_out"]) == ("passed", [])
+    assert {(1, 1, 0, 1), (1, 9, 0, 9), (3, 1, 12, 13)} <= reached

@@ -10,6 +10,7 @@ import onnx
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
+from compiler.ir.caches import merged
 from compiler.ir.draws import SEED
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
@@ -112,6 +113,7 @@ def _read(
         facts.ranges,
         tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
+        merged(shared.caches, {spec.name for spec in specs}),
     )
 
 

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 from compiler.errors import ImportFailed, summary
 from compiler.ir.builder import Builder
+from compiler.ir.caches import CacheUse
 from compiler.ir.onnx import narrow, registry
 from compiler.ir.onnx.dtypes import CARRIED, name_of
 from compiler.ir.onnx.functions import function_of
@@ -36,6 +37,7 @@ class Model:
     functions: dict[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     indexed: list[tuple[Scope, str, int, int]] = field(default_factory=list)
+    caches: list[CacheUse] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     assumed: Mapping[str, bool] = field(default_factory=dict)

@@ -206,16 +206,31 @@ def test_samples_that_are_no_archive(tmp_path: Path) -> None:
         from_npz(path, INPUTS, DIMS)
 
 
-def test_floats_of_a_sample_are_cut_and_repeated() -> None:
+def test_a_fixed_dim_leaves_the_extremes_of_the_others() -> None:
+    dims = [Dim("a", 1, 8), Dim("b", 1, 8), Dim("c", 1, 8), Dim("d", 1, 8), Dim("e", 5, 5)]
+    found = points([spec("x=int8[a,b,c,d,e]")], dims, 0)
+    assert {"max-d", "min-a"} <= {point.label for point in found}
+
+
+def test_a_sample_is_cut_and_repeated() -> None:
     sample = {
-        "ids": np.zeros((2, 3), np.int64),
+        "ids": np.array([[1, 2, 3], [4, 5, 6]]),
         "y": np.arange(6, dtype=np.float32),
         "z": np.float32(5),
     }
     inputs = [INPUTS[0], spec("y=float32[2*s]"), spec("z=float32[]")]
     shorter, longer = (fitted(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))
-    assert shorter.keys() == {"y", "z"}
+    assert shorter.keys() == {"ids", "y", "z"}
+    assert shorter["ids"].tolist() == [[1]]
+    assert longer["ids"].tolist() == [[1, 2, 3, 1, 2]]
     assert shorter["y"].tolist() == [0, 1]
     assert longer["y"].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3]
     assert longer["z"] == 5
+    bounded = fitted(sample, Point("p", {"b": 1, "s": 3}), inputs, {"ids": (0, 2)})
+    assert bounded["ids"].tolist() == [[1, 2, 2]]
     assert not fitted({"y": np.zeros(0, np.float32)}, Point("p", {"s": 2}), inputs[1:2])
+
+
+def test_masks_of_a_sample_do_not_serve_elsewhere() -> None:
+    inputs = [spec("mask=int64[b,s]")]
+    assert not fitted({"mask": np.array([[0, 1]])}, Point("p", {"b": 1, "s": 1}), inputs)

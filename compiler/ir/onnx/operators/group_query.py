@@ -13,6 +13,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.cache_inputs import note_cache
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.microsoft_attention import (
@@ -58,6 +59,8 @@ def group_query_attention(b: Builder, node: Node) -> list[Value | None]:
     b.require(
         ex.greater_equal(total, rows), "total_sequence_length is less than the number of new tokens"
     )
+    past = node.optional(3)
+    note_cache(b, node, batch, rows, 0 if past is None else past.shape[2], total)
     last = layout.reshape(b, node.value(5), [batch])
     _check_lengths(b, last, rows, total)
     lengths = b.te(lambda ends: _ends(ends, batch, rows, total), last, name="lengths")

@@ -1,0 +1,49 @@
+"""Which inputs state how far an attention's cache is filled: sample inputs of them must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from relaxd.contract.axes import Axis
+
+
+class Part(StrEnum):
+    """What an input states of a cache: for each batch entry ones where a key is, the number of its
+    keys with the new ones, or the place of the last; the greatest number of keys in any entry; the
+    places of the new tokens.
+    """
+
+    MASK = "mask"
+    LENGTH = "length"
+    LAST = "last"
+    TOTAL = "total"
+    POSITIONS = "positions"
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """One form in which attention uses a cache. entries: of the batch; rows: new tokens; room: keys
+    that the past has space for; total: the greatest number of keys with the new ones, None where an
+    input states it.
+
+    parts: inputs by name.
+    """
+
+    entries: Axis
+    rows: Axis
+    room: Axis
+    total: Axis | None
+    parts: Mapping[str, Part]
+
+
+def merged(uses: Iterable[CacheUse], inputs: Collection[str]) -> tuple[CacheUse, ...]:
+    """The uses, those of equal axes as one, without parts that are no inputs."""
+    found: dict[tuple[Axis | None, ...], CacheUse] = {}
+    for use in uses:
+        key = (use.entries, use.rows, use.room, use.total)
+        earlier = found.get(key, replace(use, parts={}))
+        own = {name: part for name, part in use.parts.items() if name in inputs}
+        found[key] = replace(use, parts={**earlier.parts, **own})
+    return tuple(found.values())
