@@ -1,5 +1,7 @@
 """The one place that chooses adapters: settings in, services out."""
 
+import os
+import socket
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +19,12 @@ from service.adapters.store_usage import limited
 from service.core import Compiler, Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
+from service.errors import TracesUnavailable
 from service.jobs import Jobs
 from service.observability.metrics import JobCollector
 from service.observability.storage import StoreCollector
 from service.settings import Settings
+from service.tracing import NO_TRACER, Tracer
 from service.usecases.entering import Verify
 
 
@@ -43,15 +47,19 @@ class Services:
         return self.core.store
 
     def close(self) -> None:
-        """Release connections."""
+        """Send the last traces and release connections."""
+        self.core.tracer.close()
         self.core.db.close()
         self.celery.close()
 
 
-def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
-    """Open the database, bringing its tables up to date, the store and the broker; raises
-    ServiceError and StoreError.
+def build(
+    settings: Settings, *, compiler: Compiler | None = None, process: str = "relaxd"
+) -> Services:
+    """Open the database, bringing its tables up to date, the store and the broker; traces name the
+    process. Raises ServiceError and StoreError.
     """
+    tracer = _tracer(settings, process)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     db = Database(settings.database)
     upgrade(db)
@@ -64,8 +72,21 @@ def build(settings: Settings, *, compiler: Compiler | None = None) -> Services:
         doorbell=CeleryDoorbell(app),
         clock=time.time,
         signer=partial(signer, settings),
+        tracer=tracer,
     )
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))
     metrics.register(StoreCollector(core))
     return Services(settings, core, Jobs(core), app, metrics, verifier(settings))
+
+
+def _tracer(settings: Settings, process: str) -> Tracer:
+    if settings.traces_url is None:
+        return NO_TRACER
+    try:
+        # Only where it is asked for: it is an extra, and takes 100 ms to import.
+        from service.adapters.opentelemetry_traces import otlp_tracer
+    except ModuleNotFoundError as error:
+        raise TracesUnavailable from error
+    instance = f"{socket.gethostname()}-{os.getpid()}"
+    return otlp_tracer(settings.traces_url, process, instance, settings.traces_ratio)

@@ -18,6 +18,7 @@ from service.db.engine import Database
 from service.db.transaction import Transaction
 from service.domain import Kind
 from service.settings import Settings
+from service.tracing import NO_TRACER, Tracer
 
 
 class Doorbell(Protocol):
@@ -63,7 +64,8 @@ class Compiler(Protocol):
 @dataclass(frozen=True)
 class Core:
     """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch;
-    `signer` opens the key that signs provenance, which workers alone read.
+    `signer` opens the key that signs provenance, which workers alone read; `tracer` is off unless
+    the settings ask for traces.
 
     Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since
     fences decide.
@@ -76,6 +78,7 @@ class Core:
     doorbell: Doorbell
     clock: Callable[[], float]
     signer: Callable[[], Signer | None] = lambda: None
+    tracer: Tracer = NO_TRACER
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -234,7 +234,8 @@ class Claim:
     build's newest.
 
     action_key: the digest of the key. flight: what equal builds have in common that may have each
-    other's results: the same within one tenant, and among tenants that share.
+    other's results: the same within one tenant, and among tenants that share. asked_at: when the
+    worker set out to take it, in seconds since the epoch.
     """
 
     build_id: str
@@ -249,6 +250,7 @@ class Claim:
     flight: str
     tenant: str
     shared: bool
+    asked_at: float = 0.0
 
 
 def job_state(builds: Sequence[State]) -> State:

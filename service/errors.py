@@ -17,6 +17,18 @@ class InvalidSettings(ServiceError):
     code = "settings.invalid"
 
 
+class TracesUnavailable(ServiceError):
+    """The settings ask for traces, and OpenTelemetry is not installed."""
+
+    code = "traces.unavailable"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "RELAXD_TRACES_URL is set, and OpenTelemetry is not installed",
+            hint="install relaxd[traces], or unset RELAXD_TRACES_URL",
+        )
+
+
 class UnknownJob(ServiceError):
     """No job has that id."""
 

@@ -17,6 +17,7 @@ from service.usecases import (
     inspecting,
     overview,
     submitting,
+    tracing,
     watching,
 )
 from service.usecases.overview import Look, Search
@@ -54,14 +55,17 @@ class Jobs:
         Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
         compiler.errors.UnknownTarget.
         """
-        return submitting.submit(
-            self._core,
-            model_digest,
-            request,
-            idempotency_key=idempotency_key,
-            model_name=model_name,
-            tenant=self._tenant or DEFAULT,
-        )
+        with tracing.submission(self._core) as span:
+            job = submitting.submit(
+                self._core,
+                model_digest,
+                request,
+                idempotency_key=idempotency_key,
+                model_name=model_name,
+                tenant=self._tenant or DEFAULT,
+            )
+            span.note({tracing.JOB: job.id})
+            return job
 
     def get(self, job_id: str) -> Job:
         """The job as it stands; raises UnknownJob."""
@@ -107,7 +111,10 @@ class Jobs:
         """A job that has a worker inspect the model, or find an earlier report; raises
         UnknownModel.
         """
-        return inspecting.begin(self._core, model_digest, request, self._tenant or DEFAULT)
+        with tracing.submission(self._core) as span:
+            job = inspecting.begin(self._core, model_digest, request, self._tenant or DEFAULT)
+            span.note({tracing.JOB: job.id})
+            return job
 
     def report(self, job: Job, seconds: float) -> dict[str, Any]:
         """The report of an inspection that was waited for so long; raises InspectionFailed,

@@ -51,7 +51,8 @@ class Settings(BaseSettings):
     audit_days: how long entries of the audit log are kept; 0 for ever.
     shared_cache: whether equal builds of different tenants share one result, for all tenants.
     max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
-    metrics, None for nowhere.
+    metrics, None for nowhere. traces_url: the OTLP/HTTP endpoint that takes traces, None for no
+    traces; traces_ratio: the part of the traces that is kept.
     """
 
     model_config = SettingsConfigDict(
@@ -94,6 +95,8 @@ class Settings(BaseSettings):
     shared_cache: bool = False
     max_log_lines: int = Field(default=2000, ge=0)
     worker_metrics_port: int | None = None
+    traces_url: str | None = None
+    traces_ratio: float = Field(default=1, ge=0, le=1)
     log_level: str = "INFO"
 
     @property

@@ -1,4 +1,4 @@
-"""Gives every request an id, a line in the log and two metrics."""
+"""Gives every request an id, a line in the log, two metrics and a span."""
 
 import re
 import time
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from artifacts.errors import StoreError
 from service.api import page
+from service.tracing import NO_SPAN, NO_TRACER, Role, Span, Tracer
 
 HEADER = "X-Request-ID"
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -49,17 +50,20 @@ class RequestMetrics:
 class Access:
     """ASGI middleware, the outermost."""
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, tracer: Tracer = NO_TRACER) -> None:
         self.app = app
         self._metrics = metrics
+        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with `request.state.request_id` set; `job_id` there is logged too."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         state = scope.setdefault("state", {})
-        state["request_id"] = _request_id(Headers(scope=scope).get(HEADER, ""))
+        headers = Headers(scope=scope)
+        state["request_id"] = _request_id(headers.get(HEADER, ""))
         status, began = 500, time.perf_counter()
+        span = self._begin(scope, headers)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -69,7 +73,10 @@ class Access:
             await send(message)
 
         try:
-            with structlog.contextvars.bound_contextvars(request_id=state["request_id"]):
+            with (
+                structlog.contextvars.bound_contextvars(request_id=state["request_id"]),
+                self._tracer.active(span),
+            ):
                 await self.app(scope, receive, answer)
         except RuntimeError as error:
             # Starlette's, once an answer has begun. Returning breaks the connection.
@@ -77,10 +84,22 @@ class Access:
                 raise
             logger.error("answer broken off", error=str(error.__cause__))
         finally:
-            self._note(scope, state, status, time.perf_counter() - began)
+            self._note(scope, state, status, time.perf_counter() - began, span)
+
+    def _begin(self, scope: Scope, headers: Headers) -> Span:
+        """The request's span, part of the client's trace where it names one."""
+        if scope["path"] in QUIET:
+            return NO_SPAN
+        parent = headers.get("traceparent")
+        return self._tracer.begin(scope["method"][:LONGEST_PATH], parent=parent, role=Role.SERVER)
 
     def _note(
-        self, scope: Scope, state: MutableMapping[str, Any], status: int, seconds: float
+        self,
+        scope: Scope,
+        state: MutableMapping[str, Any],
+        status: int,
+        seconds: float,
+        span: Span,
     ) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.note(scope["method"], route, status, seconds)
@@ -91,6 +110,7 @@ class Access:
         )
         quiet = scope["path"] in QUIET or page.serves(scope["path"])
         log = logger.debug if quiet else logger.info
+        traced = {"trace_id": trace_id} if (trace_id := span.trace_id) else {}
         log(
             "request",
             request_id=state["request_id"],
@@ -99,7 +119,25 @@ class Access:
             status=status,
             milliseconds=round(seconds * 1000, 1),
             **job,
+            **traced,
         )
+        _end(span, scope, route, status, state["request_id"])
+
+
+def _end(span: Span, scope: Scope, route: str, status: int, request_id: str) -> None:
+    method = scope["method"] if scope["method"] in METHODS else OTHER
+    span.rename(f"{method} {route}")
+    attributes = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+        "url.path": scope["path"],
+        "relaxd.request_id": request_id,
+    }
+    span.note(attributes)
+    if status >= 500:
+        span.fail(str(status))
+    span.end()
 
 
 def _request_id(offered: str) -> str:

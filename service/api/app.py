@@ -71,7 +71,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(SameOrigin, allowed=origins)
     # Before signing in: a browser asks without the page's token, and a page reads refusals too.
     app.add_middleware(PullsFromPages, origins=tuple(services.settings.pull_origins.split()))
-    app.add_middleware(Access, metrics=RequestMetrics(app.state.registry))
+    app.add_middleware(Access, metrics=RequestMetrics(app.state.registry), tracer=core.tracer)
     secured = services.settings.token is not None or services.verify is not None
     app.openapi = lambda: describe(app, secured=secured)  # type: ignore[method-assign]
     return app

@@ -63,7 +63,7 @@ def serve(
             hint="set RELAXD_TOKEN, or listen on 127.0.0.1",
         )
     with _listen(host, port) as listener:
-        services = build(settings)
+        services = build(settings, process="relaxd-api")
         try:
             asyncio.run(
                 _run(services, listener, Place(host, listener.getsockname()[1], port_file), workers)

@@ -1,6 +1,6 @@
 """Claiming: a worker leases a queued build, or leaves it to wait for an equal running one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -32,7 +32,7 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
     """A claim on the build, or None where there is nothing to do: it is taken, has ended, or now
     waits for an equal one.
     """
-    found = _find(core, build_id)
+    asked_at, found = core.clock(), _find(core, build_id)
     if found is None:
         return None
     job, build = found
@@ -45,7 +45,8 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
     while True:
         try:
             with core.writing() as tx:
-                return _claim(core, tx, build, key, worker)
+                claim = _claim(core, tx, build, key, worker)
+            return claim and replace(claim, asked_at=asked_at)
         except IntegrityError:
             # An equal build was claimed between our look and our write: this time we see it.
             continue

@@ -12,7 +12,7 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
-from service.usecases import giving, indexing
+from service.usecases import giving, indexing, tracing
 from service.usecases.dumping import lacks_dump
 
 CANCELLED = Outcome(State.CANCELLED)
@@ -95,6 +95,7 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
         if again:
             core.doorbell.ring(build.id, build.capability)
             continue
+        tracing.shared(core, build, outcome)
         if shared.artifact:
             indexing.publish(core, build.job_id)
 

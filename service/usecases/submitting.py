@@ -15,6 +15,7 @@ from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
 from service.usecases import admission, holding
+from service.usecases.tracing import TRACEPARENT
 
 _ANYWHERE = "native"
 """The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
@@ -50,6 +51,8 @@ def submit(
         return job
     admission.admit(core, tenant, len(targets))
     job_id = secrets.token_hex(8)
+    traceparent = core.tracer.current()
+    traced = {TRACEPARENT: traceparent} if traceparent else {}
     header = {
         "id": job_id,
         "kind": kind,
@@ -80,7 +83,7 @@ def submit(
                     **_fresh(tx),
                 },
                 rows,
-                (EventType.JOB_QUEUED, {"targets": list(targets)}),
+                (EventType.JOB_QUEUED, {"targets": list(targets), **traced}),
             )
     except IntegrityError:
         # Somebody used the key between our look and our insert.

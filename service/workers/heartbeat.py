@@ -13,6 +13,7 @@ from service.db.transaction import Note
 from service.domain import Claim, EventType
 from service.errors import DatabaseUnavailable, StaleClaim
 from service.usecases import reporting
+from service.workers.build_trace import BuildTrace
 
 _TICK_S = 1.0
 _BATCH = 200
@@ -33,10 +34,18 @@ class Stop(Enum):
 class Pulse:
     """A thread about one claim while the block lasts; `stop` is the reason why the build must end,
     None while it may go on.
+    `trace` hears every event, too.
     """
 
-    def __init__(self, core: Core, claim: Claim, shutdown: threading.Event) -> None:
+    def __init__(
+        self,
+        core: Core,
+        claim: Claim,
+        shutdown: threading.Event,
+        trace: BuildTrace | None = None,
+    ) -> None:
         self._core = core
+        self.trace = trace or BuildTrace(core, claim)
         self._claim = claim
         self._shutdown = shutdown
         self._ended = threading.Event()
@@ -59,6 +68,7 @@ class Pulse:
         """Take an event of the compile process; a stage is written at once, lines within about
         a second. Raises StaleClaim.
         """
+        self.trace.hear(event)
         match event:
             case StageStarted(stage):
                 self._notes.append((EventType.BUILD_STAGE, {"stage": stage.value}))

@@ -26,7 +26,7 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     """
     logs.configure(settings.log_level, settings.secrets())
     privileges.hide_memory()
-    services = build(settings)
+    services = build(settings, process="relaxd-worker")
     try:
         return serve(services, concurrency, parent=parent)
     finally:

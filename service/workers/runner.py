@@ -26,6 +26,7 @@ from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
 from service.identity import bundles_of
 from service.usecases import attesting, ending, results
+from service.workers.build_trace import BuildTrace
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience, with_database
 from service.workers.scratch import Workshop
@@ -56,19 +57,19 @@ class Runner:
         """See the build to its end or give it back; its ending in a word. Raises
         DatabaseUnavailable where neither could be written down.
         """
-        began = time.monotonic()
-        with structlog.contextvars.bound_contextvars(
-            job_id=claim.job_id, build_id=claim.build_id, target=claim.target
-        ):
+        began, trace = time.monotonic(), BuildTrace(self._core, claim)
+        names = {"job_id": claim.job_id, "build_id": claim.build_id, "target": claim.target}
+        with trace, structlog.contextvars.bound_contextvars(**names, **trace.named):
             logger.info("build started", fence=claim.fence, action_key=claim.action_key)
             try:
-                with Pulse(self._core, claim, self._shutdown) as pulse:
+                with Pulse(self._core, claim, self._shutdown, trace) as pulse:
                     ended = self._attempt(claim, pulse)
             except StaleClaim as error:
                 ended = "stale"
                 logger.warning("build abandoned", reason=str(error))
             seconds = time.monotonic() - began
             logger.info("build ended", ending=ended, seconds=round(seconds, 3))
+            trace.note(ended)
             self._observe(claim, ended, seconds)
             return ended
 
@@ -112,6 +113,8 @@ class Runner:
         return self._end(claim, pulse, Outcome(state, error=failure))
 
     def _end(self, claim: Claim, pulse: Pulse, outcome: Outcome) -> str:
+        if outcome.error:
+            pulse.trace.fail(outcome.error)
         try:
             pulse.flush()
             with_database(pulse, lambda: ending.finish(self._core, claim, outcome))
@@ -130,6 +133,7 @@ class Runner:
         return WITHOUT_STORE
 
     def _release(self, claim: Claim, pulse: Pulse, failure: Failure, *, attempted: bool) -> str:
+        pulse.trace.fail(failure)
         pulse.flush()
         with_database(
             pulse, lambda: ending.release(self._core, claim, failure, attempted=attempted)

@@ -29,6 +29,7 @@ from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.jobs import Jobs
 from service.settings import Settings
+from service.tracing import NO_TRACER, Tracer
 from service.usecases import claiming
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
@@ -66,13 +67,17 @@ class Live:
 
 @contextmanager
 def services_over(
-    folder: Path, compiler: FakeCompiler, doorbell: QueueDoorbell, **settings: Any
+    folder: Path,
+    compiler: FakeCompiler,
+    doorbell: QueueDoorbell,
+    tracer: Tracer = NO_TRACER,
+    **settings: Any,
 ) -> Iterator[Services]:
     chosen = Settings(data_dir=folder, **settings)
     db = Database(chosen.database)
     upgrade(db)
     store, sign = open_store(chosen.store), partial(signer, chosen)
-    core = Core(chosen, db, store, compiler, doorbell, time.time, sign)
+    core = Core(chosen, db, store, compiler, doorbell, time.time, sign, tracer)
     metrics, verify = CollectorRegistry(), verifier(chosen)
     services = Services(chosen, core, Jobs(core), celery_app(chosen), metrics, verify)
     try:
@@ -96,11 +101,11 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def live(folder: Path, **settings: Any) -> Iterator[Live]:
+def live(folder: Path, tracer: Tracer = NO_TRACER, **settings: Any) -> Iterator[Live]:
     compiler, doorbell = FakeCompiler(), QueueDoorbell()
     with (
         quiet(),
-        services_over(folder, compiler, doorbell, **settings) as services,
+        services_over(folder, compiler, doorbell, tracer, **settings) as services,
         working(services.core, doorbell),
         listening(services) as url,
     ):
