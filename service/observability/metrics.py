@@ -1,9 +1,11 @@
 """Metrics: figures of the job database at each scrape, and each worker's own measurements."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
@@ -56,15 +58,32 @@ class JobCollector(Collector):
         yield GaugeMetricFamily(
             "relaxd_queue_oldest_seconds", "Age of the oldest queued build.", value=age
         )
+        living = live_workers(self._core)
         yield GaugeMetricFamily(
-            "relaxd_workers",
-            "Workers heard of within a lease.",
-            value=len(live_workers(self._core)),
+            "relaxd_workers", "Workers heard of within a lease.", value=len(living)
+        )
+        yield GaugeMetricFamily(
+            "relaxd_worker_slots",
+            "Builds that these workers run at a time.",
+            value=sum(worker.slots for worker in living),
         )
 
     def describe(self) -> list[Metric]:
         """Nothing: registering must not read the database."""
         return []
+
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable, read when prometheus_client is imported, of a folder to which processes write what
+they measure.
+"""
+
+
+def gather(registry: CollectorRegistry, folder: Path) -> None:
+    """Add the sums of what processes with that folder in SHARED have measured, also those that
+    have ended.
+    """
+    MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
 
 
 class WorkerMetrics:

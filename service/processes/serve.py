@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +17,12 @@ import uvicorn
 from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.errors import ServiceError
-from service.observability import logs
+from service.observability import logs, metrics
 from service.processes import descriptors
 from service.processes.connections import protocol
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
+from service.workers.scratch import Workshop
 
 WORKERS = "service.workers"
 DRAIN_S = 5
@@ -64,11 +66,14 @@ def serve(
         )
     with _listen(host, port) as listener:
         services = build(settings, process="relaxd-api")
+        shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
+        metrics.gather(services.metrics, shop.folder)
+        place = Place(host, listener.getsockname()[1], port_file)
+        environment = {**settings.environment(), metrics.SHARED: str(shop.folder)}
         try:
-            asyncio.run(
-                _run(services, listener, Place(host, listener.getsockname()[1], port_file), workers)
-            )
+            asyncio.run(_run(services, listener, place, workers, environment))
         finally:
+            shop.close()
             services.close()
     return 0
 
@@ -99,7 +104,13 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def _run(services: Services, listener: socket.socket, place: Place, workers: int) -> None:
+async def _run(
+    services: Services,
+    listener: socket.socket,
+    place: Place,
+    workers: int,
+    environment: Mapping[str, str],
+) -> None:
     # uvicorn's own access log is off: the app logs requests with their ids.
     config = uvicorn.Config(
         create_app(services),
@@ -112,8 +123,7 @@ async def _run(services: Services, listener: socket.socket, place: Place, worker
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
     command = (sys.executable, "-m", WORKERS, "--parent", str(os.getpid()))
-    settings = services.settings
-    supervisor = Supervisor(command, settings.environment(), workers, settings.drain_s)
+    supervisor = Supervisor(command, environment, workers, services.settings.drain_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(stopping))
         group.create_task(_announce(server, place, services.settings, workers))

@@ -11,7 +11,7 @@ from typing import IO
 
 
 class Workshop:
-    """A worker's own folder under `root`; a lock that dies with the process marks it as in
+    """A process's own folder under `root`; a lock that dies with the process marks it as in
     use.
     """
 
@@ -27,7 +27,7 @@ class Workshop:
 
     @property
     def folder(self) -> Path:
-        """The worker's own folder, whose content goes with the worker however it ends."""
+        """The folder, whose content goes with the process however it ends."""
         return self._folder
 
     @contextmanager
@@ -37,7 +37,7 @@ class Workshop:
             yield Path(folder)
 
     def close(self) -> None:
-        """Remove the worker's folder and let go of the lock."""
+        """Remove the folder and let go of the lock."""
         shutil.rmtree(self._folder)
         self._path.unlink()
         self._lock.close()

@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 
+from service.observability.metrics import SHARED
 from tests.e2e.deployment import until
 
 
@@ -58,9 +59,12 @@ def test_it_says_where_it_listens_and_stops_everything(
         assert line.startswith(f"relaxd is ready at http://127.0.0.1:{port} ")
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         (worker,) = until(lambda: workers(process), 20, "a worker")
+        measured = Path(worker.environ()[SHARED])
+        assert measured.is_dir()
         process.send_signal(number)
         assert process.wait(30) == 0
         assert not worker.is_running()
+        assert not measured.exists()
 
 
 def test_workers_end_with_it(tmp_path: Path) -> None:
