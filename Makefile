@@ -7,7 +7,7 @@ SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo conformance images check structure fmt lock clean
+.PHONY: help env demo test robustness geometry fuzz zoo conformance images check site structure fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARG
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)
 
-check: env ## lint, types, layers, images, manifests
+check: env ## lint, types, layers, images, manifests, the documentation's site
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
 	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
 	@$(BIN)/mypy
@@ -52,6 +52,10 @@ check: env ## lint, types, layers, images, manifests
 	@$(BIN)/hadolint docker/*.Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	@$(BIN)/python -m tools.kubernetes
+	@$(BIN)/python -m tools.site
+
+site: env ## build the documentation's site into build/site/html
+	@$(BIN)/python -m tools.site
 
 structure: env ## sizes of files and functions, share of comments, import cycles between folders
 	@$(BIN)/python -m tools.structure

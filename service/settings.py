@@ -23,81 +23,100 @@ def _default_data_dir() -> Path:
 class Settings(BaseSettings):
     """One immutable set of settings; URLs left out mean the embedded form, which keeps everything
     under `data_dir`.
-
-    token: the operator's bearer token, None to ask for none. oidc_issuers: TOML or JSON file of the
-    issuers whose tokens are taken. allowed_origins: origins of
-    web pages that may send requests that change something, separated by spaces. pull_origins:
-    origins of web pages that may pull bundles, `*` for any.
-    job_timeout_s, memory_mb, disk_mb, max_processes: limits of one compile.
-    allow_unsandboxed_torchscript: compile TorchScript even where the sandbox does not isolate
-    files, so that a model can read and write all that the worker can.
-    max_model_bytes: the largest upload. max_connections: how many clients may be connected to one
-    API process.
-    max_request_bytes, max_request_values, max_targets: limits of one request's JSON document; a
-    value is what follows a comma, a colon or an opening bracket.
-    lease_s: how long a worker may be silent before its build goes to another; max_attempts: how
-    many workers may be lost on one build.
-    drain_s: how long a worker that is to end goes on with its build before it gives the build back.
-    sweep_s: pause between two looks for lost work; ring_after_s: age at which an unanswered
-    doorbell counts as lost.
-    retention_days: how long jobs that have ended, and bundles that only the action cache names,
-    are kept; 0 for ever. gc_s: pause between two garbage collections, 0 for none. gc_grace_s: how
-    long a blob stays that nothing refers to, twice job_timeout_s at the least.
-    store_quota_mb: the most that the store may hold, None for no limit; store_reserve_mb: what its
-    disk is to keep free. store_patience_s: how long a build waits for a store that is full or away.
-    signing_key: PEM file of the ed25519 key that signs provenance, None to sign nothing; with
-    signing_command, a program that signs what it reads, that of the public key. builder_id: the
-    URI by which signed provenance names this service.
-    audit_days: how long entries of the audit log are kept; 0 for ever.
-    shared_cache: whether equal builds of different tenants share one result, for all tenants.
-    max_log_lines: log lines kept of one build. worker_metrics_port: where a worker serves its
-    metrics, None for nowhere. traces_url: the OTLP/HTTP endpoint that takes traces, None for no
-    traces; traces_ratio: the part of the traces that is kept.
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="RELAXD_", frozen=True, extra="forbid", hide_input_in_errors=True
+        env_prefix="RELAXD_",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
     )
 
     data_dir: Path = Field(default_factory=_default_data_dir)
+    """Where the embedded form keeps its database, store and spool, and every form its scratch."""
     database_url: str | None = None
+    """SQLAlchemy URL of the job database; without one, SQLite under `data_dir`."""
     broker_url: str | None = None
+    """URL of Redis, whose doorbells wake workers; without one, files under `data_dir`."""
     store_url: str | None = None
+    """URL or path of the artifact store (`s3://bucket/prefix`); without one, under `data_dir`."""
     token: SecretStr | None = None
+    """The operator's bearer token; without one, nobody is asked to sign in."""
     oidc_issuers: Path | None = None
+    """TOML or JSON file of the issuers whose tokens are taken."""
     allowed_origins: str = ""
+    """Origins of web pages that may send requests that change something, separated by spaces."""
     pull_origins: str = ""
+    """Origins of web pages that may pull bundles, separated by spaces; `*` for any."""
     job_timeout_s: float = Field(default=1800, gt=0)
+    """Seconds that one compile may take."""
     memory_mb: int = Field(default=8192, gt=0)
+    """MiB of memory that one compile may use."""
     disk_mb: int = Field(default=32768, gt=0)
+    """MiB that one compile may write."""
     max_processes: int = Field(default=512, gt=0)
+    """Processes and threads that one compile may start."""
     allow_unsandboxed_torchscript: bool = False
+    """Compile TorchScript even where the sandbox does not isolate files, so that a model can read
+    and write all that the worker can.
+    """
     max_model_bytes: int = Field(default=4 << 30, gt=0)
+    """The largest upload."""
     max_connections: int = Field(default=4096, gt=0)
+    """How many clients may be connected to one API process."""
     max_request_bytes: int = Field(default=1 << 20, gt=0)
+    """The largest JSON document of a request."""
     max_request_values: int = Field(default=1 << 14, gt=0)
+    """Values in a request's JSON document: what follows a comma, a colon or an opening bracket."""
     max_targets: int = Field(default=64, gt=0)
+    """Targets of one request."""
     lease_s: float = Field(default=30, gt=0)
+    """How long a worker may be silent before its build goes to another."""
     max_attempts: int = Field(default=3, ge=1)
+    """How many workers may be lost on one build."""
     drain_s: float = Field(default=5, ge=0)
+    """How long a worker that is to end goes on with its build before it gives the build back."""
     sweep_s: float = Field(default=1, gt=0)
+    """Seconds between two looks for lost work."""
     ring_after_s: float = Field(default=1, ge=0)
+    """Age in seconds at which an unanswered doorbell counts as lost."""
     retention_days: float = Field(default=30, ge=0)
+    """How long jobs that have ended, and bundles that only the action cache names, are kept; 0 for
+    ever.
+    """
     gc_s: float = Field(default=3600, ge=0)
+    """Seconds between two garbage collections; 0 for none."""
     gc_grace_s: float = Field(default=24 * 3600, ge=2 * FRESH_S)
+    """How long a blob stays that nothing refers to, twice `RELAXD_JOB_TIMEOUT_S` at the least."""
     store_quota_mb: int | None = Field(default=None, gt=0)
+    """The most that the store may hold; without one, no limit."""
     store_reserve_mb: int = Field(default=64, ge=0)
+    """What the store's disk is to keep free."""
     store_patience_s: float = Field(default=600, ge=0)
+    """How long a build waits for a store that is full or away."""
     signing_key: Path | None = None
+    """PEM file of the ed25519 key that signs provenance; without one, nothing is signed. With
+    `RELAXD_SIGNING_COMMAND`, the public key.
+    """
     signing_command: str | None = None
+    """A program that signs what it reads from standard input."""
     builder_id: str = "urn:relaxd:builder"
+    """The URI by which signed provenance names this service."""
     audit_days: float = Field(default=90, ge=0)
+    """How long entries of the audit log are kept; 0 for ever."""
     shared_cache: bool = False
+    """Whether equal builds of different tenants share one result."""
     max_log_lines: int = Field(default=2000, ge=0)
+    """Log lines kept of one build."""
     worker_metrics_port: int | None = None
+    """Where a worker serves its metrics; without one, nowhere."""
     traces_url: str | None = None
+    """The OTLP/HTTP endpoint that takes traces; without one, no traces."""
     traces_ratio: float = Field(default=1, ge=0, le=1)
+    """The part of the traces that is kept."""
     log_level: str = "INFO"
+    """The least level of what is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
     @property
     def database(self) -> str:

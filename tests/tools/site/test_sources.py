@@ -1,0 +1,54 @@
+"""What the site is made of: every page has its place, and the reference names all there is."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.problems import INTERNAL, KINDS
+from service.settings import Settings
+from tools.site import __main__ as site
+from tools.site.sources import assemble
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "source"
+    assemble(folder)
+    return folder
+
+
+def pages(place: Any) -> Iterator[str]:
+    """The files that a part of the navigation names."""
+    if isinstance(place, str):
+        yield place
+    for below in place.values() if isinstance(place, dict) else place:
+        if not isinstance(place, str):
+            yield from pages(below)
+
+
+def test_the_navigation_has_every_page_once(sources: Path) -> None:
+    named = list(pages(tomllib.loads(site.CONFIG.read_text())["project"]["nav"]))
+    found = [str(path.relative_to(sources)) for path in sources.rglob("*.md")]
+    assert sorted(named) == sorted(found)
+
+
+def test_every_setting_is_explained(sources: Path) -> None:
+    text = (sources / "reference" / "settings.md").read_text()
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert f"`RELAXD_{name.upper()}`" in text
+
+
+def test_every_problem_is_listed(sources: Path) -> None:
+    text = (sources / "reference" / "problems.md").read_text()
+    assert all(kind.title in text for _, kind in KINDS if kind is not INTERNAL)
+
+
+def test_commands_are_shown_without_the_terminals_markup(sources: Path) -> None:
+    text = (sources / "reference" / "commands.md").read_text()
+    assert "relaxd compile [OPTIONS] MODEL" in text
+    assert "relaxd tenant create [OPTIONS] NAME" in text
+    assert "[bold]" not in text

@@ -1,0 +1,1 @@
+"""The documentation as a website, with the reference pages that code generates."""
