@@ -43,6 +43,7 @@ def main() -> int:
             _places(job, scratch, options.cache),
             shares,
             Path(tempfile.mkdtemp(dir=scratch)),
+            options.group,
         )
     except sandbox.ParentDied:
         return 2
@@ -70,6 +71,7 @@ def _options() -> argparse.Namespace:
     for name, text in numbers.items():
         parser.add_argument(f"--{name}", type=int, required=True, help=text)
     parser.add_argument("--cache", type=Path, required=True, help="the cache that all builds share")
+    parser.add_argument("--group", type=Path, help="the cgroup to enter")
     parser.add_argument(
         "--unsandboxed-torchscript",
         action="store_true",

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler import targets
-from compiler.isolation.child import Limits, run_child
+from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
+from compiler.isolation.starting import Limits
 from compiler.prepare import prepare
 from relaxd.contract.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.options import CompileOptions

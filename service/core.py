@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from artifacts.store import Artifacts
 from compiler.capabilities import Capabilities
-from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, Event
+from compiler.isolation.starting import Limits
 from compiler.targets import Target
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest

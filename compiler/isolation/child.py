@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from compiler.errors import (
     CompileTimeout,
     CompileTooManyProcesses,
 )
-from compiler.isolation import output, quota
+from compiler.isolation import cgroups, output, quota
 from compiler.isolation.level import Level
 from compiler.isolation.line_splitter import Lines
 from compiler.isolation.messages import (
@@ -43,7 +42,7 @@ from compiler.isolation.messages import (
     Succeeded,
     message_from_json,
 )
-from compiler.toolchain import cache
+from compiler.isolation.starting import Limits, arguments, environment, written_by
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 
@@ -53,24 +52,8 @@ _LOG_LINE_BYTES = 4096
 _LOG_LINES = 20_000
 _MESSAGE_BYTES = 256 << 20
 _TAIL_LINES = 20
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 _ASKED_TO_END_SECONDS = 2.0
 _DISK_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Wall-clock seconds of the whole job; bytes of resident memory and number of all its processes
-    together; bytes on disk of all it writes.
-
-    unsandboxed_torchscript: let TorchScript run where the sandbox does not isolate files.
-    """
-
-    seconds: float = 3600.0
-    memory_bytes: int = 16 << 30
-    processes: int = 512
-    disk_bytes: int = 64 << 30
-    unsandboxed_torchscript: bool = False
 
 
 def run_child(
@@ -136,7 +119,7 @@ class _Child:
     ) -> None:
         self._on_event = on_event
         self._limits = limits
-        self._folders = [scratch, *_written_by(job)]
+        self._folders = [scratch, *written_by(job)]
         self._level: Level | None = None
         self._stage = Stage.LOAD
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -147,21 +130,27 @@ class _Child:
         self._log = Lines(_LOG_LINE_BYTES)
         source = scratch / "job.json"
         source.write_text(json.dumps(job.to_json()))
+        self._group = self._own_group()
         reader, writer = os.pipe()
         try:
             with source.open("rb") as stdin:
                 self._process = subprocess.Popen(
-                    [*command, *_arguments(writer, limits)],
+                    [
+                        *command,
+                        *arguments(writer, limits, self._group.path if self._group else None),
+                    ],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     pass_fds=(writer,),
                     start_new_session=True,
                     cwd=scratch,
-                    env=_environment(scratch),
+                    env=environment(scratch),
                 )
         except BaseException:
             os.close(reader)
+            if self._group:
+                self._group.remove()
             raise
         finally:
             os.close(writer)
@@ -174,6 +163,15 @@ class _Child:
             os.set_blocking(descriptor, False)
             self._streams.register(descriptor, selectors.EVENT_READ, take)
         self._reader = reader
+
+    def _own_group(self) -> cgroups.Group | None:
+        if (above := cgroups.parent()) is None:
+            return None
+        try:
+            return cgroups.make(above, self._limits.memory_bytes, 2 * self._limits.processes)
+        except OSError as error:
+            self._on_event(Log(f"sandbox: no group of its own: {error}"))
+            return None
 
     def watch(self, cancelled: Callable[[], bool]) -> dict[str, Any]:
         """The final document; raises what ended the process otherwise, or the failure that the
@@ -215,7 +213,7 @@ class _Child:
                 return result
             case Failed(failure):
                 raise CompileError.from_failure(failure)
-        raise self._crash()
+        raise self._refused() or self._crash()
 
     def kill(self) -> None:
         """End all its processes and release the streams; idempotent."""
@@ -230,7 +228,11 @@ class _Child:
         for process in descendants:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        if self._group:
+            self._group.kill()
         self._process.wait()
+        if self._group:
+            self._group.remove()
         self._streams.close()
         if self._process.stdout and not self._process.stdout.closed:
             self._process.stdout.close()
@@ -249,24 +251,11 @@ class _Child:
             with contextlib.suppress(psutil.NoSuchProcess):
                 resident += process.memory_info().rss
         if resident > limit:
-            raise CompileOutOfMemory(
-                f"the build's processes grew to {resident >> 20} MiB, the limit is {limit >> 20} "
-                "MiB",
-                reason="out_of_memory",
-                stage=self._stage,
-                hint="raise the memory limit, or narrow the dims",
-                resident_bytes=resident,
-                limit_bytes=limit,
-            )
+            raise _out_of_memory(resident, limit, self._stage)
 
     def _check_disk(self, family: Sequence[psutil.Process]) -> None:
         if len(family) > self._limits.processes:
-            raise CompileTooManyProcesses(
-                f"the build started {len(family)} processes, the limit is {self._limits.processes}",
-                reason="too_many_processes",
-                stage=self._stage,
-                limit=self._limits.processes,
-            )
+            raise _too_many_processes(len(family), self._limits.processes, self._stage)
         limit = self._limits.disk_bytes
         taken = quota.disk_bytes(self._folders, (process.pid for process in family))
         if taken > limit:
@@ -333,6 +322,15 @@ class _Child:
             elif self._logged == _LOG_LINES + 1:
                 self._on_event(Log(f"(no more than {_LOG_LINES} lines are kept)"))
 
+    def _refused(self) -> CompileError | None:
+        """The failure of a process that ended because its group had no more memory or processes."""
+        limits, group = self._limits, self._group
+        if group and group.oom_kills():
+            return _out_of_memory(limits.memory_bytes, limits.memory_bytes, self._stage)
+        if group and group.refused_forks():
+            return _too_many_processes(2 * limits.processes, limits.processes, self._stage)
+        return None
+
     def _crash(self) -> CompileCrashed:
         code = self._process.wait()
         name = signal.Signals(-code).name if code < 0 else None
@@ -349,42 +347,21 @@ class _Child:
         )
 
 
-def _arguments(messages: int, limits: Limits) -> list[str]:
-    """What the compile process is started with, as options of its command line."""
-    options: dict[str, object] = {
-        "messages": messages,
-        "parent": os.getpid(),
-        "memory-bytes": limits.memory_bytes,
-        "file-bytes": limits.disk_bytes,
-        "processes": 2 * limits.processes,
-        "cache": cache.directory(),
-    }
-    trusting = ["--unsandboxed-torchscript"] if limits.unsandboxed_torchscript else []
-    return [
-        word for name, value in options.items() for word in (f"--{name}", str(value))
-    ] + trusting
+def _out_of_memory(resident: int, limit: int, stage: Stage) -> CompileOutOfMemory:
+    return CompileOutOfMemory(
+        f"the build's processes grew to {resident >> 20} MiB, the limit is {limit >> 20} MiB",
+        reason="out_of_memory",
+        stage=stage,
+        hint="raise the memory limit, or narrow the dims",
+        resident_bytes=resident,
+        limit_bytes=limit,
+    )
 
 
-def _written_by(job: ChildJob) -> list[Path]:
-    if not isinstance(job, CompileJob):
-        return []
-    return [output.partial_of(job), *([Path(job.dump)] if job.dump else [])]
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    """Nothing of ours but what finding programs and libraries takes: no credentials reach the
-    compiler.
-    """
-    root = Path(__file__).parents[2]
-    # What one build writes there must not reach the next.
-    own_cache = cache.private_view(cache.directory(), scratch / "cache")
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {
-        "LANG": "C.UTF-8",
-        **kept,
-        **own_cache,
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "PYTHONPATH": str(root),
-        "PYTHONUNBUFFERED": "1",
-    }
+def _too_many_processes(count: int, limit: int, stage: Stage) -> CompileTooManyProcesses:
+    return CompileTooManyProcesses(
+        f"the build started {count} processes, the limit is {limit}",
+        reason="too_many_processes",
+        stage=stage,
+        limit=limit,
+    )

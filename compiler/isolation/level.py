@@ -12,6 +12,7 @@ class Layer(Enum):
     LANDLOCK_SCOPES = "landlock_scopes"
     SECCOMP = "seccomp"
     LIMITS = "limits"
+    GROUP = "group"
 
 
 class Level(StrEnum):
@@ -20,12 +21,15 @@ class Level(StrEnum):
     NONE: whatever the user who runs it can reach. LIMITS: no network, no other process and a
     limited share of the machine, but every file of the user. FILESYSTEM: besides, only the files of
     its own build. FULL: the same, with files, processes and the network kept by two layers or more.
+    METERED: besides, the kernel holds all processes of the build together to their memory and
+    number.
     """
 
     NONE = "none"
     LIMITS = "limits"
     FILESYSTEM = "filesystem"
     FULL = "full"
+    METERED = "metered"
 
     @property
     def rank(self) -> int:
@@ -46,4 +50,6 @@ def level_of(layers: Iterable[Layer]) -> Level:
     isolating = {Layer.NAMESPACES, Layer.LANDLOCK} & there
     if not isolating:
         return Level.LIMITS
-    return Level.FULL if len(isolating) == 2 else Level.FILESYSTEM
+    if len(isolating) == 1:
+        return Level.FILESYSTEM
+    return Level.METERED if Layer.GROUP in there else Level.FULL

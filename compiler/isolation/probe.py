@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from compiler.isolation import sandbox
+from compiler.isolation import cgroups, sandbox
 from compiler.isolation.level import Level
 from compiler.isolation.places import places
 from compiler.isolation.privileges import Shares
@@ -38,12 +38,14 @@ def level() -> Level:
         tempfile.TemporaryDirectory(prefix="relaxd-probe-", dir=_base()) as folder,
         _victim() as victim,
         _listener(Path(folder) / "socket") as port,
+        _group() as group,
     ):
         outside, inside = Path(folder) / "canary", Path(folder) / "inside"
         outside.write_bytes(_CANARY)
         inside.mkdir()
+        numbers = (os.getpid(), victim.pid, port)
         done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(victim.pid), str(port)],
+            [sys.executable, "-P", "-m", __name__, *map(str, numbers), *group],
             cwd=inside,
             env={"PYTHONPATH": str(Path(__file__).parents[2])},
             capture_output=True,
@@ -96,6 +98,20 @@ def _listener(path: Path) -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@contextlib.contextmanager
+def _group() -> Iterator[list[str]]:
+    """The path of a group for the confined process, where this machine lets us make any."""
+    if (above := cgroups.parent()) is None:
+        yield []
+        return
+    group = cgroups.make(above, _SHARES.memory_bytes, 64)
+    try:
+        yield [str(group.path)]
+    finally:
+        group.kill()
+        group.remove()
+
+
 def _attempts(outside: Path, victim: int, port: int) -> dict[str, Callable[[], bool]]:
     """By name, what says whether it succeeded, or raises OSError."""
 
@@ -119,11 +135,12 @@ def _attempts(outside: Path, victim: int, port: int) -> dict[str, Callable[[], b
 
 def main() -> int:
     """Confine this process, try everything, and print what was reached."""
-    parent, victim, port = map(int, sys.argv[1:])
+    parent, victim, port = map(int, sys.argv[1:4])
+    group = Path(sys.argv[4]) if sys.argv[4:] else None
     inside = Path.cwd()
     spare = inside / "spare"
     spare.mkdir()
-    confinement = sandbox.confine(parent, places((), (inside,)), _SHARES, spare)
+    confinement = sandbox.confine(parent, places((), (inside,)), _SHARES, spare, group)
     reached = []
     for name, attempt in _attempts(inside.parent, victim, port).items():
         with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from compiler.isolation import guardian, landlock, namespaces, privileges, seccomp
+from compiler.isolation import cgroups, guardian, landlock, namespaces, privileges, seccomp
 from compiler.isolation.level import Layer, Level, level_of
 from compiler.isolation.places import Places, devices
 from compiler.isolation.privileges import Shares
@@ -32,12 +32,14 @@ class Confinement:
         return level_of(self.layers)
 
 
-def confine(parent: int, places: Places, shares: Shares, folder: Path) -> Confinement:
+def confine(
+    parent: int, places: Places, shares: Shares, folder: Path, group: Path | None = None
+) -> Confinement:
     """Go on in a confined child of this process, which must have one thread and stays behind to end
     whatever is left of the child; raises ParentDied.
 
     parent: the process id of the one who started us; when it ends, so do we. folder: an empty
-    folder that the sandbox may use.
+    folder that the sandbox may use. group: the cgroup to enter, None where there is none.
     """
     layers: list[Layer] = []
     remarks: list[str] = []
@@ -52,6 +54,8 @@ def confine(parent: int, places: Places, shares: Shares, folder: Path) -> Confin
             layers.append(layer)
         return there
 
+    if group is not None:
+        put(Layer.GROUP, "no group of its own", partial(cgroups.join, group))
     namespaced = _fork(parent, remarks)
     if namespaced is not None:
         put(

@@ -90,7 +90,8 @@ class Manifest:
 
     weights: the entry function's last arguments, in order, from the file `weights_file`; empty when
     the library holds all.
-    builder: `sandbox`, how well the build was confined: `full`, `filesystem`, `limits` or `none`.
+    builder: `sandbox`, how well the build was confined: `metered`, `full`, `filesystem`, `limits`
+    or `none`.
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     """

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.capabilities import Capabilities, capabilities
-from compiler.isolation.child import Limits, run_child
+from compiler.isolation.child import run_child
 from compiler.isolation.messages import ChildJob, CompileJob, Event
+from compiler.isolation.starting import Limits
 from compiler.key import action_key
 from compiler.prepare import prepare
 from compiler.targets import Target, names, registry, resolve

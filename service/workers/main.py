@@ -7,17 +7,20 @@ import threading
 import warnings
 from typing import Any
 
+import structlog
 from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
-from compiler.isolation import privileges
+from compiler.isolation import cgroups, privileges
 from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
 from service.observability import logs
 from service.settings import Settings
 from service.workers.janitor import tidy_until
 from service.workers.worker import Worker
+
+logger = structlog.get_logger("relaxd.worker")
 
 
 def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None = None) -> int:
@@ -26,6 +29,8 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     """
     logs.configure(settings.log_level, settings.secrets())
     privileges.hide_memory()
+    why_not = cgroups.settle()
+    logger.info("groups for builds", cgroups="made" if why_not is None else why_not)
     services = build(settings, process="relaxd-worker")
     try:
         return serve(services, concurrency, parent=parent)

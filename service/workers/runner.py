@@ -15,8 +15,8 @@ from artifacts.files import storage_errors
 from artifacts.oci import REPRODUCER, publish_bundle, publish_files
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
-from compiler.isolation.child import Limits
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
+from compiler.isolation.starting import Limits
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State

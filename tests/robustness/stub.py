@@ -13,8 +13,8 @@ from typing import Any
 
 from compiler.capabilities import Capabilities
 from compiler.errors import CompileCancelled, CompileCrashed
-from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
+from compiler.isolation.starting import Limits
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler

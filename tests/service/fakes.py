@@ -11,8 +11,8 @@ from typing import Any
 
 from compiler.capabilities import Capabilities
 from compiler.errors import VerifyError
-from compiler.isolation.child import Limits
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
+from compiler.isolation.starting import Limits
 from compiler.targets import Target, registry, resolve
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import (

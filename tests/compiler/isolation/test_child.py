@@ -23,9 +23,10 @@ from compiler.errors import (
     CompileTooManyProcesses,
     VerifyError,
 )
-from compiler.isolation.child import Limits, run_child
+from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, Progress, StageStarted
 from compiler.isolation.output import partial_of
+from compiler.isolation.starting import Limits
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
 from tests.compiler.isolation import refusing
