@@ -131,14 +131,12 @@ class _Child:
         source = scratch / "job.json"
         source.write_text(json.dumps(job.to_json()))
         self._group = self._own_group()
+        path = self._group.path if self._group else None
         reader, writer = os.pipe()
         try:
             with source.open("rb") as stdin:
                 self._process = subprocess.Popen(
-                    [
-                        *command,
-                        *arguments(writer, limits, self._group.path if self._group else None),
-                    ],
+                    [*command, *arguments(writer, limits, path)],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

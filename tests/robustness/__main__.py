@@ -1,11 +1,13 @@
 """Holds the service's promises against faults and attacks: `python -m tests.robustness
-[--row NAME] [--scale 0.1] [--seed N] [--list] [--record]`; exit status 1 where one is broken.
+[--row NAME] [--scale 0.1] [--seed N] [--list] [--keep FOLDER] [--record]`; exit status 1 where one
+is broken.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +16,7 @@ from rich.table import Table
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
 from tests.robustness.judge import Result, judge  # noqa: E402
+from tests.robustness.kept import read, write  # noqa: E402
 from tests.robustness.page import PAGE, page  # noqa: E402
 from tests.robustness.row import Row  # noqa: E402
 from tests.robustness.rows import ROWS  # noqa: E402
@@ -26,21 +29,34 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
     if options.list:
         console.print(_listing(rows))
         return 0
-    if options.record and options.row:
-        print("--record needs every row", file=sys.stderr)
+    if options.record and options.row and not options.keep:
+        print(
+            "--record needs every row, in this run or from earlier ones by --keep", file=sys.stderr
+        )
         return 2
+    kept = {result.row.name: result for result in read(options.keep, rows)}
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    chosen = [row for row in rows if not options.row or row.name in options.row]
+    chosen = [row for row in rows if _wanted(row, options, kept)]
     console.print(f"scale {options.scale:g}, seed {seed}")
     results: list[Result] = []
     for row in chosen:
         console.print(f"{row.name} ({row.scaled(options.scale)}) ...", highlight=False)
         results.append(judge(row, options.scale, seed))
         _tell(console, results[-1])
+        if options.keep:
+            write(options.keep, results[-1])
+    kept |= {result.row.name: result for result in results}
     console.print(_table(results))
     if options.record:
-        PAGE.write_text(page(results, options.scale, seed))
+        PAGE.write_text(page([kept[row.name] for row in rows if row.name in kept]))
     return int(not all(result.held for result in results))
+
+
+def _wanted(row: Row, options: argparse.Namespace, kept: Mapping[str, Result]) -> bool:
+    """Whether to run the row: one that is named, or any; to record, what was not kept is enough."""
+    if options.row:
+        return row.name in options.row
+    return not (options.record and row.name in kept)
 
 
 def _tell(console: Console, result: Result) -> None:
@@ -85,6 +101,9 @@ def _parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full counts")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--list", action="store_true", help="list the rows and run none")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep each row's result there, for --record"
+    )
     parser.add_argument("--record", action="store_true", help=f"write {PAGE.name}")
     return parser
 

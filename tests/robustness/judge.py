@@ -1,10 +1,13 @@
 """Runs rows, each in a folder of its own, and judges what they throw."""
 
 import shutil
+import subprocess
 import tempfile
 import time
 import traceback
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,16 +15,22 @@ import pytest
 from tests.robustness.row import Outcome, Row, Run
 from tests.service.live import quiet
 
+ROOT = Path(__file__).parents[2]
+
 
 @dataclass(frozen=True)
 class Result:
-    """A row that was run with `count` faults; `skipped` says what it lacked here."""
+    """A row that was run with `count` faults; `skipped` says what it lacked here. commit, day: of
+    what was run, and when.
+    """
 
     row: Row
     count: int
     seconds: float
     outcome: Outcome
     skipped: str = ""
+    commit: str = ""
+    day: str = ""
 
     @property
     def held(self) -> bool:
@@ -51,4 +60,13 @@ def judge(row: Row, scale: float, seed: int) -> Result:
     else:
         detail = f"{outcome.detail}\nwhat it left is in {folder}".strip()
         outcome = Outcome(False, outcome.counts, detail)
-    return Result(row, count, seconds, outcome, skipped)
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    return Result(row, count, seconds, outcome, skipped, commit(), day)
+
+
+@cache
+def commit() -> str:
+    """The commit that is checked out, `-dirty` where files were changed."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

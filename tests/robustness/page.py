@@ -2,28 +2,28 @@
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
-from tests.robustness.judge import Result
+from tests.robustness.judge import ROOT, Result
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 
 
-def page(results: Sequence[Result], scale: float, seed: int) -> str:
+def page(results: Sequence[Result]) -> str:
     """The page's text: when, on what and how much was run, the figures, and what they leave
     open.
     """
-    return "\n".join([*_head(scale, seed), *_figures(results), *_unproven(results), ""])
+    return "\n".join(
+        [*_head(results), *_figures(results), *_broken(results), *_unproven(results), ""]
+    )
 
 
-def _head(scale: float, seed: int) -> Iterator[str]:
-    amount = "full counts" if scale == 1 else f"{scale:g} of the full counts"
+def _head(results: Sequence[Result]) -> Iterator[str]:
+    days = sorted({result.day for result in results})
+    commits = sorted({f"`{result.commit}`" for result in results})
     yield "# Reliability: promises held against faults and attacks"
     yield ""
     yield (
@@ -32,10 +32,33 @@ def _head(scale: float, seed: int) -> Iterator[str]:
         "`--record` writes this page."
     )
     yield ""
-    yield f"- Date: {datetime.now(UTC):%Y-%m-%d}, commit `{_commit()}`"
-    yield f"- {amount[0].upper()}{amount[1:]}, seed {seed}"
+    yield f"- Date: {' to '.join(days[:1] + days[1:][-1:])}, commit {', '.join(commits)}"
+    yield f"- {_amount(results)}"
     yield f"- Machine: {_machine()}"
     yield ""
+
+
+def _amount(results: Sequence[Result]) -> str:
+    partial = {
+        result.row.name: f"`{result.row.name}` ({result.count} of {result.row.full})"
+        for result in results
+        if result.count != result.row.full
+    }
+    if not partial:
+        return "Every row at its full count"
+    return f"Full counts, but for {', '.join(partial.values())}"
+
+
+def _broken(results: Sequence[Result]) -> Iterator[str]:
+    broken = [result for result in results if not result.held]
+    if broken:
+        yield "## What broke"
+        yield ""
+    for result in broken:
+        detail = result.outcome.detail.rpartition("\nwhat it left")[0] or result.outcome.detail
+        yield f"- `{result.row.name}`: {detail.strip().splitlines()[-1] if detail else 'no detail'}"
+    if broken:
+        yield ""
 
 
 def _figures(results: Sequence[Result]) -> Iterator[str]:
@@ -62,12 +85,6 @@ def _unproven(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         if result.row.unproven:
             yield f"- `{result.row.name}`: {result.row.unproven}"
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def _machine() -> str:

@@ -78,8 +78,13 @@ class Site:
             f"the start of the API, see {self.folder / 'log'}",
         )
         if not port_file.exists():
-            raise RuntimeError(f"the API did not start, see {self.folder / 'log'}")
+            raise RuntimeError(f"the API ended at its start with {process.exitcode}:\n{self.log()}")
         return process, f"http://127.0.0.1:{port_file.read_text().strip()}"
+
+    def log(self) -> str:
+        """The last lines of what the processes wrote."""
+        path = self.folder / "log"
+        return "\n".join(path.read_text().splitlines()[-40:]) if path.exists() else "(no log)"
 
     def stop(self) -> None:
         """End every process."""

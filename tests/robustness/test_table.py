@@ -78,7 +78,30 @@ def test_only_whole_runs_are_recorded(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_page_has_figures_and_what_they_leave_open() -> None:
-    text = page([judge(HELD, 1, 0), judge(LACKING, 1, 0)], 1, 0)
+    text = page([judge(HELD, 1, 0), judge(LACKING, 1, 0)])
     assert "| `held` | 500 | it holds | held | faults 500, seed 0 |" in text
     assert "skipped: Redis is not installed" in text
     assert "- `held`: anything." in text
+
+
+def test_a_table_run_in_pieces_is_recorded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
+    rows, keep = (HELD, BROKEN), ["--keep", str(tmp_path / "kept"), "--seed", "3"]
+    main([*keep, "--row", "broken", "--scale", "0.1"], rows)
+    assert main([*keep, "--row", "held", "--record"], rows) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert "| `broken` | 50 | it holds | broken |" in text
+    assert "| `held` | 500 | it holds | held | faults 500, seed 3 |" in text
+    assert "Full counts, but for `broken` (50 of 500)" in text
+    assert "- `broken`: 2 of 3 lost" in text
+
+
+def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
+    keep = ["--keep", str(tmp_path / "kept")]
+    main([*keep, "--row", "held"], (HELD,))
+    never = replace(HELD, run=raising)
+    assert main([*keep, "--record"], (never,)) == 0
+    assert "Every row at its full count" in (tmp_path / "page.md").read_text()

@@ -1,0 +1,35 @@
+"""Results of rows, kept in a folder: one file a row, so that a table can be run in pieces."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.robustness.judge import Result
+from tests.robustness.row import Outcome, Row
+
+
+def write(folder: Path, result: Result) -> None:
+    """Keep a result in place of an earlier one of its row."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "count": result.count,
+        "seconds": result.seconds,
+        "held": result.outcome.held,
+        "counts": result.outcome.counts,
+        "detail": result.outcome.detail,
+        "skipped": result.skipped,
+        "commit": result.commit,
+        "day": result.day,
+    }
+    (folder / f"{result.row.name}.json").write_text(json.dumps(document, indent=1))
+
+
+def read(folder: Path | None, rows: Sequence[Row]) -> Iterator[Result]:
+    """The results that were kept of these rows."""
+    for row in rows if folder else ():
+        assert folder is not None
+        path = folder / f"{row.name}.json"
+        if path.exists():
+            kept = json.loads(path.read_text())
+            outcome = Outcome(kept.pop("held"), kept.pop("counts"), kept.pop("detail"))
+            yield Result(row=row, outcome=outcome, **kept)
