@@ -93,8 +93,8 @@ def test_load_goes_on_with_what_is_signed(
 
 
 def skopeo(*arguments: str) -> None:
-    command = ["skopeo", "copy", "--preserve-digests", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["skopeo", "--command-timeout=60s", "copy", "--preserve-digests", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
 
 

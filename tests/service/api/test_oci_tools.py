@@ -75,7 +75,11 @@ def bundle(tmp_path):
 
 
 def skopeo(*arguments: str) -> str:
-    return subprocess.run(["skopeo", *arguments], check=True, capture_output=True, text=True).stdout
+    # The listening socket outlives a server that dies: skopeo would wait for an answer for ever.
+    command = ["skopeo", "--command-timeout=60s", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @needs_skopeo
