@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.run import BundlePath, Seed, Threads
@@ -36,13 +37,14 @@ def bench(
     out of numpy.
     Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128[/]
     """
-    # A service's image has no numpy, and the other commands.
-    from relaxd.loader.model import load
-    from relaxd.loader.samples import dim_values
+    with extras.runtime():
+        from relaxd.loader.model import load
+        from relaxd.loader.samples import dim_values
 
     choices = _choices(dim)
     began = time.perf_counter()
-    model = load(bundle, threads=threads)
+    with extras.runtime():
+        model = load(bundle, threads=threads)
     load_seconds = time.perf_counter() - began
     points = [dim_values(model.dims, point) for point in _product(choices)]
     results = [_measure(model, point, runs, warmup, seed) for point in points]

@@ -1,9 +1,14 @@
 """Parts of relaxd that an installation may lack."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
 from relaxd.errors import RelaxdError
+
+RUNTIME = frozenset({"numpy", "tvm_ffi"})
+"""What running a bundle takes; the images of the API have neither."""
 
 OWN = frozenset({"relaxd", "service", "compiler", "artifacts"})
 
@@ -24,4 +29,22 @@ def load(module: str, *, extra: str) -> ModuleType:
             raise
         raise ExtraMissing(
             f"this needs {absent}, which is not installed", hint=f"pip install 'relaxd[{extra}]'"
+        ) from error
+
+
+@contextmanager
+def runtime() -> Iterator[None]:
+    """Around imports and calls that run a bundle; raises ExtraMissing where what that takes is not
+    installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        absent = (error.name or "").partition(".")[0]
+        if absent not in RUNTIME:
+            raise
+        package = "apache-tvm-ffi" if absent == "tvm_ffi" else absent
+        raise ExtraMissing(
+            f"running a bundle needs {package}, which is not installed",
+            hint="run it where `pip install relaxd` was run whole: the API's image runs no bundles",
         ) from error

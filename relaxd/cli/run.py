@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import plain_table
@@ -65,15 +66,16 @@ def run(
 
     Example: [bold]relaxd run out --dim batch=4 --input ids=ids.npy[/]
     """
-    # A service's image has no numpy, and the other commands.
-    from relaxd.cli import arrays as files
-    from relaxd.loader.model import load
+    with extras.runtime():
+        from relaxd.cli import arrays as files
+        from relaxd.loader.model import load
 
     chosen = {name: _size(name, text) for name, text in _pairs("dim", dim)}
     given = {name: files.read(Path(text)) for name, text in _pairs("input", input)}
     if inputs is not None:
         given = {**files.read_all(inputs), **given}
-    model = load(bundle, threads=threads)
+    with extras.runtime():
+        model = load(bundle, threads=threads)
     arrays = files.complete(model, given, chosen, seed)
     began = time.perf_counter()
     outputs = model.run(arrays)
