@@ -28,11 +28,12 @@ class References:
         """The repository's tags, sorted."""
         return self._records.names(_tags(repository))
 
-    def all_tags(self) -> Iterator[tuple[str, str, str]]:
-        """Every repository, tag and digest."""
-        for name, digest, _ in self._listed("_tags"):
-            repository, _, tag = name.rpartition("/_tags/")
-            yield repository, tag, digest
+    def all_tags(self) -> Iterator[tuple[str, str]]:
+        """Every repository and tag; reads no record."""
+        for entry in self._records.walk("references"):
+            repository, found, tag = entry.name.removeprefix("references/").rpartition("/_tags/")
+            if found:
+                yield repository, tag
 
     def untag(self, repository: str, tag: str, digest: str) -> bool:
         """Remove the tag if it still points at the manifest; whether it did."""
@@ -40,18 +41,15 @@ class References:
 
     def all_referrers(self) -> Iterator[tuple[str, str, str, float]]:
         """Every repository, subject and referrer, and when it was noted."""
-        for name, digest, written in self._listed("_referrers"):
-            repository, _, rest = name.rpartition("/_referrers/")
-            yield repository, f"sha256:{rest.partition('/')[0]}", digest, written
+        for entry in self._records.walk("references"):
+            name = entry.name.removeprefix("references/")
+            repository, found, rest = name.rpartition("/_referrers/")
+            if found and (record := self._records.get(entry.name)):
+                yield repository, f"sha256:{rest.partition('/')[0]}", record.value, entry.written
 
     def forget(self, repository: str, subject: str, digest: str) -> None:
         """Undo `refer`."""
         self._records.remove(f"{_referrers(repository, subject)}/{hex_of(digest)}", digest)
-
-    def _listed(self, kind: str) -> Iterator[tuple[str, str, float]]:
-        for entry in self._records.walk("references"):
-            if f"/{kind}/" in entry.name and (record := self._records.get(entry.name)):
-                yield entry.name.removeprefix("references/"), record.value, entry.written
 
     def refer(self, repository: str, subject: str, digest: str) -> None:
         """Note that manifest `digest` names `subject` as its subject; raises InvalidDigest."""

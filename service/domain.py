@@ -113,7 +113,8 @@ class Build:
 @dataclass(frozen=True)
 class Job:
     """A model, what was declared about it, and one build per target in the request's order; index:
-    over all bundles, at its end.
+    over all bundles, at its end. index_digest: what was tagged as such last, None where an earlier
+    release did.
     """
 
     id: str
@@ -127,6 +128,7 @@ class Job:
     finished_at: datetime | None = None
     index: Artifact | None = None
     tenant: str = DEFAULT
+    index_digest: str | None = None
 
 
 @dataclass(frozen=True)

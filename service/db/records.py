@@ -65,6 +65,7 @@ def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
         builds=tuple(builds),
         finished_at=maybe(row.finished_at),
         tenant=row.tenant,
+        index_digest=row.index_digest,
     )
 
 

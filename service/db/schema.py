@@ -42,6 +42,7 @@ jobs = Table(
     Column("finished_at", Seconds),
     Column("last_seq", Integer, nullable=False, server_default="0"),
     Column("tenant", String(40), nullable=False, server_default=DEFAULT),
+    Column("index_digest", String(80)),
     Index("ix_jobs_tenant", "tenant", "kind", "created_at"),
     Index("ix_jobs_newest", "kind", "created_at"),
     Index("ix_jobs_listed", "kind", "state", "created_at"),

@@ -103,6 +103,7 @@ def roots(core: Core) -> Iterator[str]:
     """
     for pin in pinning.pinned(core):
         yield pin.digest
+    # First: a job is there before its tag.
     tags = list(core.store.references.all_tags())
     with core.reading() as tx:
         kept = ~expiring.is_old(core, tx.now)
@@ -111,34 +112,33 @@ def roots(core: Core) -> Iterator[str]:
         reproducer = builds.c.error["details"]["reproducer"]["digest"].as_string()
         found = [
             select(jobs.c.model).where(kept).distinct(),
+            select(jobs.c.index_digest).where(kept).distinct(),
             select(jobs.c.request["samples"].as_string()).where(kept).distinct(),
             select(artifact).select_from(of_jobs).where(kept).distinct(),
             select(reproducer).select_from(of_jobs).where(kept).distinct(),
         ]
         digests = {digest for query in found for digest in tx.connection.scalars(query) if digest}
-        living = set(tx.connection.scalars(select(jobs.c.id).where(kept)))
+        # Of the others, an earlier release made the index: the tag alone names it.
+        unnoted = kept & jobs.c.index_digest.is_(None)
+        unknown = set(tx.connection.scalars(select(jobs.c.id).where(unnoted)))
     yield from digests
-    for repository, tag, digest in tags:
+    for repository, tag in tags:
         job = _job_of(repository, tag)
-        if job is None or job in living:
-            yield digest
+        if job is None or job in unknown:
+            yield from filter(None, [core.store.references.resolve(repository, tag)])
 
 
 def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
     """Remove the tags `job-<id>` of jobs that are no more; how many."""
     references = core.store.references
     # A job is there before its tag: whoever has a tag here and no job has lost it.
-    tags = [
-        (repository, tag, digest)
-        for repository, tag, digest in references.all_tags()
-        if _job_of(repository, tag)
-    ]
+    tags = [entry for entry in references.all_tags() if _job_of(*entry)]
     with core.reading() as tx:
         kept = ~expiring.is_old(core, tx.now)
         living = set(tx.connection.scalars(select(jobs.c.id).where(kept)))
-    lost = [entry for entry in tags if entry[1].removeprefix("job-") not in living]
-    for repository, tag, digest in lost:
-        if not dry_run:
+    lost = [(repository, tag) for repository, tag in tags if _job_of(repository, tag) not in living]
+    for repository, tag in lost if not dry_run else ():
+        if digest := references.resolve(repository, tag):
             references.untag(repository, tag, digest)
     return len(lost)
 

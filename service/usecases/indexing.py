@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+from sqlalchemy import update
 
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import StoreError
 from artifacts.oci import JOB_TAG, TARGET, IndexEntry, bundle_files, publish_index
 from artifacts.store import BlobStore
 from service.core import Core
+from service.db.schema import jobs
 from service.domain import Artifact, Job
 from service.identity import bundles_of
 from service.usecases import holding
@@ -74,9 +76,17 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
         )
         holding.hold(core, job.tenant, {digest: core.store.blobs.size(digest)})
         core.store.references.tag(repository, tag, digest)
+    if job.index_digest != digest:
+        _note(core, job.id, digest)
     return Artifact(
         digest, f"{repository}:{tag}", sum(artifact.size for artifact in built.values())
     )
+
+
+def _note(core: Core, job_id: str, digest: str) -> None:
+    with core.writing() as tx:
+        mine = update(jobs).where(jobs.c.id == job_id)
+        tx.connection.execute(mine.values(index_digest=digest))
 
 
 def _listed(core: Core, digest: str) -> dict[str, str]:

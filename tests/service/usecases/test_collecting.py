@@ -4,6 +4,7 @@ import math
 import os
 
 import pytest
+from sqlalchemy import update
 
 from artifacts.documents import read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound
@@ -11,6 +12,7 @@ from artifacts.oci import REPOSITORY, REPRODUCER, publish_bundle, publish_files
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from service.db.schema import jobs as job_rows
 from service.domain import Artifact, Outcome
 from service.errors import ChoreTaken, UnknownJob, UnknownPin
 from service.usecases import chores, claiming, collecting, counting, ending, pinning
@@ -253,3 +255,24 @@ def test_a_bundle_published_by_hand_and_not_named_goes_after_the_grace(core, clo
     assert collecting.run(core).removed == ()
     clock.advance(120)
     assert collecting.run(core).removed[0] == digest
+
+
+def test_a_kept_jobs_tag_is_not_read(core, jobs, model, answer, monkeypatch):
+    built(jobs, model, answer)
+    read = []
+    monkeypatch.setattr(core.store.references, "resolve", lambda *names: read.append(names))
+    assert collecting.run(core).removed == ()
+    assert read == []
+
+
+def test_the_index_of_an_earlier_releases_job_stays(core, jobs, model, answer, clock):
+    job = built(jobs, model, answer)
+    with core.writing() as tx:
+        tx.connection.execute(update(job_rows).values(index_digest=None))
+    clock.advance(2 * DAY)
+    age_records(core, LONG)
+    assert collecting.run(core).removed == ()
+    assert core.store.blobs.has(job.index.digest)
+    jobs.get(job.id)  # whoever looks at it notes its index
+    with core.reading() as tx:
+        assert tx.job(job.id).index_digest == job.index.digest
