@@ -59,6 +59,8 @@ class Builder:
     checks: Checks = field(default_factory=Checks)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
+    _untyped: dict[Any, relax.Expr] = field(default_factory=dict)
+    """By a variable of stated extents, what it was before they were stated."""
     _depth: int = 0
 
     # -- emitting
@@ -102,18 +104,23 @@ class Builder:
             or not isinstance(ty.shape, relax.ShapeExpr)
             or not _identical(ty.shape.values, wanted)
         ):
-            if isinstance(ty.shape, relax.ShapeExpr) and any(
-                isinstance(extent, tirx.Var) for extent in wanted
-            ):
-                # TVM takes a dim matched with an expression to be defined by it, and replaces it
-                # without end.
-                variable = self.bb.match_cast(
-                    variable, relax.TensorType(ndim=ty.ndim, dtype=ty.dtype)
-                )
-            variable = self.bb.match_cast(
-                variable, relax.TensorType([ex.prim(extent) for extent in wanted], ty.dtype)
-            )
+            variable = self._matched(variable, wanted)
         return Tensor(variable, wanted, str(ty.dtype))
+
+    def _matched(self, variable: relax.Expr, shape: Sequence[Extent]) -> relax.Expr:
+        """The tensor with these extents, which every run checks."""
+        ty = variable.ty
+        if isinstance(ty.shape, relax.ShapeExpr) and any(isinstance(e, tirx.Var) for e in shape):
+            # TVM takes a dim matched with an expression to be defined by it, and replaces it
+            # without end; and where nobody else needs the dims of the expression, it drops what
+            # defines them.
+            loose = relax.TensorType(ndim=ty.ndim, dtype=ty.dtype)
+            source = self._untyped.get(variable)
+            variable = self.bb.match_cast(variable, loose) if source is None else source
+        wanted = relax.TensorType([ex.prim(extent) for extent in shape], ty.dtype)
+        matched = self.bb.match_cast(variable, wanted)
+        self._untyped[matched] = variable
+        return matched
 
     def te(
         self,
