@@ -36,6 +36,12 @@ class BundleError(RelaxdError):
     code = "bundle.invalid"
 
 
+class BundleNotFound(BundleError):
+    """There is no bundle at the path that was given."""
+
+    code = "bundle.not_found"
+
+
 class LoadContractError(RelaxdError):
     """The machine does not meet the load contract: it has `have` in place of `need`."""
 

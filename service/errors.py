@@ -1,5 +1,7 @@
 """Errors of the service; each carries a stable `code`, and the API maps each to one problem."""
 
+from collections.abc import Sequence
+
 from artifacts.errors import StoreFull
 from relaxd.contract.failures import Failure
 from relaxd.errors import RelaxdError
@@ -177,6 +179,35 @@ class QueueFull(ServiceError):
             hint="try again when some have begun, or ask an operator for more: "
             "`relaxd tenant set NAME --queued N`",
             limit=limit,
+        )
+
+
+class NoWorker(ServiceError):
+    """No worker is running, where the caller would not have a job wait for one."""
+
+    code = "worker.none"
+    retry_after_s = 5
+    """A service that has just been started has its workers a few seconds later."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no worker is running, so the job would wait",
+            hint="start one with `relaxd worker`, or submit with --wait-for-worker",
+        )
+
+
+class TargetNotServed(ServiceError):
+    """Workers are running, and none of them compiles for the target."""
+
+    code = "worker.target"
+
+    def __init__(self, target: str, served: Sequence[str]) -> None:
+        super().__init__(
+            f"no running worker compiles for {target}, so its build would wait",
+            hint="submit with --wait-for-worker, or choose a target of the running workers: "
+            f"{', '.join(served)}",
+            target=target,
+            served=list(served),
         )
 
 

@@ -48,12 +48,14 @@ class Jobs:
         request: CompileRequest,
         idempotency_key: str | None = None,
         model_name: str | None = None,
+        wait_for_worker: bool = True,
     ) -> Job:
         """A new job with one queued build per target, or the job that an equal submission with the
         same key made.
 
         Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
-        compiler.errors.UnknownTarget.
+        compiler.errors.UnknownTarget; without `wait_for_worker` also NoWorker and TargetNotServed
+        where a build would wait.
         """
         with tracing.submission(self._core) as span:
             job = submitting.submit(
@@ -63,6 +65,7 @@ class Jobs:
                 idempotency_key=idempotency_key,
                 model_name=model_name,
                 tenant=self._tenant or DEFAULT,
+                wait_for_worker=wait_for_worker,
             )
             span.note({tracing.JOB: job.id})
             return job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -27,6 +28,12 @@ def plain(value: Scalar) -> Scalar:
     if isinstance(value, tirx.FloatImm):
         return float(value.value)
     return value
+
+
+def spelled(value: Scalar) -> str:
+    """An extent as declarations spell it: `seq + 1`, not TVM's `seq + T.int64(1)`."""
+    numbers = re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", str(value))
+    return re.sub(r"\bT\.", "", numbers)
 
 
 def _binary(

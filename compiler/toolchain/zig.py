@@ -87,7 +87,7 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
 
 def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
     """Run one zig command; its local cache dies with the call, its global one is the folder."""
-    command = [sys.executable, "-m", "ziglang", *arguments]
+    command = [sys.executable, "-P", "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
         folders = {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": local}
         # zig names files relative to the working directory. Run from above its own cache, it would

@@ -17,7 +17,7 @@ from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
 from relaxd.cli.views import size, status_mark, warning_lines
 from relaxd.client import Client, JobHandle
-from relaxd.client.errors import JobFailed, PullError
+from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.folder import emptied, replacing
 from relaxd.client.job import failure_of, reproducer_of
 from relaxd.contract import numerics
@@ -54,7 +54,23 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the co
 Detach = Annotated[
     bool, typer.Option("--detach", help="With a server: print the job and do not wait for it.")
 ]
-
+WaitForWorker = Annotated[
+    bool,
+    typer.Option(
+        "--wait-for-worker",
+        help="With a server: submit even if no running worker compiles for a target.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0,
+        help="With a server: how long to wait for the builds; the job goes on afterwards.",
+        show_default=False,
+    ),
+]
 RequireVerified = Annotated[
     bool,
     typer.Option(
@@ -105,6 +121,8 @@ def compile_command(
     server: declare.Server = None,
     token: declare.Token = None,
     detach: Detach = False,
+    wait_for_worker: WaitForWorker = False,
+    timeout: Timeout = None,
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
@@ -142,29 +160,42 @@ def compile_command(
         _compile_here(model, request, samples, delivery, verbose=verbose, as_json=json)
         return
     with Client(server, token=token) as client:
-        job = client.submit(model, request, samples=samples)
+        job = client.submit(model, request, samples=samples, wait_for_worker=wait_for_worker)
         if not detach:
-            _finish(_watched(job, verbose), delivery, as_json=json)
+            results = _delivered(job, delivery, verbose, timeout)
+            _report(results, job.document, as_json=json)
         elif json:
             print_json(job.document)
         else:
             typer.echo(job.id)
 
 
-def _watched(job: JobHandle, verbose: bool) -> JobHandle:
+def _delivered(
+    job: JobHandle, delivery: "_Delivery", verbose: bool, timeout: float | None
+) -> list[Result]:
+    """The outcome of every target, each pulled as soon as its build has ended; where the time is
+    up, that is the outcome of the rest.
+    """
+    results: dict[str, Result] = {}
+
+    def take(target: str) -> None:
+        results[target] = _pulled(job, job.refresh().build(target), delivery)
+
     try:
-        return follow(job, verbose=verbose)
+        follow(job, verbose=verbose, timeout=timeout, on_finished=take)
+    except WaitTimeout as error:
+        late = {b["target"]: Result(b["target"], error=error) for b in job.refresh().builds}
+        return list({**late, **results}.values())
     except KeyboardInterrupt:
         stderr().print(
-            f"the job goes on: [bold]relaxd jobs show {job.id}[/], or stop it with [bold]relaxd "
+            f"the job goes on: [bold]relaxd jobs follow {job.id}[/], or stop it with [bold]relaxd "
             f"jobs cancel {job.id}[/]"
         )
         raise
-
-
-def _finish(job: JobHandle, delivery: "_Delivery", *, as_json: bool) -> None:
-    results = [_pulled(job, build, delivery) for build in job.builds]
-    _report(results, job.document, as_json=as_json)
+    for build in job.builds:
+        if build["target"] not in results:
+            take(build["target"])
+    return [results[build["target"]] for build in job.builds]
 
 
 def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Result:

@@ -10,9 +10,17 @@ from rich.text import Text
 
 from relaxd.client.errors import JobFailed, PullError
 from relaxd.contract.failures import Failure
-from relaxd.errors import DeclarationError, InputError, RelaxdError, ServerError, ServerUnreachable
+from relaxd.errors import (
+    BundleNotFound,
+    DeclarationError,
+    InputError,
+    RelaxdError,
+    ServerError,
+    ServerUnreachable,
+)
 
 MAX_ITEMS = 20
+_ASKED_WRONGLY = (BundleNotFound, DeclarationError, InputError, PullError)
 
 
 class Exit(IntEnum):
@@ -46,9 +54,7 @@ def exit_code(error: RelaxdError) -> Exit:
     if isinstance(error, ServerError):
         asked_wrongly = error.status < 500 and "stage" not in error.problem
         return Exit.USAGE if asked_wrongly else Exit.FAILED
-    usage = isinstance(error, (DeclarationError, InputError, PullError)) or error.code.startswith(
-        "target."
-    )
+    usage = isinstance(error, _ASKED_WRONGLY) or error.code.startswith("target.")
     return Exit.USAGE if usage else Exit.FAILED
 
 

@@ -1,5 +1,7 @@
 """`relaxd inspect`: a model's inputs and dims, and which of its operators can be compiled."""
 
+from typing import Any
+
 from relaxd.cli import declarations as declare
 from relaxd.cli import extras
 from relaxd.cli.command import Json
@@ -38,4 +40,16 @@ def inspect_command(
     if json:
         print_json(report)
     else:
-        stdout().print(render_report(report))
+        stdout().print(render_report(_without_constants(report)))
+
+
+def _without_constants(report: dict[str, Any]) -> dict[str, Any]:
+    """The report for people: nodes that are constants and can be compiled are counted among the
+    operators, which is all that they tell.
+    """
+    nodes = [
+        node
+        for node in report.get("nodes", [])
+        if not (node.get("op") == "Constant" and node.get("supported"))
+    ]
+    return {**report, "nodes": nodes} if "nodes" in report else report

@@ -1,14 +1,16 @@
-"""`relaxd jobs`: list, show, logs, cancel."""
+"""`relaxd jobs`: list, show, follow, logs, cancel."""
 
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.text import Text
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.command import Command, Json
-from relaxd.cli.console import print_json, render_error, stdout
-from relaxd.cli.views import builds_table, jobs_table, warning_lines
+from relaxd.cli.console import Exit, print_json, render_error, stdout
+from relaxd.cli.following import follow
+from relaxd.cli.views import builds_table, digest_lines, jobs_table, warning_lines
 from relaxd.client import Client, JobHandle
 from relaxd.client.client import DEFAULT_URL
 from relaxd.client.job import failure_of
@@ -25,6 +27,11 @@ OfState = Annotated[
 OfTarget = Annotated[
     str | None,
     typer.Option("--target", metavar="TARGET", help="Only this build.", show_default=False),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, help="Seconds to wait at most.", show_default=False),
 ]
 
 
@@ -60,6 +67,23 @@ def show_command(
         _show(client.job(job), json)
 
 
+@app.command("follow", cls=Command)
+def follow_command(
+    job: JobId,
+    verbose: Verbose = False,
+    timeout: Timeout = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
+) -> None:
+    """Show a job's progress until it ends, then the job; exits with 1 unless it succeeded."""
+    with _client(server, token) as client:
+        ended = follow(client.job(job), verbose=verbose, timeout=timeout)
+        _show(ended, json)
+    if ended.state is not State.SUCCEEDED:
+        raise typer.Exit(Exit.FAILED)
+
+
 @app.command("logs", cls=Command)
 def logs_command(
     job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None
@@ -84,6 +108,8 @@ def _show(job: JobHandle, as_json: bool) -> None:
         return
     console = stdout()
     console.print(jobs_table([job.document]), "", builds_table(job.builds))
+    if digests := digest_lines(job.builds):
+        console.print("", *map(escape, digests), sep="\n", soft_wrap=True)
     for build in job.builds:
         if build["error"]:
             console.print("", render_error(failure_of(build), build["target"]))

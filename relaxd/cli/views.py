@@ -86,7 +86,7 @@ def jobs_table(jobs: list[dict[str, Any]]) -> Table:
 
 def builds_table(builds: list[dict[str, Any]]) -> Table:
     """One build a row."""
-    table = plain_table("TARGET", "STATE", "STATUS", "STAGE", "TOOK", "SIZE", "ARTIFACT")
+    table = plain_table("TARGET", "STATE", "STATUS", "STAGE", "TOOK", "SIZE")
     for build in builds:
         artifact = build.get("artifact") or {}
         took = (
@@ -102,9 +102,19 @@ def builds_table(builds: list[dict[str, Any]]) -> Table:
             build.get("stage") or "",
             took,
             weight,
-            artifact.get("digest", ""),
         )
     return table
+
+
+def digest_lines(builds: list[dict[str, Any]]) -> list[str]:
+    """One line for each build that has a bundle: a digest is too long for a column, and one that is
+    folded can be neither copied nor searched for.
+    """
+    return [
+        f"{build['target']}: {build['artifact']['digest']}"
+        for build in builds
+        if build.get("artifact")
+    ]
 
 
 def targets_table(targets: list[dict[str, Any]]) -> Table:

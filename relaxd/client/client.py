@@ -69,17 +69,25 @@ class Client(Administration):
         samples: Samples | None = None,
         options: CompileOptions | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
+        wait_for_worker: bool = True,
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
 
         `model` is a path, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as
         in `compiler.compile_model`. Raises DeclarationError before anything is sent if a
-        declaration is malformed.
+        declaration is malformed; without `wait_for_worker`, ServerError where no running worker
+        compiles for a target.
         """
         request = CompileRequest.of(
             dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
         )
-        return self.submit(model, request, samples=samples, idempotency_key=idempotency_key)
+        return self.submit(
+            model,
+            request,
+            samples=samples,
+            idempotency_key=idempotency_key,
+            wait_for_worker=wait_for_worker,
+        )
 
     def submit(
         self,
@@ -88,12 +96,15 @@ class Client(Administration):
         *,
         samples: Samples | None = None,
         idempotency_key: str | None = None,
+        wait_for_worker: bool = True,
     ) -> JobHandle:
         """As `compile`, with the declarations already read."""
         document = self._document(model, request, samples)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
-        params = {"name": name} if name else None
+        params = {"name": name} if name else {}
+        if not wait_for_worker:
+            params["wait_for_worker"] = "false"
         return JobHandle(
             self._transport,
             self._transport.json("POST", "/v1/jobs", json=document, headers=headers, params=params),

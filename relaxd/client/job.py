@@ -94,10 +94,7 @@ class JobHandle:
         while not self.state.terminal:
             left = LONG_POLL if deadline is None else min(LONG_POLL, deadline - time.monotonic())
             if left <= 0:
-                raise WaitTimeout(
-                    f"job {self.id} is still {self.state.value} after {timeout:g} seconds",
-                    hint="wait longer, or cancel it",
-                )
+                raise self._overdue(timeout)
             self.document = self._transport.json(
                 "GET",
                 self.path,
@@ -106,38 +103,52 @@ class JobHandle:
             )
         return self
 
+    def _overdue(self, timeout: float | None) -> WaitTimeout:
+        return WaitTimeout(
+            f"job {self.id} is still {self.state.value} after {timeout or 0:g} seconds",
+            hint=f"it goes on: `relaxd jobs follow {self.id}` waits for it, `relaxd jobs cancel "
+            f"{self.id}` stops it",
+        )
+
     def cancel(self) -> "JobHandle":
         """Stop queued and running builds; a job that is over stays as it is."""
         self.document = self._transport.json("POST", f"{self.path}:cancel")
         return self
 
-    def events(self, after: int = 0) -> Iterator[JobEvent]:
+    def events(self, after: int = 0, timeout: float | None = None) -> Iterator[JobEvent]:
         """Every event with `seq` above `after`, past ones first, then as they happen, until the job
         is over.
 
         A stream that breaks off, and a service that is busy, are asked again for what is left;
-        raises ServerUnreachable or ServerError when that fails repeatedly.
+        raises ServerUnreachable or ServerError when that fails repeatedly, WaitTimeout where the
+        job is still under way after `timeout` seconds.
         """
-        failures = 0
+        failures, deadline = 0, _Deadline(timeout)
         while True:
             try:
                 with self._transport.stream(
-                    "GET", f"{self.path}/events", headers={"Last-Event-ID": str(after)}
+                    "GET",
+                    f"{self.path}/events",
+                    headers={"Last-Event-ID": str(after)},
+                    timeout=deadline.within(self._transport.timeout),
                 ) as answer:
                     if answer.status_code == httpx.codes.NO_CONTENT:
                         return
-                    for event in _parse(answer.iter_lines()):
+                    for event in _parse(deadline.watched(answer.iter_lines())):
                         failures, after = 0, event.seq
                         yield event
+                if not deadline.passed:
                     continue
             except httpx.TransportError as error:
                 failures += 1
-                if failures == ATTEMPTS:
+                if failures == ATTEMPTS and not deadline.passed:
                     raise self._transport.translate(error) from error
             except ServerError as error:
                 failures += 1
                 if failures == ATTEMPTS or error.status not in BUSY:
                     raise
+            if deadline.passed:
+                raise self._overdue(timeout)
             time.sleep(FIRST_PAUSE * 2**failures)
 
     def logs(self, target: str | None = None) -> str:
@@ -230,6 +241,33 @@ class JobHandle:
                 hint="a build has one that failed with verify.mismatch",
             )
         return pull(self._transport, self._transport.repository(BUNDLES), digest, Path(directory))
+
+
+class _Deadline:
+    """A moment so many seconds from now, or never; lines are checked against it as they come, the
+    service's heartbeats among them.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._until = None if timeout is None else time.monotonic() + timeout
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is over."""
+        return self._until is not None and time.monotonic() >= self._until
+
+    def within(self, seconds: float) -> float:
+        """So many seconds, or what is left."""
+        if self._until is None:
+            return seconds
+        return max(0.01, min(seconds, self._until - time.monotonic()))
+
+    def watched(self, lines: Iterator[str]) -> Iterator[str]:
+        """The lines until it is over."""
+        for line in lines:
+            if self.passed:
+                return
+            yield line
 
 
 def reproducer_of(build: dict[str, Any]) -> str | None:

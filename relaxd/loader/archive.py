@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from relaxd.errors import BundleError
+from relaxd.errors import BundleError, BundleNotFound
 
 RATIO, FLOOR = 200, 64 << 20
 """What a tar may unpack to: so many times its size, or so many bytes."""
@@ -69,7 +69,7 @@ def members(path: Path) -> Iterator[Iterator[tuple[str, int, IO[bytes]]]]:
     next; links, devices and folders are passed over. Raises BundleError.
     """
     if not path.exists():
-        raise BundleError(
+        raise BundleNotFound(
             f"there is no bundle at {path}", hint="give the directory or tar that a build wrote"
         )
     try:

@@ -13,7 +13,7 @@ from relaxd.contract import numerics
 from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.contract.numerics import Numerics
-from relaxd.errors import BundleError
+from relaxd.errors import BundleError, BundleNotFound
 from relaxd.loader.archive import budget_of, members
 
 _FETCH_AGAIN = "fetch the bundle again"
@@ -77,7 +77,7 @@ def read_manifest(path: Path) -> Manifest:
     if path.is_dir():
         file = path / FILENAME
         if not file.is_file():
-            raise BundleError(
+            raise BundleNotFound(
                 f"{path} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
             )
         return _parse(_content(file))

@@ -36,6 +36,13 @@ Wait = Annotated[
         ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the job's end."
     ),
 ]
+WaitForWorker = Annotated[
+    bool,
+    Query(
+        description="Queue builds even if no running worker compiles for their target; if false, "
+        "such a request is refused with `worker.none` or `worker.target`."
+    ),
+]
 LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
@@ -62,6 +69,7 @@ async def compile_model(
     jobs: UseJobs,
     watch: UseWatch,
     wait: Wait = None,
+    wait_for_worker: WaitForWorker = True,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
@@ -69,7 +77,7 @@ async def compile_model(
     """
     upload = await read_upload(request, jobs.store.blobs, services.settings)
     job = await run_in_threadpool(
-        jobs.submit, upload.model, upload.request, idempotency_key, upload.name
+        jobs.submit, upload.model, upload.request, idempotency_key, upload.name, wait_for_worker
     )
     if wait is not None:
         job = await watch.ended(job, wait)
@@ -90,11 +98,14 @@ async def submit(
     services: UseServices,
     jobs: UseJobs,
     name: Annotated[Name | None, Query(description="The model's name, for people.")] = None,
+    wait_for_worker: WaitForWorker = True,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
     model, declared = await read_job(request, services.settings)
-    job = await run_in_threadpool(jobs.submit, model, declared, idempotency_key, name)
+    job = await run_in_threadpool(
+        jobs.submit, model, declared, idempotency_key, name, wait_for_worker
+    )
     return _answer(request, response, job)
 
 

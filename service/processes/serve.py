@@ -122,8 +122,8 @@ async def _run(
     )
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
-    command = (sys.executable, "-m", WORKERS, "--parent", str(os.getpid()))
-    supervisor = Supervisor(command, environment, workers, services.settings.drain_s)
+    child = {**environment, "PYTHONPATH": import_path()}
+    supervisor = Supervisor(worker_command(), child, workers, services.settings.drain_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(stopping))
         group.create_task(_announce(server, place, services.settings, workers))
@@ -132,6 +132,19 @@ async def _run(
                 await server.serve(sockets=[listener])
         finally:
             stopping.set()
+
+
+def worker_command() -> tuple[str, ...]:
+    """The command of a worker that ends with this process; `-P`, since a folder of the working
+    directory may have a package's name.
+    """
+    return (sys.executable, "-P", "-m", WORKERS, "--parent", str(os.getpid()))
+
+
+def import_path() -> str:
+    """Where a child finds this package even if it is not installed."""
+    root = str(Path(__file__).parents[2])
+    return os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
 
 
 def _most_connections(wanted: int) -> int:

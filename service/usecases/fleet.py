@@ -10,7 +10,8 @@ from compiler.targets import Target
 from service.core import Core
 from service.db import records
 from service.db.schema import workers
-from service.domain import Worker
+from service.domain import Kind, Worker
+from service.errors import NoWorker, TargetNotServed
 
 
 def announce(
@@ -56,6 +57,21 @@ def live_workers(core: Core) -> list[Worker]:
             .order_by(workers.c.name)
         )
         return [records.worker_from(row) for row in tx.connection.execute(query)]
+
+
+def served(core: Core) -> frozenset[str]:
+    """The capabilities of all live workers."""
+    return frozenset(name for worker in live_workers(core) for name in worker.capabilities)
+
+
+def require(core: Core, capabilities: Mapping[str, str]) -> None:
+    """Raises NoWorker or TargetNotServed unless a live worker has each target's capability."""
+    able = served(core)
+    if not able:
+        raise NoWorker
+    for target, capability in capabilities.items():
+        if capability not in able:
+            raise TargetNotServed(target, sorted(able - {Kind.INSPECT.value}))
 
 
 def targets(core: Core) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
-from service.usecases import admission, holding
+from service.usecases import admission, fleet, holding
 from service.usecases.tracing import TRACEPARENT
 
 _ANYWHERE = "native"
@@ -32,6 +32,7 @@ def submit(
     model_name: str | None = None,
     kind: Kind = Kind.COMPILE,
     tenant: str = DEFAULT,
+    wait_for_worker: bool = True,
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
@@ -49,6 +50,8 @@ def submit(
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
+    if not wait_for_worker:
+        fleet.require(core, {place["target"]: place["capability"] for place in places})
     admission.admit(core, tenant, len(targets))
     job_id = secrets.token_hex(8)
     traceparent = core.tracer.current()

@@ -14,7 +14,7 @@ from service.db.schema import builds, events, jobs
 from service.domain import Build, Event, Job, Kind, Mark
 from service.usecases.claiming import waits_for
 from service.usecases.dumping import with_dumps
-from service.usecases.fleet import live_workers
+from service.usecases.fleet import served
 from service.usecases.indexing import index_of
 from service.usecases.scheduling import positions
 
@@ -98,7 +98,7 @@ def _annotated(core: Core, found: list[Job]) -> list[Job]:
     """The jobs, with the reason for the wait and the place noted at every queued build."""
     if not any(build.state is State.QUEUED for job in found for build in job.builds):
         return found
-    served = {target for worker in live_workers(core) for target in worker.capabilities}
+    able = served(core)
     places: dict[str, int] = {}
     with core.reading() as tx:
         for tenant in {job.tenant for job in found}:
@@ -107,7 +107,7 @@ def _annotated(core: Core, found: list[Job]) -> list[Job]:
         replace(
             job,
             builds=tuple(
-                replace(build, note=_note(build, served), position=places.get(build.id))
+                replace(build, note=_note(build, able), position=places.get(build.id))
                 for build in job.builds
             ),
         )
@@ -115,15 +115,15 @@ def _annotated(core: Core, found: list[Job]) -> list[Job]:
     ]
 
 
-def _note(build: Build, served: set[str]) -> str | None:
+def _note(build: Build, able: frozenset[str]) -> str | None:
     if build.state is not State.QUEUED:
         return None
     if build.waiting_on:
         return waits_for(build.waiting_on)
-    if not served:
+    if not able:
         return "no worker is running; start one with `relaxd worker`"
-    if build.capability not in served:
-        others = ", ".join(sorted(served - {Kind.INSPECT.value}))
+    if build.capability not in able:
+        others = ", ".join(sorted(able - {Kind.INSPECT.value}))
         return (
             f"no running worker compiles for {build.target}; the running ones compile for {others}"
         )

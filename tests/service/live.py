@@ -19,6 +19,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
+from compiler.targets import registry
 from service.adapters.celery_doorbell import celery_app
 from service.adapters.oidc import verifier
 from service.adapters.signing import signer
@@ -27,10 +28,11 @@ from service.bootstrap import Services
 from service.core import Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
+from service.domain import Kind
 from service.jobs import Jobs
 from service.settings import Settings
 from service.tracing import NO_TRACER, Tracer
-from service.usecases import claiming
+from service.usecases import claiming, fleet
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.service.fakes import FakeCompiler
@@ -60,6 +62,11 @@ class Live:
     def compile(self, model: bytes = MODEL, request: str = "{}", **params: Any) -> httpx.Response:
         files = {"model": ("m.onnx", model), "request": (None, request)}
         return self.http.post("/v1/compile", files=files, params=params)
+
+    def announce(self) -> None:
+        """Have a worker stand in the fleet that compiles for everything, for as long as a lease."""
+        able = {target.capability for target in registry()}
+        fleet.announce(self.services.core, "worker", "here", [*able, Kind.INSPECT.value], 1)
 
     def upload(self, data: bytes = MODEL) -> str:
         return self.services.store.blobs.put(data).digest

@@ -10,6 +10,7 @@ import onnx
 
 from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
+from compiler.ir.extents import spelled
 from compiler.ir.node_errors import NodeErrors
 from compiler.ir.onnx.lists import Content, Items, Stacked
 from compiler.ir.values import Known, Tensor, Value
@@ -128,4 +129,4 @@ def _described(content: Content | None) -> str:
             return f"({', '.join(map(_described, content.values))})"
         case Stacked():
             return f"items of {_described(content.tensor)}"
-    return f"{content.dtype}[{','.join(str(extent) for extent in content.shape)}]"
+    return f"{content.dtype}[{','.join(map(spelled, content.shape))}]"

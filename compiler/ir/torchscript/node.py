@@ -13,7 +13,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.extents import Extent, spelled
 from compiler.ir.node_errors import NodeErrors
 from compiler.ir.torchscript.dtypes import dtype_of
 from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
@@ -226,7 +226,7 @@ def describe(item: Any) -> str:
     if isinstance(item, Ref):
         return describe(item.seen[1]) if item.seen else "tensor"
     if isinstance(item, (Known, Tensor)):
-        return f"{item.dtype}[{','.join(str(extent) for extent in item.shape)}]"
+        return f"{item.dtype}[{','.join(map(spelled, item.shape))}]"
     if isinstance(item, ListBox):
         return "list" if isinstance(item.value, Stack) else f"list of {_count(item.value)}"
     return _shown(item)
@@ -237,9 +237,9 @@ def _count(content: Any) -> str:
 
 
 def _shown(item: Any) -> str:
-    text = (
-        str(item)
-        if isinstance(item, (int, float, str, PrimExpr, type(None)))
-        else type(item).__name__
-    )
+    if isinstance(item, PrimExpr):
+        text = spelled(item)
+    else:
+        plain = isinstance(item, (int, float, str, type(None)))
+        text = str(item) if plain else type(item).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."

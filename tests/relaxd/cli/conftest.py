@@ -33,8 +33,8 @@ def relaxd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Relaxd:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> Ended:
-        ended = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(
+    def run(*arguments: str, columns: int = 200) -> Ended:
+        ended = CliRunner(env={"COLUMNS": str(columns), "TERM": "dumb"}).invoke(
             app, list(arguments), prog_name="relaxd"
         )
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
@@ -45,7 +45,8 @@ def relaxd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Relaxd:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live(tmp_path_factory.mktemp("api")) as running:
+    with live(tmp_path_factory.mktemp("api"), lease_s=600) as running:
+        running.announce()
         yield running
 
 

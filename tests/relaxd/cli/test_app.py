@@ -1,10 +1,16 @@
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from relaxd.cli.extras import OWN
+
+ROOT = Path(__file__).parents[3]
 
 COMMANDS = [
     "compile",
@@ -20,6 +26,7 @@ COMMANDS = [
     "jobs",
     "jobs list",
     "jobs show",
+    "jobs follow",
     "jobs logs",
     "jobs cancel",
 ]
@@ -92,6 +99,39 @@ def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
     assert ended.code == 3
     assert "no answer from http://127.0.0.1:9" in ended.err
     assert relaxd(*arguments, *NOWHERE, "--json").json["error"]["code"] == "server.unreachable"
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "families"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_bundle_that_is_not_there_is_a_usage_error(
+    relaxd: Any, command: str, empty: bool
+) -> None:
+    if empty:
+        Path("nonesuch").mkdir()
+    ended = relaxd(command, "nonesuch")
+    assert ended.code == 2
+    assert "error: " in ended.err
+
+
+HINTED = re.compile(r"relaxd\[([a-z,]+)\]")
+
+
+def test_hints_name_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    sources = [path for name in OWN for path in (ROOT / name).rglob("*.py")]
+    named = {
+        extra
+        for path in (*pages, *sources)
+        for found in HINTED.findall(path.read_text())
+        for extra in found.split(",")
+    }
+    cli = "".join(path.read_text() for path in (ROOT / "relaxd/cli").glob("*.py"))
+    named |= set(re.findall(r'extra="([a-z]+)"', cli))
+    assert {"compiler", "server", "torchscript", "trust"} <= named
+    assert named <= extras.keys()
 
 
 def test_targets_of_this_machine(relaxd: Any) -> None:

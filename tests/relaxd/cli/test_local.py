@@ -36,7 +36,11 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
         if isinstance(job, InspectJob):
             return {
                 "supported": True,
-                "nodes": [{"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"}],
+                "nodes": [
+                    {"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"},
+                    {"node": "/c", "op": "Constant", "supported": True},
+                    {"node": "/d", "op": "Constant", "supported": False},
+                ],
             }
         Path(job.output).rmdir()
         return write_bundle(job, Path(job.output))
@@ -90,8 +94,10 @@ def test_inspect_marks_what_is_not_supported(
     relaxd: Any, model: str, child: list[InspectJob]
 ) -> None:
     out = relaxd("inspect", model).out
+    assert "/c" not in out, "constants that can be compiled say nothing"
+    assert "/d" in out
     assert "supported: yes" in out
-    assert out.splitlines()[-1].split() == ["/n", "Odd", "no", "[unknown]"]
+    assert out.splitlines()[-2].split() == ["/n", "Odd", "no", "[unknown]"]
 
 
 def test_a_dump_goes_where_the_command_says(

@@ -24,7 +24,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Live]:
-    with live(tmp_path_factory.mktemp("api"), signing_key=keys / "key.pem") as running:
+    signing = {"signing_key": keys / "key.pem"}
+    with live(tmp_path_factory.mktemp("api"), lease_s=600, **signing) as running:
+        running.announce()
         yield running
 
 

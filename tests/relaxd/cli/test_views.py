@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 
 from relaxd.cli.views import (
     builds_table,
+    digest_lines,
     duration,
     jobs_table,
     missing_lines,
@@ -58,8 +59,10 @@ def build(**values: Any) -> dict[str, Any]:
 
 def test_a_build_from_the_cache_took_no_time() -> None:
     artifact = {"digest": "sha256:aa", "size": 2048}
-    (_, row) = lines(builds_table([build(cached=True, artifact=artifact)]))
-    assert row[-4:] == ["cached", "2.0", "KiB", "sha256:aa"]
+    done = build(cached=True, artifact=artifact)
+    (_, row) = lines(builds_table([done]))
+    assert row[-3:] == ["cached", "2.0", "KiB"]
+    assert digest_lines([done, build()]) == ["native: sha256:aa"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from service.observability.metrics import SHARED
+from service.processes.serve import import_path, worker_command
 from tests.e2e.deployment import until
 
 
@@ -65,6 +66,18 @@ def test_it_says_where_it_listens_and_stops_everything(
         assert process.wait(30) == 0
         assert not worker.is_running()
         assert not measured.exists()
+
+
+def test_a_folder_of_a_packages_name_in_the_working_directory_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service/__init__.py").write_text("raise SystemExit('the wrong package')")
+    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    command = [*worker_command(), "--help"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_workers_end_with_it(tmp_path: Path) -> None:
