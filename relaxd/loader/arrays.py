@@ -4,9 +4,10 @@ import ctypes
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from relaxd.contract.manifest import Manifest
+from relaxd.loader.borrowed import Borrowed
+from relaxd.loader.ffi import tvm_ffi
 from relaxd.loader.placement import Placement
 
 _CPU = tvm_ffi.device("cpu", 0)
@@ -25,16 +26,29 @@ class Transport:
         self._alignment = manifest.alignment
         self._placement = Placement(manifest.load.device)
         self._allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+        self._copy = tvm_ffi.get_global_func("runtime.TVMTensorCopyFromTo")
         self._view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 
-    def to_tensor(self, array: np.ndarray, dtype: str) -> Any:
+    def to_tensor(self, array: np.ndarray | Borrowed, dtype: str) -> Any:
         """A tensor of the array's values, where the kernels run: of any layout, byte order and
         alignment, read-only or empty.
         """
+        if isinstance(array, Borrowed):
+            return self._placed(array.tensor)
         if dtype != "bfloat16":
             return self._placement.to_device(self._host_tensor(array, dtype))
         tensor = self._host_tensor(array.view(np.uint16), "uint16")
         return self._placement.to_device(self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0))
+
+    def _placed(self, tensor: Any) -> Any:
+        """The tensor itself where its place and alignment serve, else a copy."""
+        if tensor.device == self._placement.device:
+            if tensor.data_ptr() % self._alignment == 0:
+                return tensor
+            copy = self._allocate(tensor.shape, tensor.dtype, tensor.device, None)
+            self._copy(tensor, copy)
+            return copy
+        return self._placement.to_device(self._placement.to_host(tensor))
 
     def _host_tensor(self, array: np.ndarray, dtype: str) -> Any:
         if array.flags.carray and array.dtype.isnative and array.size:

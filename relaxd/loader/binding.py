@@ -1,7 +1,7 @@
 """Checks of one call: names, dtypes, ranks, and one consistent, allowed value for every dim."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -12,6 +12,7 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader import narrow
+from relaxd.loader.borrowed import Borrowed, visible
 
 _REMEMBERED_SHAPES = 4096
 _PROBE = 1009
@@ -54,10 +55,12 @@ class Binding:
         self._counting = threading.Lock()
         self.unverified_runs = 0
 
-    def arrays(self, given: Mapping[str, Any]) -> list[np.ndarray]:
-        """The inputs as arrays in the model's order, those left out at their defaults; raises
-        InputError naming input, axis, dim, value and range.
+    def arrays(self, given: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray | Borrowed]:
+        """The inputs as arrays in the model's order, those left out at their defaults; a list has
+        them in that order. Raises InputError naming input, axis, dim, value and range.
         """
+        if not isinstance(given, Mapping):
+            given = self._named(given)
         if given.keys() != self._names:
             given = {**self._defaults, **given}
         if given.keys() != self._names:
@@ -73,6 +76,16 @@ class Binding:
             with self._counting:
                 self.unverified_runs += 1
         return arrays
+
+    def _named(self, values: Sequence[Any]) -> dict[str, Any]:
+        names = [spec.name for spec in self._specs]
+        if not isinstance(values, list | tuple) or len(values) > len(names):
+            have = f"{len(values)}" if isinstance(values, list | tuple) else type(values).__name__
+            raise InputError(
+                f"the model has {len(names)} inputs, given is {have}",
+                hint=f"give them by name, or as a list in this order: {', '.join(names)}",
+            )
+        return dict(zip(names, values, strict=False))
 
     def _beyond(self, values: Mapping[str, int]) -> bool:
         return any(values.get(name, top) > top for name, top in self._bounds.items())
@@ -194,22 +207,32 @@ def _numpy_dtype(name: str) -> np.dtype | None:
     return None if name == "bfloat16" or name in STORAGE else np.dtype(name)
 
 
-def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray:
+def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray | Borrowed:
     """The value as an array of exactly the spec's dtype, in any byte order, or of the bytes that
     hold it; raises InputError, never casts.
     """
+    if type(value) is not np.ndarray:
+        value = visible(value)
+        if isinstance(value, Borrowed):
+            if value.dtype != spec.dtype:
+                raise _wrong_dtype(spec, value.dtype)
+            return value
     array = value if type(value) is np.ndarray else np.asarray(value)
     if spec.dtype in STORAGE and narrow.is_held(array, spec.dtype):
         return narrow.bytes_of(array, spec)
     if array.dtype is not dtype and array.dtype.name != spec.dtype:
-        raise InputError(
-            f"input {spec.name!r} has dtype {array.dtype}, it must be {spec.dtype}",
-            hint="nothing is cast silently: convert it with .astype(...)",
-            input=spec.name,
-            dtype=str(array.dtype),
-            expected=spec.dtype,
-        )
+        raise _wrong_dtype(spec, str(array.dtype))
     return array
+
+
+def _wrong_dtype(spec: TensorSpec, dtype: str) -> InputError:
+    return InputError(
+        f"input {spec.name!r} has dtype {dtype}, it must be {spec.dtype}",
+        hint="nothing is cast silently: convert it with .astype(...)",
+        input=spec.name,
+        dtype=dtype,
+        expected=spec.dtype,
+    )
 
 
 def _listed(axis: Axis, values: dict[str, int]) -> str:

@@ -23,7 +23,7 @@ def open_library(bundle: Bundle) -> tuple[Path, Any]:
     of its own, and whoever overwrites the file does not change code that runs. tvm_ffi never closes
     a library: one of the same content is opened once, however many models use it.
     """
-    import tvm_ffi
+    from relaxd.loader.ffi import tvm_ffi
 
     name = bundle.manifest.library
     expected = bundle.manifest.files[name].sha256

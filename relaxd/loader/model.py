@@ -1,7 +1,8 @@
 """A loaded model: numpy arrays in and out, every call checked against the declared dims."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from relaxd.contract.tensors import STORAGE, TensorSpec, storage_of
 from relaxd.errors import ExecutionError
 from relaxd.loader import narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
+from relaxd.loader.borrowed import check_out, store
 from relaxd.loader.bundle import opened
 from relaxd.loader.check import check_contract
 from relaxd.loader.failures import explain
@@ -23,18 +25,25 @@ from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
     from relaxd.loader.arrays import Transport
+    from relaxd.loader.metrics import CallMetrics
+    from relaxd.loader.profiling import CallProfile
     from relaxd.loader.threads import Team
     from relaxd.provenance.keys import Trust
 
 
 def load(
-    path: str | PathLike[str], *, threads: int | None = None, trust: "Trust | None" = None
+    path: str | PathLike[str],
+    *,
+    threads: int | None = None,
+    trust: "Trust | None" = None,
+    metrics: "CallMetrics | None" = None,
 ) -> "Model":
     """Load a bundle, a directory or a tar.
 
     threads: how many to compute with; by default RELAXD_NUM_THREADS, else one for each physical
-    core that the process may use, within the cgroup's CPU quota. Models of one thread run side by
-    side, others one call at a time.
+    core that the process may use, within the cgroup's CPU quota. With one thread, as many calls run
+    at once as there are threads that call; with more, one call at a time.
+    metrics: counts the calls of the model for Prometheus.
     trust: PEM files of ed25519 public keys; a folder of which any file is not signed by one of them
     is refused with TrustError. By default signatures are not looked at. Raises BundleError for an
     incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what the
@@ -59,8 +68,9 @@ def load(
                 bundle.manifest,
                 open_model(bundle),
                 Transport(bundle.manifest),
-                team_for(threads),
+                team_for(threads, one_at_a_time=bundle.manifest.load.device != "cpu"),
                 bundle.numerics().verified_up_to,
+                metrics,
             )
 
 
@@ -74,8 +84,10 @@ class Model:
         transport: "Transport",
         team: "Team",
         verified_up_to: Mapping[str, int] = NOT_VERIFIED,
+        metrics: "CallMetrics | None" = None,
     ) -> None:
         self.manifest = manifest
+        self._metrics = metrics
         self._function = function
         self._process = os.getpid()
         self._transport = transport
@@ -118,12 +130,33 @@ class Model:
         """The number of threads that a call computes with."""
         return self._team.size
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """One inference: arrays by input name to arrays by output name.
+    def session(self, threads: int | None = None) -> "Model":
+        """The same model, its weights shared, with a number of threads of its own."""
+        from relaxd.loader.threads import team_for
 
-        An input is anything `numpy.asarray` takes, of exactly the declared dtype; one that is
-        contiguous, writable and aligned to 64 bytes is used in place. One with a default may be
-        left out. An output owns its memory.
+        team = team_for(threads, one_at_a_time=self.manifest.load.device != "cpu")
+        return self._like(self._function, team, self._metrics)
+
+    def over(self, function: Any) -> "Model":
+        """The same model with another entry function of its library; its calls are not counted."""
+        return self._like(function, self._team, None)
+
+    def _like(self, function: Any, team: "Team", metrics: "CallMetrics | None") -> "Model":
+        return Model(self.manifest, function, self._transport, team, self._verified_up_to, metrics)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any] | Sequence[Any],
+        out: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One inference: arrays by input name, or a list of them in the order of `inputs`, to
+        arrays by output name.
+
+        An input is anything that lends its memory by DLPack or that `numpy.asarray` takes, of
+        exactly the declared dtype; one that is contiguous, writable and aligned to 64 bytes is used
+        in place. One with a default may be left out. An output owns its memory.
+        out: arrays by output name, numpy's or any that lend their memory by DLPack, that receive
+        the outputs they name and are returned in their place.
         Types of 8 bits and fewer that numpy lacks come as arrays of ml_dtypes, or one element a
         byte as `relaxd.contract.tensors.STORAGE` says; outputs of them are ml_dtypes' where it is
         installed, else bytes.
@@ -131,9 +164,11 @@ class Model:
         compiled code fails, or in a forked process that cannot use the model: one of a device, or
         one whose fork cut a call short (see `relaxd.loader.forking`).
         """
-        with GATE:
+        check_out(out or {}, self.outputs)
+        with GATE, self._metrics.call(self) if self._metrics else nullcontext():
             self._check_process()
-            return self._run(inputs)
+            results = self._run(inputs)
+        return store(results, out) if out else results
 
     def _check_process(self) -> None:
         device = self.manifest.load.device
@@ -144,7 +179,28 @@ class Model:
                 hint="load the model after the fork, or start processes by `spawn`",
             )
 
-    def _run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def profile(
+        self,
+        inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        runs: int = 10,
+    ) -> "CallProfile":
+        """How long a call takes here and now, and which kernels take that time, over so many calls;
+        without inputs, of drawn ones at the dims.
+        """
+        from relaxd.loader.profiling import profile
+        from relaxd.loader.samples import dim_values, draw
+
+        if inputs is None:
+            inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0)
+        return profile(self, self._function, inputs, runs)
+
+    def bound(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+        """The inputs in the model's order, as `run` would take them; raises InputError."""
+        return self._binding.arrays(inputs)
+
+    def _run(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, np.ndarray]:
         arrays = self._binding.arrays(inputs)
         try:
             tensors = [

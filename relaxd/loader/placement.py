@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import tvm_ffi
-
 from relaxd.errors import ExecutionError, LoadContractError
+from relaxd.loader.ffi import tvm_ffi
 
 _CPU = tvm_ffi.device("cpu", 0)
 

@@ -4,9 +4,11 @@ import ctypes
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relaxd.contract.manifest import RELEASE, THREADS, Manifest
 from relaxd.errors import BundleError, LoadContractError
@@ -14,10 +16,8 @@ from relaxd.loader.bundle import Bundle, sha256_of
 from relaxd.loader.devices import CUDA_RUNTIME, cuda_runtime
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import open_library
+from relaxd.loader.machines import Machines
 from relaxd.loader.weights import tensors_of
-
-if TYPE_CHECKING:
-    from relaxd.loader.placement import Placement
 
 CORE = "libtvm_runtime.so"
 PACKAGE = "apache-tvm"
@@ -39,7 +39,8 @@ class Runtime:
         Raises LoadContractError when another version is open already: two runtimes in one process
         corrupt each other.
         """
-        import tvm_ffi  # noqa: F401 - opens libtvm_ffi.so, which the runtime links against
+        # This opens libtvm_ffi.so, which the runtime links against.
+        from relaxd.loader.ffi import tvm_ffi  # noqa: F401
 
         with self._lock:
             mapped = _mapped_libraries()
@@ -92,50 +93,80 @@ def runtime_libraries(manifest: Manifest) -> list[str]:
     return sorted(names, key=lambda name: name != CORE)
 
 
-def open_model(bundle: Bundle) -> Any:
-    """The entry function of the bundle's library, ready to take tvm_ffi tensors; raises
-    BundleError.
+def open_model(bundle: Bundle) -> Machines:
+    """The entry function of the bundle's library, ready to take tvm_ffi tensors from any thread;
+    raises BundleError.
     """
-    return open_machine(bundle)[1]
+    return Machines(open_executable(bundle).machine)
 
 
-def open_machine(bundle: Bundle) -> tuple[Any, Any]:
-    """A virtual machine of the bundle's library, its device set up, and its entry function; raises
-    BundleError.
+@dataclass(frozen=True)
+class Executable:
+    """A library that is open, with its weights where its kernels run."""
 
-    The function has its weights bound, and the machine keeps nothing of what it returns.
-    """
+    manifest: Manifest
+    module: Any
+    weights: tuple[Any, ...]
+    devices: tuple[int, ...]
+
+    def machine(self) -> tuple[Any, Any]:
+        """A new virtual machine, and its entry function: it has the weights bound, and the machine
+        keeps nothing of what it returns. Raises BundleError.
+        """
+        with _translated(self.manifest):
+            machine = self.module["vm_load_executable"]()
+            machine["vm_initialization"](*self.devices)
+            return machine, _released(self._entry_of(machine), machine[RELEASE])
+
+    def _entry_of(self, machine: Any) -> Any:
+        entry = self.manifest.entry
+        if not self.weights:
+            return machine[entry]
+        bound = f"{entry} with weights"
+        machine["save_function"](entry, bound, 1, *self.weights)
+        return machine[bound]
+
+
+def open_executable(bundle: Bundle) -> Executable:
+    """Open the bundle's library and map its weights; raises BundleError."""
     from relaxd.loader.placement import Placement
 
     manifest = bundle.manifest
     placement = Placement(manifest.load.device)
-    try:
+    with _translated(manifest):
         library, module = open_library(bundle)
         PROCESS.helpers.serve(library)
-        machine = module["vm_load_executable"]()
-        devices = [
+        weights = tensors_of(bundle) if manifest.weights else []
+        numbers = [
             (device.dlpack_device_type(), device.index, _POOLED_ALLOCATOR)
             for device in placement.devices
         ]
-        machine["vm_initialization"](*(number for device in devices for number in device))
-        return machine, _released(_entry_of(machine, bundle, placement), machine[RELEASE])
+        return Executable(
+            manifest,
+            module,
+            tuple(map(placement.to_device, weights)),
+            tuple(number for device in numbers for number in device),
+        )
+
+
+def open_machine(bundle: Bundle) -> tuple[Any, Any]:
+    """A virtual machine of the bundle's library and its entry function; raises BundleError."""
+    return open_executable(bundle).machine()
+
+
+@contextmanager
+def _translated(manifest: Manifest) -> Iterator[None]:
+    """Whatever the manifest names and the library has not is a BundleError."""
+    try:
+        yield
     except BundleError:
         raise
-    except Exception as error:  # of whatever the manifest names and the library has not
+    except Exception as error:
         raise BundleError(
             f"{manifest.library} cannot be opened: {error}",
             hint="rebuild the bundle",
             file=manifest.library,
         ) from error
-
-
-def _entry_of(machine: Any, bundle: Bundle, placement: "Placement") -> Any:
-    entry = bundle.manifest.entry
-    if not bundle.manifest.weights:
-        return machine[entry]
-    bound = f"{entry} with weights"
-    machine["save_function"](entry, bound, 1, *map(placement.to_device, tensors_of(bundle)))
-    return machine[bound]
 
 
 def _released(entry: Callable[..., Any], release: Callable[[], Any]) -> Callable[..., Any]:

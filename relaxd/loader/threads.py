@@ -4,8 +4,8 @@
 i stays in group i;
 - the caller is worker 0: confined to group 0 during the call, it gets its own affinity back
 afterwards;
-- calls of one team are one at a time, from whichever thread; helpers start at the first and sleep
-between calls;
+- calls of a team of several are one at a time, from whichever thread; helpers start at the first
+and sleep between calls. A team of one is its caller alone, and any number of calls run at once;
 - after a fork, which comes between calls (`relaxd.loader.forking`), the child starts helpers of its
 own.
 
@@ -68,10 +68,15 @@ def core_groups(threads: int, cores: Cores) -> Groups:
 
 
 class Team:
-    """Threads for compiled code, worker i on the CPUs `groups[i]`."""
+    """Threads for compiled code, worker i on the CPUs `groups[i]`.
 
-    def __init__(self, groups: Groups) -> None:
+    one_at_a_time: whether calls wait for each other even where the team is of one, as those do
+    that share a device.
+    """
+
+    def __init__(self, groups: Groups, *, one_at_a_time: bool = False) -> None:
         self.groups = groups
+        self._one_at_a_time = one_at_a_time
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
@@ -91,6 +96,8 @@ class Team:
         """`function(*arguments)`, with its parallel loops run by this team; what it raises is
         raised here.
         """
+        if self.size == 1 and not self._one_at_a_time:
+            return function(*arguments)
         with self._lock:
             if self.size == 1:
                 return function(*arguments)
@@ -117,13 +124,15 @@ def _shared_team(groups: Groups) -> Team:
     return Team(groups)
 
 
-def team_for(threads: int | None) -> Team:
+def team_for(threads: int | None, *, one_at_a_time: bool = False) -> Team:
     """The process's team of so many threads (see `thread_count`); teams of one are not shared, so
-    that they run side by side.
+    that they run side by side, and so do their calls unless they are `one_at_a_time`.
     """
     cores = usable_cores()
     groups = core_groups(thread_count(threads, cores), cores)
-    return Team(groups) if len(groups) == 1 else _shared_team(groups)
+    if len(groups) == 1:
+        return Team(groups, one_at_a_time=one_at_a_time)
+    return _shared_team(groups)
 
 
 def _bind(thread: int, cpus: Iterable[int]) -> None:

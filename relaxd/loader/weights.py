@@ -21,7 +21,7 @@ def tensors_of(bundle: Bundle) -> list[Any]:
 
 
 def _tensor(content: np.ndarray, weight: Weight, filename: str) -> Any:
-    import tvm_ffi
+    from relaxd.loader.ffi import tvm_ffi
 
     stored = np.dtype("uint16" if weight.dtype == "bfloat16" else weight.dtype)
     end = weight.offset + math.prod(weight.shape) * stored.itemsize

@@ -1,0 +1,85 @@
+"""Values that other libraries hold and lend by DLPack: used in place where numpy can see them, and
+else as tensors of the runtime.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Borrowed:
+    """A tensor that numpy cannot see: of bfloat16, or on a device. `dtype` is spelled as in
+    declarations.
+    """
+
+    tensor: Any
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def visible(value: Any) -> Any:
+    """What stands for a value that its library lends: an array over the same memory, or Borrowed;
+    any other value itself. Raises InputError for a tensor that is not contiguous and that numpy
+    cannot see.
+    """
+    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+        return value
+    # torch lends nothing that it would differentiate.
+    lent = value.detach() if getattr(value, "requires_grad", False) else value
+    try:
+        return np.from_dlpack(lent)
+    except (BufferError, RuntimeError, TypeError):
+        return _borrowed(lent)
+
+
+def _borrowed(value: Any) -> Borrowed:
+    from relaxd.loader.ffi import tvm_ffi
+
+    try:
+        tensor = tvm_ffi.from_dlpack(value, require_contiguous=True)
+    except Exception as error:
+        raise InputError(
+            f"a {type(value).__name__} cannot be taken by DLPack: {error}",
+            hint="make it contiguous, or give a numpy array",
+        ) from error
+    return Borrowed(tensor, tuple(tensor.shape), str(tensor.dtype))
+
+
+def store(results: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+    """The results, those that `out` names copied into its arrays; raises InputError for one of
+    another shape or dtype, or that cannot be written.
+    """
+    return {name: _copied(name, array, out.get(name)) for name, array in results.items()}
+
+
+def check_out(out: Mapping[str, Any], specs: tuple[TensorSpec, ...]) -> None:
+    """Raises InputError for an output that the model has not."""
+    known = [spec.name for spec in specs]
+    for name in out:
+        if name not in known:
+            raise InputError(
+                f"the model has no output {name!r}", hint=f"its outputs: {', '.join(known)}"
+            )
+
+
+def _copied(name: str, array: np.ndarray, place: Any) -> Any:
+    if place is None:
+        return array
+    seen = visible(place)
+    if not isinstance(seen, np.ndarray):
+        raise InputError(f"output {name!r}: {type(place).__name__} is no array on this machine")
+    if seen.shape != array.shape or seen.dtype != array.dtype or not seen.flags.writeable:
+        have = f"{seen.dtype}{list(seen.shape)}" + ("" if seen.flags.writeable else ", read-only")
+        raise InputError(
+            f"output {name!r} is {array.dtype}{list(array.shape)}, its place is {have}",
+            hint="give a writable array of that dtype and shape",
+            output=name,
+        )
+    seen[...] = array
+    return place
