@@ -49,3 +49,41 @@ def _model(
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def encoder(width: int = 32, heads: int = 4, seed: int = 0) -> bytes:
+    """A layer of attention and one of two projections over x float32[batch,seq,width], with nodes
+    named as exporters do.
+    """
+    random = np.random.default_rng(seed)
+
+    def weight(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) / shape[0] ** 0.5).astype(np.float32)
+
+    weights = {f"w_{name}": weight(width, width) for name in ("query", "key", "value", "out")}
+    weights |= {"w_up": weight(width, 4 * width), "w_down": weight(4 * width, width)}
+    weights["shape"] = np.array([0, 0, heads, width // heads], np.int64)
+    weights["flat"] = np.array([0, 0, width], np.int64)
+    make, nodes = helper.make_node, []
+    for part, order in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])):
+        place = f"/layer.0/attention/{part}"
+        nodes += [
+            make("MatMul", ["x", f"w_{part}"], [f"{part}_0"], f"{place}/MatMul"),
+            make("Reshape", [f"{part}_0", "shape"], [f"{part}_1"], f"{place}/Reshape"),
+            make("Transpose", [f"{part}_1"], [part], f"{place}/Transpose", perm=order),
+        ]
+    nodes += [
+        make("MatMul", ["query", "key"], ["scores"], "/layer.0/attention/MatMul"),
+        make("Softmax", ["scores"], ["shares"], "/layer.0/attention/Softmax", axis=-1),
+        make("MatMul", ["shares", "value"], ["mixed"], "/layer.0/attention/MatMul_1"),
+        make("Transpose", ["mixed"], ["m_0"], "/layer.0/attention/Transpose", perm=[0, 2, 1, 3]),
+        make("Reshape", ["m_0", "flat"], ["m_1"], "/layer.0/attention/Reshape"),
+        make("MatMul", ["m_1", "w_out"], ["attended"], "/layer.0/attention/out/MatMul"),
+        make("Add", ["x", "attended"], ["h"], "/layer.0/Add"),
+        make("MatMul", ["h", "w_up"], ["up"], "/layer.0/up/MatMul"),
+        make("Relu", ["up"], ["act"], "/layer.0/up/Relu"),
+        make("MatMul", ["act", "w_down"], ["down"], "/layer.0/down/MatMul"),
+        make("Add", ["h", "down"], ["y"], "/layer.0/Add_1"),
+    ]
+    shape: list[str | int] = ["batch", "seq", width]
+    return _model(nodes, {"x": shape}, {"y": shape}, weights)

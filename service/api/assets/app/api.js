@@ -94,6 +94,9 @@ function tell(part, on) {
   if (data) on(type, JSON.parse(data));
 }
 
+/** Whether whoever signed in may: an admin may everything. */
+export const may = (who, scope) => !scope || who.scopes.includes(scope) || who.scopes.includes("admin");
+
 /** Posts a form and says how much of it is sent, which fetch does not. */
 export function upload(path, form, onProgress, signal) {
   return new Promise((resolve, reject) => {
