@@ -3,7 +3,7 @@ import { html, useMemo, useState } from "./lib.js";
 import { download, get, token } from "./api.js";
 import { Command, Copy, Digest, Icon, Loading, Status, Switch, Trouble, useLoaded } from "./ui.js";
 import { base, compareLink, setBase } from "./base.js";
-import { bytes, milliseconds, percent, point as named, quoted, range, shape, short } from "./format.js";
+import { bytes, milliseconds, number, percent, point as named, quoted, range, shape, short } from "./format.js";
 import { Latency } from "./chart.js";
 import { Kernels } from "./treemap.js";
 import { HeatMap } from "./heatmap.js";
@@ -73,17 +73,19 @@ function Choose({ digest, report }) {
 
 const machine = (one) =>
   one
-    ? [one.processor, one.threads && `${one.threads} threads`, one.load_average && `load ${one.load_average[0]}`, one.governor].filter(Boolean).join(", ")
+    ? [one.processor, one.threads && `${one.threads} threads`, one.load_average?.length && `load ${number(one.load_average[0])}`, one.governor].filter(Boolean).join(", ")
     : "";
 
 function Facts({ report, profile }) {
   const opt = profile?.points.find((one) => one.label === "opt") || profile?.points[0];
-  const worst = Math.max(0, ...report.numerics.outputs.flatMap((output) => output.points.map((one) => one.of_tolerance ?? 0)));
+  const parts = report.numerics.outputs.flatMap((output) => output.points.map((one) => one.of_tolerance)).filter((part) => part != null);
+  const worst = Math.max(...parts);
+  const largest = Math.max(...report.numerics.outputs.map((output) => output.max_abs ?? 0));
   const ratio = opt?.reference && opt.reference.median_ms / opt.median_ms;
   const facts = [
     opt && ["Latency", milliseconds(opt.median_ms), `at ${named(opt.dims)}`],
     ratio && [ratio >= 1 ? "Faster than ONNX Runtime" : "Slower than ONNX Runtime", `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(2)}×`, `${milliseconds(opt.reference.median_ms)} there`, ratio >= 1 ? "good" : "warn"],
-    report.numerics.outputs.length > 0 && ["Worst error", percent(worst, worst < 0.1 ? 2 : 0), "of the tolerance"],
+    report.numerics.outputs.length > 0 && (parts.length ? ["Worst error", percent(worst, worst < 0.1 ? 2 : 0), "of the tolerance"] : ["Largest error", number(largest), "of any output"]),
     ["Size", bytes(report.sizes.total), `${bytes(report.sizes.weights)} of weights`],
     profile?.load_ms && ["Load", milliseconds(profile.load_ms), profile.peak_rss_bytes ? `${bytes(profile.peak_rss_bytes)} of memory at most` : ""],
     report.memory.planned_bytes != null && ["Buffers of a run", bytes(report.memory.planned_bytes), report.memory.unplanned_bytes > report.memory.planned_bytes ? `${bytes(report.memory.unplanned_bytes)} without the plan` : "every dim at its maximum"],

@@ -157,7 +157,7 @@ function Dims({ dims, texts, faulty, onChange }) {
         onInput=${(event) => onChange({ ...texts, [name]: { ...dim, [key]: event.target.value.trim() } })} /></span>`;
       return html`<div role="row" class="dim" key=${name}><b role="rowheader" class="mono">${name}</b>
         ${field("min", "Least", "1")}${field("max", "Greatest", "no maximum")}${field("multiple", "Multiple of", "1")}${field("opt", "Favoured", "none")}
-        <span role="cell"><code class=${wrong ? "bad" : "quiet"}>${typeof wrong === "string" ? wrong : range(values(dim))}</code></span></div>`;
+        <span role="cell"><code class=${wrong ? "bad" : "quiet"}>${typeof wrong === "string" && wrong ? wrong : range(values(dim))}</code></span></div>`;
     })}
   </div>
   ${names.some((name) => !texts[name]?.max) && html`<p class="hint soft">A dim without a maximum is verified as far as time allows. Declare it if you know it: memory is planned and kernels are chosen by it.</p>`}`;

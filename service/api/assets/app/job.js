@@ -66,11 +66,12 @@ export function Job({ who, route }) {
       ${job.builds.filter((build) => build.error).map((build) => html`<${Failure} key=${build.target} build=${build} several=${job.builds.length > 1} />`)}
       <div class="two">
         <section class="card" aria-labelledby="declared"><header><h2 id="declared">Declared</h2></header><${Declared} job=${job} /></section>
+        ${!job.index && html`<${Log} log=${log} job=${job} />`}
         ${job.index && html`<section class="card" aria-labelledby="pull"><header><h2 id="pull">Pull</h2><p class="quiet">The best of them for the machine that asks</p></header>
           <${Command} what="command" text=${`relaxd pull ${job.id} --best -o out --server ${location.origin}`} />
           <${Command} what="Python" text=${`from relaxd.client import Client\nClient("${location.origin}").pull("${job.id}", "out", best=True)`} /></section>`}
       </div>
-      <${Log} log=${log} live=${live} several=${job.builds.length > 1} id=${id} />
+      ${job.index && log.length > 0 && html`<${Log} log=${log} job=${job} />`}
     </div>`;
 }
 
@@ -157,7 +158,8 @@ function Declared({ job }) {
   </dl>`;
 }
 
-function Log({ log, live, several, id }) {
+function Log({ log, job }) {
+  const several = job.builds.length > 1;
   const box = useRef();
   const [whole, setWhole] = useState(null);
   const text = useMemo(() => log.map((event) => line(event, several)).join("\n"), [log]);
@@ -165,11 +167,10 @@ function Log({ log, live, several, id }) {
     const area = box.current;
     if (area && area.scrollHeight - area.scrollTop - area.clientHeight < 80) area.scrollTop = area.scrollHeight;
   }, [text]);
-  const load = async () => setWhole(await (await ask(`v1/jobs/${id}/logs`)).text());
-  if (!log.length && !live) return null;
+  const load = async () => setWhole(await (await ask(`v1/jobs/${job.id}/logs`)).text());
   return html`<section class="card" aria-labelledby="log"><header><h2 id="log">Log</h2>
     <span class="end"><button type="button" class="button small" onClick=${load}>Whole log</button></span></header>
-    <pre class="log" ref=${box} tabindex="0" role="log" aria-label="Log">${whole ?? (text || "waiting for a worker")}</pre></section>`;
+    <pre class="log" ref=${box} tabindex="0" role="log" aria-label="Log">${whole ?? (text || (job.state === "queued" ? "waiting for a worker" : "nothing yet"))}</pre></section>`;
 }
 
 const line = ({ time, target, data }, several) =>

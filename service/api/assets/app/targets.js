@@ -39,7 +39,7 @@ export function Targets() {
 
 const told = (target) => {
   const isa = target.isa || [];
-  return isa.length > 6 ? `${isa.slice(-6).join(" ")} and ${isa.length - 6} more` : isa.join(" ");
+  return isa.length > 7 ? `${isa.slice(-6).join(" ")} and ${isa.length - 6} more` : isa.join(" ");
 };
 
 function Cell({ target, worker }) {

@@ -54,7 +54,7 @@ export function Kernels({ times }) {
   const rows = useMemo(() => gathered(times.rows), [times]);
   const tiles = useMemo(() => squarified(rows.map((row) => row.share), WIDE, HIGH), [rows]);
   const fits = (row) => !text || [row.name, row.family, ...(row.nodes || [])].some((word) => (word || "").toLowerCase().includes(text.toLowerCase()));
-  const families = [...new Set(rows.filter((row) => row.family).map((row) => row.family))];
+  const families = [...new Set(rows.map((row) => row.family).filter(Boolean))];
   const row = rows[Math.min(chosen, rows.length - 1)];
   return html`
     <div class="row chart-tools">
@@ -88,15 +88,21 @@ export function title(row) {
   return nodes.length > 1 ? `${last} +${nodes.length - 1}` : last;
 }
 
-/** The longest rows; the rest, each too small to be seen, as one. */
+/** The longest rows; as one each: the rest, too small to be seen, and what the virtual machine does by itself. */
 function gathered(rows) {
-  const shown = rows.filter((row, index) => row.share >= LEAST && index < MOST);
-  const rest = rows.slice(shown.length);
-  const share = rest.reduce((sum, row) => sum + row.share, 0);
-  if (!rest.length || share <= 0) return shown;
-  const ms = rest.reduce((sum, row) => sum + row.ms, 0);
-  const calls = rest.reduce((sum, row) => sum + row.calls, 0);
-  return [...shown, { name: `${rest.length} smaller kernels`, share, ms, calls, family: "", tile: "", nodes: [] }];
+  const machine = rows.filter((row) => row.name.startsWith("vm."));
+  const own = rows.filter((row) => !row.name.startsWith("vm."));
+  const all = [...own, ...summed(machine, "virtual machine")].sort((a, b) => b.share - a.share);
+  const shown = all.filter((row, index) => row.share >= LEAST && index < MOST);
+  const rest = all.slice(shown.length);
+  return [...shown, ...summed(rest, `${rest.length} smaller kernels`)];
+}
+
+/** Several rows as one, and none as none. */
+function summed(rows, name) {
+  const sum = (key) => rows.reduce((total, row) => total + row[key], 0);
+  if (sum("share") <= 0) return [];
+  return [{ name, share: sum("share"), ms: sum("ms"), calls: sum("calls"), family: "", tile: "", nodes: [] }];
 }
 
 function Detail({ row }) {
