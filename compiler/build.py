@@ -124,10 +124,13 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
         imported = _import(model, request)
     from compiler.passes import manager
     from compiler.passes.framework.kernel_notes import kernel_table
+    from compiler.passes.framework.node_names import NodeNames
 
     with entered(Stage.PASS, on_event):
-        scheduled = manager.to_kernels(imported.module, target, imported.ranges)
-        return {"target": target.name, "kernels": kernel_table(scheduled)}
+        names = NodeNames(imported.nodes)
+        scheduled = manager.to_kernels(imported.module, target, imported.ranges, (names,))
+        table = kernel_table(scheduled, names.of_kernels(scheduled))
+        return {"target": target.name, "kernels": table}
 
 
 def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
@@ -181,11 +184,15 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     from compiler.link import library
     from compiler.passes import manager, memory_report
     from compiler.passes.framework.kernel_notes import kernel_table
+    from compiler.passes.framework.node_names import NodeNames
 
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
-        scheduled = manager.to_kernels(imported.module, this.target, imported.ranges, dumps)
-        notes = kernel_table(scheduled)
+        names = NodeNames(imported.nodes)
+        scheduled = manager.to_kernels(
+            imported.module, this.target, imported.ranges, (*dumps, names)
+        )
+        notes = kernel_table(scheduled, names.of_kernels(scheduled))
         separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)

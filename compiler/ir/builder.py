@@ -22,6 +22,7 @@ from compiler.ir.checks import Checks
 from compiler.ir.draws import SEED
 from compiler.ir.extents import Extent, Scalar
 from compiler.ir.facts import Facts
+from compiler.ir.origins import Origins
 from compiler.ir.programs import call_program
 from compiler.ir.values import Known, Tensor, Value
 from relaxd.contract.tensors import storage_of
@@ -46,6 +47,7 @@ def _seed() -> Tensor:
 class Builder:
     """Emits Relax; one instance builds one function, `facts` holds what is known of its dims.
 
+    origins: names its variables after the model's nodes.
     quantized: whether it works on integers of few bits that stand for reals, so that roundings
     decide its numbers.
     seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
@@ -57,6 +59,7 @@ class Builder:
     seed: Tensor = field(default_factory=_seed)
     drawn: bool = False
     checks: Checks = field(default_factory=Checks)
+    origins: Origins = field(default_factory=Origins)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
     _untyped: dict[Any, relax.Expr] = field(default_factory=dict)
@@ -70,11 +73,15 @@ class Builder:
         """Bind a tensor expression; `shape` states its extents where Relax's own deduction may lose
         them.
         """
-        return self.adopt(self.bb.emit(expr), shape)
+        return self.adopt(self.bind(expr), shape)
+
+    def bind(self, expr: relax.Expr) -> relax.Var:
+        """A variable of any type, named after the node that is being imported."""
+        return self.bb.emit(expr, self.origins.hint())
 
     def emit_tuple(self, expr: relax.Expr) -> tuple[Tensor, ...]:
         """Bind an expression that yields a tuple of tensors."""
-        bound = self.bb.emit(expr)
+        bound = self.bind(expr)
         return tuple(
             self.emit(relax.TupleGetItem(bound, index)) for index in range(len(bound.ty.fields))
         )

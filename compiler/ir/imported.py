@@ -29,6 +29,7 @@ class Imported:
     ranges: the same dims by variable, for analyses and passes.
     index_bounds: for inputs that index something, the least and greatest index that is valid at
     every allowed dim.
+    nodes: names of the model's nodes, by the positions after which variables are called.
     quantized: whether the model computes with small integers that represent reals.
     caches: how attention uses its caches, and which inputs state how far they are filled.
     """
@@ -41,3 +42,4 @@ class Imported:
     index_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
+    nodes: tuple[str, ...] = ()

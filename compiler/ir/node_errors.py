@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from compiler.errors import CompileError, ImportFailed, is_out_of_memory
+from compiler.ir.origins import Origins
 
 _MESSAGE_CHARACTERS = 300
 
@@ -17,6 +18,16 @@ class NodeErrors:
     @property
     def label(self) -> str:
         """The name under which messages and the trace of an inspection speak of the node."""
+        raise NotImplementedError
+
+    @property
+    def origin(self) -> str:
+        """The name under which profiles speak of the node."""
+        return self.label
+
+    @property
+    def origins(self) -> Origins:
+        """Names what the node's import emits."""
         raise NotImplementedError
 
     @property
@@ -43,9 +54,12 @@ class NodeErrors:
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Errors of the body name this node, unless they name another already."""
+        """Errors of the body name this node, unless they name another already; what the body emits
+        is named after it.
+        """
         try:
-            yield
+            with self.origins.inside(self.origin):
+                yield
         except CompileError as error:
             if error.failure.node is None:
                 reason = error.failure.code.partition(".")[2]

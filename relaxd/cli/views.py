@@ -1,5 +1,6 @@
 """Jobs and targets as tables."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -43,6 +44,12 @@ def duration(began: str | None, ended: str | None) -> str:
         return ""
     seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def shortened(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def plain_table(*columns: str) -> Table:

@@ -11,6 +11,9 @@ import pytest
 from compiler.api import compile_model
 from compiler.errors import LoadError
 from compiler.ir.model_file import LoadedScript, open_model
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import FamiliesJob
+from relaxd.contract.request import CompileRequest
 
 ROOT = Path(__file__).parents[2]
 MAKE = """
@@ -94,3 +97,24 @@ except ToolchainMissing as error:
     )
     assert done.stdout.startswith("toolchain.torch")
     assert "relaxd[torchscript]" in done.stdout
+
+
+NET = """
+import sys, torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(32, 32)
+    def forward(self, x):
+        return torch.relu(self.first(x))
+torch.jit.trace(Net().eval(), torch.zeros(4, 32)).save(sys.argv[1])
+"""
+
+
+def test_kernels_name_operators_and_their_outputs(tmp_path: Path) -> None:
+    model = tmp_path / "net.pt"
+    subprocess.run([sys.executable, "-c", NET, str(model)], check=True)
+    request = CompileRequest.of(inputs={"x": "float32[n,32]"})
+    report = run_child(FamiliesJob(str(model), request.to_json(), "native"))
+    (kernel,) = (one for one in report["kernels"] if "matmul" in one["name"])
+    assert kernel["nodes"] == ["linear %7", "relu %4"]

@@ -13,6 +13,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import spelled
 from compiler.ir.node_errors import NodeErrors
 from compiler.ir.onnx.lists import Content, Items, Stacked
+from compiler.ir.origins import Origins
 from compiler.ir.values import Known, Tensor, Value
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class Node(NodeErrors):
         return self.proto.name or next(
             (name for name in self.proto.output if name), self.proto.op_type
         )
+
+    @property
+    def origins(self) -> Origins:
+        """The builder's."""
+        return self.builder.origins
 
     @property
     def op(self) -> str:

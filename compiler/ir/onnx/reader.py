@@ -114,6 +114,7 @@ def _read(
         tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
         merged(shared.caches, {spec.name for spec in specs}),
+        builder.origins.labels,
     )
 
 

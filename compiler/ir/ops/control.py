@@ -58,7 +58,7 @@ def branch(b: Builder, condition: Value, then: Branch, other: Branch) -> list[Va
     test = scalar_condition(b, condition)
     yes, no = outline(b, "then", (), then), outline(b, "else", (), other)
     shapes = [_joined(b, p, q) for p, q in zip(yes.results, no.results, strict=True)]
-    result = b.bb.emit(relax.If(test.expr, _sequence(b, yes.call), _sequence(b, no.call)))
+    result = b.bind(relax.If(test.expr, _sequence(b, yes.call), _sequence(b, no.call)))
     return [_field(b, result, index, shape) for index, shape in enumerate(shapes)]
 
 
@@ -86,7 +86,7 @@ def outline(b: Builder, name: str, own: Sequence[Tensor], make: Branch) -> Outli
     """
     with b.block() as inner:
         results = tuple(b.tensor(value) for value in make())
-        last = b.bb.emit(relax.Tuple([t.expr for t in results]))
+        last = b.bind(relax.Tuple([t.expr for t in results]))
     body = relax.SeqExpr([inner.block], last)
     mine = [t.expr for t in own]
     captured = [
@@ -110,13 +110,13 @@ def _erased(tensors: Sequence[Tensor]) -> relax.TupleType:
 
 def _sequence(b: Builder, emit: Callable[[], relax.Expr]) -> relax.SeqExpr:
     with b.block() as inner:
-        result = b.bb.emit(emit())
+        result = b.bind(emit())
     return relax.SeqExpr([inner.block], result)
 
 
 def _field(b: Builder, result: relax.Expr, index: int, shape: Sequence[Extent | None]) -> Tensor:
     extents = [b.facts.fresh("branch") if extent is None else extent for extent in shape]
-    return b.adopt(b.bb.emit(relax.TupleGetItem(result, index)), extents)
+    return b.adopt(b.bind(relax.TupleGetItem(result, index)), extents)
 
 
 def _joined(b: Builder, p: Tensor, q: Tensor) -> list[Extent | None]:
@@ -196,7 +196,7 @@ def loop(
     limit = b.tensor(Known.of(1 << 62) if trips is None else layout.reshape(b, trips, []))
     start = b.tensor(Known(np.asarray(True), "bool")) if go is None else scalar_condition(b, go)
     run = _function(b, frame, body)
-    result = b.bb.emit(
+    result = b.bind(
         run.call(b.tensor(Known.of(0)).expr, limit.expr, start.expr, *(t.expr for t in initial))
     )
     return [_field(b, result, index, shape) for index, shape in enumerate(frame.shapes)]
@@ -272,13 +272,9 @@ def _function(b: Builder, frame: _Frame, body: Body) -> Outlined:
     handle = b.bb.add_func(relax.Function.create_empty(parameters, _erased(state), True), "loop")
 
     def again() -> relax.Expr:
-        made = b.bb.emit(step.call(index.expr, *(t.expr for t in state)))
-        after = [
-            b.bb.emit(relax.TupleGetItem(made, position)) for position in range(len(state) + 1)
-        ]
-        following = b.bb.emit(
-            relax.op.add(index.expr, relax.const(np.asarray(1, np.int64), "int64"))
-        )
+        made = b.bind(step.call(index.expr, *(t.expr for t in state)))
+        after = [b.bind(relax.TupleGetItem(made, position)) for position in range(len(state) + 1)]
+        following = b.bind(relax.op.add(index.expr, relax.const(np.asarray(1, np.int64), "int64")))
         return relax.Call(handle, [following, limit.expr, *after, *outer, dims])
 
     with b.block() as whole:
@@ -286,7 +282,7 @@ def _function(b: Builder, frame: _Frame, body: Body) -> Outlined:
             relax.op.logical_and(b.emit(relax.op.less(index.expr, limit.expr)).expr, go.expr)
         )
         stop = _sequence(b, lambda: relax.Tuple([t.expr for t in state]))
-        chosen = b.bb.emit(relax.If(proceed.expr, _sequence(b, again), stop))
+        chosen = b.bind(relax.If(proceed.expr, _sequence(b, again), stop))
     function = relax.Function(
         parameters, relax.SeqExpr([whole.block], chosen), _erased(state), True
     )

@@ -15,6 +15,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent, spelled
 from compiler.ir.node_errors import NodeErrors
+from compiler.ir.origins import Origins
 from compiler.ir.torchscript.dtypes import dtype_of
 from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
 from compiler.ir.values import Known, Tensor, Value
@@ -68,6 +69,16 @@ class Node(NodeErrors):
     def label(self) -> str:
         """The name of the node's first output."""
         return label_of(self.raw)
+
+    @property
+    def origin(self) -> str:
+        """The operator and its first output: files keep no names of modules."""
+        return f"{self.kind.rpartition('::')[2]} {self.label}"
+
+    @property
+    def origins(self) -> Origins:
+        """The builder's."""
+        return self.builder.origins
 
     @property
     def op(self) -> str:

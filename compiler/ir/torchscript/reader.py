@@ -95,6 +95,7 @@ def _read(
         tuple(facts.dims.values()),
         facts.ranges,
         bounds,
+        nodes=builder.origins.labels,
     )
 
 

@@ -2,8 +2,9 @@
 rule scheduled each, with which tile, and why the others declined.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import tvm
@@ -53,14 +54,25 @@ class KernelNote:
         )
 
 
-def kernel_table(module: tvm.IRModule) -> list[dict[str, Any]]:
-    """The notes of all kernels by name, as `profile.json` and `relaxd families` show them."""
+def kernel_table(
+    module: tvm.IRModule, nodes: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """The notes of all kernels by name, as `kernels.json` and `relaxd families` show them; nodes:
+    by kernel, what it computes of the model.
+    """
     kernels = {
         gvar.name_hint: func
         for gvar, func in module.functions.items()
         if isinstance(func, tirx.PrimFunc)
     }
-    return [{"name": name, **asdict(KernelNote.of(kernels[name]))} for name in sorted(kernels)]
+    return [
+        {
+            "name": name,
+            **asdict(KernelNote.of(kernels[name])),
+            "nodes": list(nodes.get(name, ())),
+        }
+        for name in sorted(kernels)
+    ]
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             below, relax.TensorType(shape, ty.dtype, ndim=rank if shape is None else -1)
         )
         self.set_var_remap(
-            binding.var, self.builder_.emit(relax.op.permute_dims(below, to_first(rank)))
+            binding.var,
+            self.builder_.emit(relax.op.permute_dims(below, to_first(rank)), binding.var.name),
         )
 
     def _below(self, expr: Any) -> Any:

@@ -204,7 +204,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         part = relax.op.strided_slice(
             self.joined[leader], [len(group[0].extents) - 2], [first], [first + group[place].count]
         )
-        self.set_var_remap(binding.var, self.builder_.emit(part))
+        self.set_var_remap(binding.var, self.builder_.emit(part, binding.var.name))
 
     def _heads(self, group: Group) -> Any:
         """Emits the combined projection; returns the heads of all branches, [.., sum of h, d]."""

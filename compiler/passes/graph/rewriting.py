@@ -24,8 +24,9 @@ def rebind(rewriter: Any, var: Any, value: Any) -> None:
     """Binds `var` to `value`, as an output of the dataflow block if `var` is one."""
     builder = rewriter.builder_
     if builder.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
-        value = builder.emit_output(value)
-    rewriter.set_var_remap(var, value if isinstance(value, relax.Var) else builder.emit(value))
+        value = builder.emit_output(value, var.name)
+    bound = value if isinstance(value, relax.Var) else builder.emit(value, var.name)
+    rewriter.set_var_remap(var, bound)
 
 
 def constant_of(rewriter: Any, expr: Any) -> Any:

@@ -4,11 +4,13 @@ import pytest
 
 from compiler.errors import ImportFailed
 from compiler.ir.node_errors import NodeErrors
+from compiler.ir.origins import Origins
 
 
 class Node(NodeErrors):
     label = "n"
     op = "Range"
+    origins = Origins()
 
     def described(self) -> list[str]:
         return []

@@ -1,0 +1,49 @@
+"""Names the variables of an import after the model's nodes that emitted them.
+
+A variable is called `n12_`, after the position of its node among those that emitted anything: what
+a node is called is for people, and must not reach the library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+# Relax takes digits at the end for its own, by which it tells variables of one name apart.
+_NAME = re.compile(r"n(\d+)_\d*")
+
+
+@dataclass
+class Origins:
+    """The nodes that are being imported, innermost last, and those that have emitted something."""
+
+    _open: list[str] = field(default_factory=list)
+    _found: dict[str, int] = field(default_factory=dict)
+
+    @contextmanager
+    def inside(self, label: str) -> Iterator[None]:
+        """What the body emits comes from the node of that name."""
+        self._open.append(label)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    def hint(self) -> str:
+        """How to call the next variable; empty outside of nodes."""
+        if not self._open:
+            return ""
+        return f"n{self._found.setdefault(self._open[-1], len(self._found))}_"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The nodes by position."""
+        return tuple(self._found)
+
+
+def position_of(variable: str) -> int | None:
+    """Which node a variable is named after."""
+    found = _NAME.fullmatch(variable)
+    return int(found[1]) if found else None
