@@ -15,6 +15,7 @@ from relaxd.cli import (
     pulling,
     run,
     serving,
+    showing,
     storing,
     targets,
     verifying,
@@ -60,6 +61,7 @@ app.command("families", cls=Command, rich_help_panel="Build")(families.families_
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
+app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)

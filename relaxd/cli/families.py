@@ -17,7 +17,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
-from relaxd.cli.views import plain_table, shortened
+from relaxd.cli.views import plain_table
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
 
@@ -91,12 +91,9 @@ def _of_model(source: Path, request: CompileRequest, target: str) -> dict[str, A
 
 def _render(kernels: list[dict[str, Any]]) -> Group:
     """All kernels, then the reasons of each group of kernels that the same families declined."""
-    table = plain_table("KERNEL", "FAMILY", "TILE", "NODES")
+    table = plain_table("KERNEL", "FAMILY", "TILE")
     for kernel in kernels:
-        nodes = shortened(kernel.get("nodes", ()))
-        table.add_row(
-            *(escape(kernel[field]) for field in ("name", "family", "tile")), escape(nodes)
-        )
+        table.add_row(*(escape(kernel[field]) for field in ("name", "family", "tile")))
     return Group(table, *_declines(kernels))
 
 

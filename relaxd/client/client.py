@@ -27,6 +27,7 @@ from relaxd.client.upload import MODELS, Model, Samples, name_of, upload_model, 
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.manifest import FILENAME
 from relaxd.contract.options import CompileOptions
+from relaxd.contract.report import Report as BuildReport
 from relaxd.contract.request import CompileRequest, Scalar
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.keys import Trust
@@ -205,6 +206,20 @@ class Client(Administration):
             found = find(source, name, version, target)
             folder = pull_found(source, name, found, Path(directory))
         return check_folder(folder, trust, found.digest)
+
+    def report(self, ref: str, target: str | None = None) -> BuildReport:
+        """What the service knows of a bundle, by what `pull` takes; raises PullError for one of
+        another registry.
+        """
+        with self._located(ref, target) as (source, name, version):
+            if source is not self._transport:
+                raise PullError(
+                    f"{source.url} gives no reports", hint="pull the bundle, and show the folder"
+                )
+            found = find(source, name, version, target)
+        return BuildReport.from_json(
+            self._transport.json("GET", f"/v1/artifacts/{found.digest}/report")
+        )
 
     def model(self, digest: str) -> bytes:
         """The bytes of an uploaded model or of its samples; raises PullError for damaged ones."""

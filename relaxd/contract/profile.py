@@ -6,6 +6,8 @@ from typing import Any
 from relaxd.contract.typed import read_typed
 
 FILENAME = "profile.json"
+FILES = "profile*.json"
+"""What profiles are called beside a bundle's files, of which several machines may have made one."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Profile:
-    """measured: false where none was taken, for `reason`.
+    """measured: false where none was taken, for `reason`; measured_at: when it began, in ISO 8601.
 
     digest: of the artifact that holds the profile and refers to the bundle; None for a file beside
     it.
@@ -137,6 +139,7 @@ class Profile:
     measured: bool = False
     reason: str | None = None
     digest: str | None = None
+    measured_at: str | None = None
     machine: Machine = Machine()
     load_ms: float | None = None
     peak_rss_bytes: int | None = None

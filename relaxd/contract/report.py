@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relaxd.contract.profile import Profile
+from relaxd.contract.report_html import report_html
 from relaxd.contract.typed import read_typed
 
 SCHEMA = "relaxd.report/v1"
@@ -170,6 +171,10 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The document."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return report_html(self)
 
     @property
     def profile(self) -> Profile | None:

@@ -19,6 +19,7 @@ from relaxd.contract.report import (
 )
 from relaxd.contract.tensors import TensorSpec
 from relaxd.contract.typed import read_typed
+from relaxd.reports.sentences import sentences
 
 
 def assemble(
@@ -33,20 +34,23 @@ def assemble(
     named = tuple(_with_notes(profile, notes) for profile in profiles)
     key = manifest.action_key
     parts = key.get("parts", {})
+    dims = tuple(
+        _dim(dim, (numerics or {}).get("verified_up_to", {}), named) for dim in manifest.dims
+    )
+    compared = read_typed(NumericsReport, numerics or {}, "numerics.json")
     return Report(
         manifest.name,
         _target(manifest),
         digest=digest,
         inputs=tuple(map(_tensor, manifest.inputs)),
         outputs=tuple(map(_tensor, manifest.outputs)),
-        dims=tuple(
-            _dim(dim, (numerics or {}).get("verified_up_to", {}), named) for dim in manifest.dims
-        ),
+        dims=dims,
         sizes=_sizes(manifest),
         memory=read_typed(Memory, manifest.memory, "memory"),
-        numerics=read_typed(NumericsReport, numerics or {}, "numerics.json"),
+        numerics=compared,
         kernels=notes,
         profiles=named,
+        sentences=sentences(dims, compared, named),
         model=parts.get("model"),
         action_key=key.get("digest"),
         options=dict(parts.get("options", {})),

@@ -1,0 +1,50 @@
+"""The report of a bundle on disk, from its own documents and the profiles beside them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relaxd.contract import numerics, profile
+from relaxd.contract.documents import MAX_BYTES, read_json
+from relaxd.contract.profile import Profile
+from relaxd.contract.report import Report
+from relaxd.errors import BundleError
+from relaxd.loader.bundle import Bundle, opened
+from relaxd.reports.assemble import assemble
+
+
+def report_of(path: Path) -> Report:
+    """Everything known of the bundle, a folder or a tar; raises BundleError."""
+    with opened(path) as bundle:
+        documents = [_document(file) for file in profile_files(bundle.directory)]
+        profiles = sorted(
+            (Profile.from_json(document) for document in documents),
+            key=lambda one: one.measured_at or "",
+        )
+        compared = _listed(bundle, numerics.FILENAME)
+        return assemble(bundle.manifest, compared, kernels_of(bundle), profiles)
+
+
+def profile_files(directory: Path) -> Sequence[Path]:
+    """The profiles of an unpacked bundle; several machines may have measured it."""
+    return sorted(directory.glob(profile.FILES))
+
+
+def kernels_of(bundle: Bundle) -> list[dict[str, Any]]:
+    """The notes of the library's kernels."""
+    found = _listed(bundle, profile.FILENAME) or {}
+    return list(found.get("kernels", []))
+
+
+def _listed(bundle: Bundle, name: str) -> Any:
+    if name not in bundle.manifest.files:
+        return None
+    return _document(bundle.path(name))
+
+
+def _document(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            return read_json(file.read(MAX_BYTES + 1), path.name)
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error}", file=path.name) from error

@@ -1,0 +1,101 @@
+"""Says in at most three sentences why a build is slow, and what would help."""
+
+from collections.abc import Iterator, Sequence
+
+from relaxd.contract.profile import KernelTime, Profile
+from relaxd.contract.report import DimReport, NumericsReport
+
+MOST = 3
+_MUCH = 0.2
+_BEHIND = 1.05
+_MACHINE = "vm."
+
+
+def sentences(
+    dims: Sequence[DimReport], numerics: NumericsReport, profiles: Sequence[Profile]
+) -> tuple[str, ...]:
+    """What matters most comes first: numbers that were not checked, then time, then ranges."""
+    measured = [profile for profile in profiles if profile.measured]
+    found = [
+        *_unchecked(numerics),
+        *(_slow(measured[-1]) if measured else _unmeasured(profiles)),
+        *_untested(dims),
+    ]
+    return tuple(found[:MOST])
+
+
+def _unchecked(numerics: NumericsReport) -> Iterator[str]:
+    if numerics.verdict != "passed":
+        why = f": {numerics.reason}" if numerics.reason else ""
+        yield f"The outputs were not compared with a reference{why}."
+
+
+def _unmeasured(profiles: Sequence[Profile]) -> Iterator[str]:
+    reason = next((profile.reason for profile in profiles if profile.reason), None)
+    yield f"Nothing was measured{f': {reason}' if reason else ''}."
+
+
+def _slow(profile: Profile) -> Iterator[str]:
+    yield from _unstable(profile)
+    rows = profile.operators.rows if profile.operators else ()
+    if rows:
+        yield _where_time_goes(rows)
+    behind = [
+        (point.median_ms / point.reference.median_ms, point)
+        for point in profile.points
+        if point.reference and point.reference.median_ms
+    ]
+    if behind and (worst := max(behind, key=lambda pair: pair[0]))[0] > _BEHIND:
+        times, point = worst
+        assert point.reference is not None
+        yield (
+            f"At {_at(point.dims)} it takes {times:.1f} times as long as {point.reference.engine}:"
+            " declare narrower ranges, or the dims to favour, as in --dim batch=1:8@1."
+        )
+
+
+def _unstable(profile: Profile) -> Iterator[str]:
+    restless = [point for point in profile.points if point.stable is False]
+    if restless:
+        yield (
+            f"{len(restless)} of {len(profile.points)} latencies did not settle: other work shared"
+            " the processor, so measure again on an idle machine."
+        )
+
+
+def _where_time_goes(rows: Sequence[KernelTime]) -> str:
+    """The group of kernels of one family with the greatest share."""
+    overhead = sum(row.share for row in rows if row.name.startswith(_MACHINE))
+    groups: dict[tuple[str, str], list[KernelTime]] = {}
+    for row in rows:
+        if not row.name.startswith(_MACHINE):
+            groups.setdefault((row.bound or "", row.family or ""), []).append(row)
+    share, key = max(
+        ((sum(row.share for row in group), key) for key, group in groups.items()),
+        default=(0.0, ("", "")),
+    )
+    if overhead > max(share, _MUCH):
+        return (
+            f"{overhead:.0%} of the time is in the virtual machine, not in kernels: larger batches"
+            " share it."
+        )
+    bound, family = key
+    calls = sum(row.calls for row in groups[key])
+    limit = {"memory": "memory-bound ", "compute": "compute-bound "}.get(bound, "")
+    kernels = f"{limit}kernels of the family {family}" if family else f"{limit}kernels"
+    return f"{share:.0%} of the time is in {calls} call{'' if calls == 1 else 's'} of {kernels}."
+
+
+def _untested(dims: Sequence[DimReport]) -> Iterator[str]:
+    for dim in dims:
+        top = dim.verified_up_to
+        if top is not None and dim.max is None:
+            declared = f"{dim.name}={dim.min}:{top}"
+            yield f"{dim.name} was tested to {top} only: declare its maximum, as in {declared}."
+        elif top is not None and dim.max is not None and top < dim.max:
+            help = "declare a smaller maximum, or give samples"
+            yield f"{dim.name} was tested to {top} of {dim.max}: {help}."
+
+
+def _at(dims: dict[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in dims.items()) or "its only shape"

@@ -1,0 +1,62 @@
+from relaxd.contract.profile import (
+    KernelTime,
+    KernelTimes,
+    Profile,
+    ReferenceLatency,
+    TimedPoint,
+)
+from relaxd.contract.report import DimReport, NumericsReport
+from relaxd.reports.sentences import sentences
+
+PASSED = NumericsReport("executed", "passed")
+
+
+def rows(*shares: tuple[str, float, str, str]) -> KernelTimes:
+    return KernelTimes(
+        "opt",
+        {"n": 4},
+        tuple(
+            KernelTime(name, 2, share, share, bound=bound or None, family=family or None)
+            for name, share, family, bound in shares
+        ),
+    )
+
+
+def test_the_family_that_takes_most_is_named_with_its_bound() -> None:
+    times = rows(
+        ("a", 0.4, "matmul", "memory"),
+        ("b", 0.31, "matmul", "memory"),
+        ("c", 0.2, "generic", ""),
+        ("vm.builtin.reshape", 0.09, "", ""),
+    )
+    (only,) = sentences((), PASSED, [Profile(True, operators=times)])
+    assert only == "71% of the time is in 4 calls of memory-bound kernels of the family matmul."
+
+
+def test_small_models_spend_their_time_outside_of_kernels() -> None:
+    times = rows(("a", 0.3, "generic", ""), ("vm.builtin.alloc_tensor", 0.7, "", ""))
+    (only,) = sentences((), PASSED, [Profile(True, operators=times)])
+    assert only.startswith("70% of the time is in the virtual machine")
+
+
+def test_a_reference_that_is_faster_and_unrest_are_said() -> None:
+    reference = ReferenceLatency(2.0, engine="onnxruntime 1.31.1")
+    point = TimedPoint(6.0, label="max", dims={"n": 8}, reference=reference, stable=False)
+    unrest, slower = sentences((), PASSED, [Profile(True, points=(point,))])
+    assert "1 of 1 latencies did not settle" in unrest
+    assert slower.startswith("At n=8 it takes 3.0 times as long as onnxruntime 1.31.1")
+
+
+def test_ranges_that_nothing_reached_are_named() -> None:
+    dims = (DimReport("w", verified_up_to=64), DimReport("h", max=512, verified_up_to=96))
+    unbounded, short = sentences(dims, PASSED, [Profile(True)])
+    assert unbounded == "w was tested to 64 only: declare its maximum, as in w=1:64."
+    assert short.startswith("h was tested to 96 of 512")
+
+
+def test_there_are_three_at_most_and_unchecked_numbers_come_first() -> None:
+    dims = tuple(DimReport(name, verified_up_to=8) for name in "abcd")
+    said = sentences(dims, NumericsReport("compiled_only", "not_run", "no such core"), [])
+    assert len(said) == 3
+    assert said[0] == "The outputs were not compared with a reference: no such core."
+    assert said[1] == "Nothing was measured."
