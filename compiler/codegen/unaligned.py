@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.tir.building import alloc, emit, fresh, statements, store
 from compiler.tir.exprs import dtype_of, load
@@ -48,7 +49,13 @@ class _Shift:
 
     def _moved(self, indices: Any) -> list[Any]:
         # Vectors of indices are int32 where a gather reads them so.
-        return [index + _as_type(self.origin, dtype_of(index)) for index in indices]
+        return [self._beyond(index) for index in indices]
+
+    def _beyond(self, index: Any) -> Any:
+        if isinstance(index, prim.Ramp):
+            # A ramp plus a number is a gather to LLVM, one byte after the other.
+            return prim.Ramp(self._beyond(index.base), index.stride, index.lanes)
+        return index + _as_type(self.origin, dtype_of(index))
 
 
 def _as_type(value: Any, dtype: str) -> Any:

@@ -18,6 +18,7 @@ from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import Narrow
 from compiler.passes.gpu.rows import FlattenRows
 from compiler.passes.gpu.schedule import ScheduleOnGrid
+from compiler.passes.gpu.unpack_nbits import UnpackNBits
 from compiler.passes.graph.add_release import AddRelease
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.combine_projections import CombineProjections
@@ -39,6 +40,7 @@ from compiler.passes.graph.views import Views, legalize_reshape
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
+from compiler.passes.pack.nbits import PackNBits
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 
@@ -79,6 +81,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         FuseAttention(),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
+        PackNBits(unit),
         PackConv(unit, ranges),
         PackMatmul(unit),
         _programs(relax.backend.DispatchSampling()),
@@ -133,6 +136,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _graph(transform.CanonicalizeBindings()),
         _graph(transform.EliminateCommonSubexpr()),
         _graph(transform.DecomposeOpsForInference()),
+        UnpackNBits(),
         FoldLayout(),
         _graph(transform.FoldConstant()),
         FlattenRows(),

@@ -21,7 +21,9 @@ from compiler.ir.ops import narrow
 from compiler.ir.values import Known, Tensor, Value
 from relaxd.contract.tensors import storage_of
 
-_CONVERT = frozenset({"BitCast", "Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"})
+_CONVERT = frozenset(
+    {"BitCast", "Cast", "CastLike", "DequantizeLinear", "GatherBlockQuantized", "QuantizeLinear"}
+)
 """Operators whose handlers take such values themselves."""
 _COMPARE = frozenset({"Equal", "IsInf", "IsNaN"})
 """Operators that give the same of the numbers in a wider type."""

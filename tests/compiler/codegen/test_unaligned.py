@@ -39,6 +39,17 @@ def test_every_access_of_an_argument_starts_at_an_origin_that_nobody_knows():
     assert unaligned(tvm.IRModule({"main": before}))["main"].script() == after.script()
 
 
+def test_a_vector_of_neighbours_stays_one():
+    """A ramp plus a number would be a gather."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def whole(x: T.Buffer((T.int64(8),), "float32"), y: T.Buffer((T.int64(8),), "float32")):
+        y[T.Ramp(T.int64(0), T.int64(1), 8)] = x[T.Ramp(T.int64(0), T.int64(1), 8)]
+
+    text = unaligned(tvm.IRModule({"main": whole}))["main"].script()
+    assert "y[origin:origin + T.int64(8)] = x[T.Ramp(origin, T.int64(1), 8)]" in text
+
+
 def placed(array, offset):
     """A tensor over a copy of the array that begins `offset` bytes after a multiple of 64."""
     room = np.zeros(array.nbytes + 128, "uint8")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at, reals
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.panel import FEW_TILES
 from compiler.passes.cpu.families.matmul.tiling import tiling_for
@@ -92,6 +93,36 @@ def quantised(depth: int, columns: int, zero: int = 0) -> Family:
         dims,
         lambda x: (x - np.int64(zero)) @ weight,
         below=256,
+    )
+
+
+def few_bits(bits: int, block: int, depth: int, columns: int) -> Family:
+    """Rows of floats by a matrix of few bits, by the program that the importers write."""
+    random = np.random.default_rng((bits, block, depth))
+    blocks = -(-depth // block)
+    numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype("uint8")
+    scales, zeros = (random.random((columns, blocks)).astype("float32") for _ in range(2))
+    table = Blocks(bits, block, depth, numbers, scales * 0.1, zeros * (1 << bits))
+    weight = reals(table).astype("float64").T
+
+    def graph(builder: Any, x: Any, residual: Any) -> Any:
+        def product(x: Any, *tensors: Any) -> Any:
+            k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", depth)), name="k")
+            return te.compute(
+                (x.shape[0], tirx.IntImm("int64", columns)),
+                lambda i, j: te.sum(x[i, k] * real_at(table, tensors, j, k), axis=[k]),
+            )
+
+        held = [relax.const(tensor.data) for tensor in table.tensors]
+        made = builder.emit_te(product, x, *held, primfunc_name_hint=PRODUCTS[bits, False])
+        return op.add(made, residual)
+
+    return Family(
+        "nbits",
+        graph,
+        {"x": (("n", depth), "float32"), "residual": (("n", columns), "float32")},
+        {"n": Dim(131, lambda unit: (4, 8, 64), least=0)},
+        lambda x, residual: x @ weight + residual,
     )
 
 
@@ -293,6 +324,8 @@ FAMILIES: dict[str, Family] = {
     "product of wide panels": product(70, 128),
     "quantised product": quantised(37, 45),
     "quantised product less a zero point": quantised(66, 30, 131),
+    "numbers of 4 bits": few_bits(4, 16, 75, 45),
+    "numbers of 8 bits": few_bits(8, 32, 64, 30),
     "quantised convolution": quantised_convolution(10, 20, 3, 2, 77),
     "convolution": convolution(16, 20, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),

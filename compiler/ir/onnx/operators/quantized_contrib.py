@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 from tvm import relax
 
 from compiler.ir.builder import Builder
@@ -16,11 +15,11 @@ from compiler.ir.onnx.registry import Result, op
 from compiler.ir.onnx.window import window_of
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import integer, layout, linear, nn_pool, pointwise
+from compiler.ir.ops import integer, layout, nn_pool, pointwise
 from compiler.ir.ops import nn_norm as norm
 from compiler.ir.ops import quantize as qt
 from compiler.ir.ops.nn_norm import constant
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 
 
 def _real(b: Builder, node: Node, index: int) -> Value:
@@ -173,71 +172,6 @@ def dynamic_quantize_matmul(b: Builder, node: Node) -> Value:
 
 def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
     return ew.add(b, x, node.value(index)) if node.has(index) else x
-
-
-@op("MatMulNBits", domain=MICROSOFT)
-def matmul_nbits(b: Builder, node: Node) -> Value:
-    """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a
-    block, unpacked at import.
-    """
-    x = node.value(0)
-    if node.has(4):
-        node.fail(
-            "group indices (g_idx) are not supported",
-            reason="unsupported_input",
-            hint="quantise without act_order",
-        )
-    if node.attr("weight_prepacked", 0):
-        node.fail(
-            "weights laid out for one GPU are not supported",
-            reason="unsupported_form",
-            hint="export with weight_prepacked=0",
-        )
-    weight = _unpacked(node).astype(np.dtype(x.dtype))
-    return _biased(b, node, linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype)), 5)
-
-
-def _unpacked(node: Node) -> np.ndarray:  # type: ignore[type-arg]
-    """float32 [N, K] of the packed weight."""
-    depth, columns, block = (node.attr(name) for name in ("K", "N", "block_size"))
-    bits = node.attr("bits", 4)
-    if bits not in (2, 4, 8):
-        node.fail(f"weights of {bits} bits are not supported", reason="unsupported_dtype")
-    blocks = -(-depth // block)
-    packed, scales = (_constant(node, index).reshape(columns, blocks, -1) for index in (1, 2))
-    integers = _nibbles(packed, bits)[..., :block].astype(np.float32)
-    apart = integers - _zeros(node, columns, blocks, bits)
-    return (apart * scales.astype(np.float32)).reshape(columns, blocks * block)[:, :depth]
-
-
-def _zeros(node: Node, columns: int, blocks: int, bits: int) -> np.ndarray | float:  # type: ignore[type-arg]
-    """Zero points [N, blocks, 1]: packed row by row like the weights, or floats."""
-    if not node.has(3):
-        return float(1 << (bits - 1))
-    data = _constant(node, 3)
-    rows = (
-        _nibbles(data.reshape(columns, -1), bits)[:, :blocks]
-        if data.dtype == np.uint8
-        else data.reshape(columns, blocks)
-    )
-    return rows.astype(np.float32)[..., None]
-
-
-def _nibbles(packed: np.ndarray, bits: int) -> np.ndarray:  # type: ignore[type-arg]
-    """The numbers in each byte of the last axis, the lowest bits first."""
-    parts = [(packed >> np.uint8(shift)) & np.uint8((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], -1)
-
-
-def _constant(node: Node, index: int) -> np.ndarray:  # type: ignore[type-arg]
-    value = node.value(index)
-    if not isinstance(value, Known) or value.symbolic:
-        node.fail(
-            f"input {index} must be a constant",
-            reason="unsupported_input",
-            hint="store the quantised weights in the model",
-        )
-    return value.data
 
 
 @op("DynamicQuantizeLSTM", domain=MICROSOFT)

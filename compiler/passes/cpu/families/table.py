@@ -10,16 +10,18 @@ from compiler.passes.cpu.families.grouped_conv.family import GROUPED_CONV
 from compiler.passes.cpu.families.int8.family import INT8
 from compiler.passes.cpu.families.matmul.family import MATMUL
 from compiler.passes.cpu.families.matmul_dynamic.family import MATMUL_DYNAMIC
+from compiler.passes.cpu.families.nbits.family import NBITS
 from compiler.passes.cpu.families.pooling.family import POOLING
 from compiler.passes.cpu.families.transpose.family import TRANSPOSE
 from compiler.passes.cpu.families.winograd.family import WINOGRAD
 
 FAMILIES: tuple[Family[Any], ...] = (
-    # The first five know a program by a mark or by the names of its stages.
+    # The first six know a program by a mark or by the names of its stages.
     COPY,
     WINOGRAD,
     GROUPED_CONV,
     INT8,
+    NBITS,
     ATTENTION,
     # The others know it by its arithmetic. The first that matches is also the fastest.
     MATMUL,

@@ -11,11 +11,13 @@ import pytest
 import tvm
 from tvm import relax, te, tirx, topi
 
+from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import CENTRED, PackInteger
+from compiler.passes.pack.nbits import PackNBits
 from compiler.recurrences.cells import Cell
 from compiler.recurrences.layer import Recurrence
 from compiler.recurrences.recurrent import emit_recurrence
@@ -39,6 +41,13 @@ WORDS = VectorUnit(
     integer_products=(IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False),),
 )
 """It multiplies two integers of 16 bits at once."""
+BYTES = VectorUnit(
+    vector_bits=128,
+    registers=8,
+    fma=True,
+    integer_products=(IntegerProduct("llvm.x86.avx512.vpdpbusd.128", 4, "uint8", "int8", True),),
+)
+"""It multiplies four integers of 8 bits at once, and adds them up."""
 
 
 def const(value: int) -> tirx.IntImm:
@@ -190,6 +199,31 @@ def test_integers() -> None:
     packed = PackInteger(WORDS).apply(build_module(graph, {"x": ((3, 6), "uint8")}))
     kernel = ScheduleKernels(WORDS).apply(packed)["integer_matmul"]
     assert loops(kernel) == (AFTER / "integers.txt").read_text()
+
+
+@pytest.mark.parametrize("rounded", [False, True], ids=["floats", "rounded"])
+def test_few_bits(rounded: bool) -> None:
+    """Three rows of 16 by a panel of four or eight columns of 4-bit numbers, in blocks of 16."""
+    random = np.random.default_rng(0)
+    numbers = random.integers(0, 256, (4, 1, 8)).astype("uint8")
+    table = Blocks(4, 16, 16, numbers, random.random((4, 1)).astype("float32"), None)
+
+    def graph(builder: Any, x: Any) -> Any:
+        def product(x: Any, *tensors: Any) -> Any:
+            (k,) = summed(16)
+            return te.compute(
+                (x.shape[0], const(4)),
+                lambda i, j: te.sum(x[i, k] * real_at(table, tensors, j, k), axis=[k]),
+            )
+
+        held = [relax.const(tensor.data) for tensor in table.tensors]
+        return builder.emit_te(product, x, *held, primfunc_name_hint=PRODUCTS[4, rounded])
+
+    unit = BYTES if rounded else TWO_LANES
+    packed = PackNBits(unit).apply(build_module(graph, {"x": ((3, 16), "float32")}))
+    kernel = ScheduleKernels(unit).apply(packed)["nbits_panels"]
+    name = "rounded_bits.txt" if rounded else "bits.txt"
+    assert loops(kernel) == (AFTER / name).read_text()
 
 
 def test_recurrence() -> None:

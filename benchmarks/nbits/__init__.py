@@ -1,0 +1,1 @@
+"""Matmuls by matrices of few bits, beside ONNX Runtime's."""

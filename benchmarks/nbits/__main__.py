@@ -1,0 +1,94 @@
+"""`python -m benchmarks.nbits`: matmuls by matrices of few bits at several numbers of rows, relaxd
+and ONNX Runtime in turns on one thread, by the time of their thread.
+
+The matrices of a case together are larger than the caches, as a model's layers are, so that a
+single row reads from memory: GB/s are those of the numbers with a float32 scale for each block, to
+be compared with what this thread reads at most, measured between the turns.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+
+from benchmarks.engines import Arrays, Subject, onnxruntime, relaxd
+from benchmarks.nbits.cases import Case, cases, model_of
+
+_READ_BYTES = 256 << 20
+
+
+def main() -> int:
+    """Print a row for each case and number of rows."""
+    options = _parser().parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    memory = np.ones(_READ_BYTES // 8, np.int64)
+    print("| matmul | rows | relaxd ms | GB/s | onnxruntime ms | times as fast | reading GB/s |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for case in cases(options.megabytes):
+        if options.only in case.name:
+            _measure(case, options.rows, options.turns, memory)
+    return 0
+
+
+def _measure(case: Case, rows: list[int], turns: int, memory: Any) -> None:
+    with TemporaryDirectory(prefix="relaxd-nbits-") as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(model_of(case), path, save_as_external_data=True)
+        subject = Subject(path, ("x",), {"m": "1:256"}, threads=1)
+        ours, theirs = relaxd(subject), onnxruntime(subject)
+        for m in rows:
+            x = np.random.default_rng(m).standard_normal((m, case.depth), np.float32)
+            _agree(ours({"x": x})[0], theirs({"x": x})[0])
+            times = [
+                (_timed(ours, {"x": x}), _timed(theirs, {"x": x}), _read(memory))
+                for _ in range(turns)
+            ]
+            print(_row(case, m, times), flush=True)
+
+
+def _agree(ours: Any, theirs: Any) -> None:
+    apart = np.abs(ours - theirs).max() / np.abs(theirs).max()
+    assert apart < 1e-2, f"the engines differ by {apart:.1e} of the range"
+
+
+def _row(case: Case, rows: int, times: list[tuple[float, float, float]]) -> str:
+    own, other = (median(column) / case.copies for column in list(zip(*times, strict=True))[:2])
+    ratio = median(theirs / ours for ours, theirs, _ in times)
+    read = median(rate for *_, rate in times)
+    return (
+        f"| {case.name} | {rows} | {own * 1e3:.3f} | {case.bytes / own / 1e9:.1f} | "
+        f"{other * 1e3:.3f} | {ratio:.2f} | {read:.1f} |"
+    )
+
+
+def _timed(run: Callable[[Arrays], Any], feed: Arrays) -> float:
+    started = time.thread_time()
+    run(feed)
+    return time.thread_time() - started
+
+
+def _read(memory: Any) -> float:
+    started = time.thread_time()
+    memory.max()
+    return float(memory.nbytes / (time.thread_time() - started) / 1e9)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nbits", description=__doc__)
+    parser.add_argument("--only", default="", help="cases with this in their name")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 8, 128])
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--megabytes", type=int, default=96, help="of a case's matrices together")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

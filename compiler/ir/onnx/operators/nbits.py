@@ -1,0 +1,137 @@
+"""Matrices of few bits of ONNX Runtime's own domain: as weights of a matmul, and as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.builder import Builder
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.operators.contrib import MICROSOFT
+from compiler.ir.onnx.registry import op
+from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops import indexing, layout, linear, nbits
+from compiler.ir.ops.nbits import Blocks
+from compiler.ir.values import Known, Value
+
+Array = np.ndarray[Any, Any]
+_ROUNDED = 4
+"""The accuracy_level from which on ONNX Runtime rounds the left side to 8 bits."""
+
+
+@op("MatMulNBits", domain=MICROSOFT)
+def matmul_nbits(b: Builder, node: Node) -> Value:
+    """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a
+    block; those of 2 bits are unpacked at import.
+    """
+    x = node.value(0)
+    if node.has(4):
+        node.fail(
+            "group indices (g_idx) are not supported",
+            reason="unsupported_input",
+            hint="quantise without act_order",
+        )
+    if node.attr("weight_prepacked", 0):
+        node.fail(
+            "weights laid out for one GPU are not supported",
+            reason="unsupported_form",
+            hint="export with weight_prepacked=0",
+        )
+    table = _weights(node)
+    if table.bits == 2:
+        weight = nbits.reals(table).astype(np.dtype(x.dtype))
+        result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
+    else:
+        rounded = node.attr("accuracy_level", 0) == _ROUNDED
+        b.quantized |= rounded
+        result = nbits.product(b, x, table, rounded)
+    return ew.add(b, result, node.value(5)) if node.has(5) else result
+
+
+def _weights(node: Node) -> Blocks:
+    depth, columns, block = (node.attr(name) for name in ("K", "N", "block_size"))
+    bits, blocks = node.attr("bits", 4), -(-depth // block)
+    if bits not in (2, 4, 8):
+        node.fail(f"weights of {bits} bits are not supported", reason="unsupported_dtype")
+    numbers = _constant(node, 1).reshape(columns, blocks, -1)
+    zeros = None
+    if node.has(3):
+        given = _constant(node, 3)
+        zeros = (
+            _parts(given.reshape(columns, -1), bits)[:, :blocks]
+            if given.dtype == np.uint8
+            else given.reshape(columns, blocks).astype(np.float32)
+        )
+    scales = _constant(node, 2).reshape(columns, blocks).astype(np.float32)
+    return Blocks(bits, block, depth, numbers, scales, zeros)
+
+
+@op("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(b: Builder, node: Node) -> Value:
+    """Slices, at the indices, of a table whose numbers have a scale and zero point a block."""
+    data, indices, scales = node.value(0), node.value(1), node.value(2)
+    bits = node.attr("bits", 4) if data.dtype in ("uint8", "int8") else 4
+    rank = len(data.shape)
+    axis = layout.axis_of(node.attr("gather_axis", 0), rank)
+    along = layout.axis_of(node.attr("quantize_axis", 1), rank)
+    extent = data.shape[axis]
+    low, _ = b.facts.bounds(extent)
+    node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
+    indexing.check(b, indices, extent, "GatherBlockQuantized")
+    if bits not in (4, 8):
+        node.fail(f"tables of {bits} bits are not supported", reason="unsupported_dtype")
+    if rank == 2 and axis == 0 and along == 1 and data.dtype == "uint8":
+        return ew.cast(b, nbits.rows(b, indices, _table(node, bits)), scales.dtype)
+    real = _unpacked(node, bits, along).astype(np.dtype(scales.dtype))
+    return layout.take(b, Known(real, scales.dtype), indices, axis)
+
+
+def _table(node: Node, bits: int) -> Blocks:
+    """A table of bytes whose rows are cut into blocks."""
+    data, scales = _constant(node, 0), _constant(node, 2).astype(np.float32)
+    block, (columns, held) = node.attr("block_size", 128), data.shape
+    depth, blocks = held * 8 // bits, scales.shape[1]
+    padded = np.zeros((columns, blocks * block * bits // 8), np.uint8)
+    padded[:, :held] = data
+    zeros = None
+    if node.has(3):
+        zeros = _parts(_constant(node, 3).reshape(columns, -1), bits)[:, :blocks]
+    return Blocks(bits, block, depth, padded.reshape(columns, blocks, -1), scales, zeros)
+
+
+def _unpacked(node: Node, bits: int, along: int) -> Array:
+    """The whole table as float32; numbers of bytes are packed along the last axis."""
+    data, scales = _constant(node, 0), _constant(node, 2).astype(np.float32)
+    zeros = _constant(node, 3) if node.has(3) else None
+    middle = 0
+    if data.dtype == np.uint8:
+        data, zeros = _parts(data, bits), None if zeros is None else _parts(zeros, bits)
+        middle = 1 << (bits - 1)
+
+    def spread(values: Array) -> Array:
+        wide = np.repeat(values.astype(np.float32), node.attr("block_size", 128), along)
+        return np.take(wide, np.arange(data.shape[along]), along)
+
+    if zeros is not None:
+        zeros = np.take(zeros, np.arange(scales.shape[along]), along)
+    apart = data.astype(np.float32) - (middle if zeros is None else spread(zeros))
+    return np.ascontiguousarray(apart * spread(scales))
+
+
+def _parts(packed: Array, bits: int) -> Array:
+    """The numbers in each byte of the last axis, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = packed[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    return numbers.reshape(*packed.shape[:-1], -1)
+
+
+def _constant(node: Node, index: int) -> Array:
+    value = node.value(index)
+    if not isinstance(value, Known) or value.symbolic:
+        node.fail(
+            f"input {index} must be a constant",
+            reason="unsupported_input",
+            hint="store the quantised weights in the model",
+        )
+    return value.data

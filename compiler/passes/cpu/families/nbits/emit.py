@@ -1,0 +1,95 @@
+"""The kernel of matmuls by numbers of few bits, which stay as they are until they are in registers.
+
+First the left side is made ready once for all columns (`rows`). A task then is a block of rows by
+one panel of two vectors of columns, in tiles of up to 8 rows; per tile the blocks of the depth,
+whose words are read in one stream, and each word for all rows of the tile. Last, what was fused
+behind the matmul, row by row. A panel's numbers stay in L1 or L2 over the tiles of a task.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.families.nbits.rows import Rounded, float_rows, rounded_rows
+from compiler.passes.cpu.families.nbits.tiles import emit_floats, emit_integers, product_of
+from compiler.passes.cpu.shared.register_tile import least, panel_columns
+from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import (
+    emit,
+    let,
+    let_all,
+    let_opaque,
+    serial,
+    share_out,
+    statements,
+)
+from compiler.tir.exprs import Expr, load
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+
+ROWS = 64
+"""Rows of a task: 64 of 4096 bytes are half of a small L2."""
+
+
+def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
+    """Rows of a register tile: as many as are left of a task, rounded up."""
+    # Of a tile of integers each row takes the accumulators of a block beside those of the sum.
+    vectors = 3 if nbits.form.rounded else 2
+    return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * vectors + 6 <= unit.registers)
+
+
+def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
+    """The largest tile and the numbers' form."""
+    rounded = f", rows of {product_of(unit).right}" if nbits.form.rounded else ""
+    return (
+        f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, {nbits.form.bits} bits in blocks of "
+        f"{nbits.block}{rounded}"
+    )
+
+
+def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
+    """The kernel: the left side, then tasks of some rows by a panel."""
+    with statements() as body:
+        for stmt in nbits.prelude:
+            emit(stmt)
+        axes = computed_once(nbits.rows)
+        known = replace(nbits, rows=axes)
+        m = let_opaque("m", product(extents_of(axes)))
+        left = rounded_rows(known, unit, m) if nbits.form.rounded else float_rows(known, unit, m)
+        work = m * (2 * nbits.depth * nbits.columns)
+        parts = tirx.ceildiv(m, ROWS)
+        for task in share_out(parts * nbits.panels, work >= PARALLEL_FLOPS):
+            first = let("first", task // nbits.panels * ROWS)
+            panel = let("panel", task % nbits.panels)
+            for row, size in _tiles(known, unit, first, tirx.min(ROWS, m - first)):
+                rows = [let(f"row{i}", tirx.min(row + i, m - 1)) for i in range(size)]
+                if isinstance(left, Rounded):
+                    sums = emit_integers(known, unit, left, rows, panel)
+                else:
+                    sums = emit_floats(known, unit, left, rows, panel)
+                _emit_results(known, unit, sums, (row, tirx.min(size, m - row)), panel)
+    return body.stmt
+
+
+def _tiles(nbits: NBits, unit: VectorUnit, first: Expr, count: Expr) -> Iterator[tuple[Expr, int]]:
+    """(first row, rows) of every tile of a task: the last one may reach past the rows."""
+    sizes = sizes_of(nbits, unit)
+    with serial(tirx.ceildiv(count, sizes[-1]), "tile") as tile:
+        row = let("row", first + tile * sizes[-1])
+        for size in least(sizes, first + count - row):
+            yield row, size
+
+
+def _emit_results(
+    nbits: NBits, unit: VectorUnit, sums: Any, rows: tuple[Expr, Expr], panel: Expr
+) -> None:
+    """Emit what was fused behind the matmul, row by row."""
+    lanes = unit.lanes(32)
+    with serial(rows[1], "row") as i:
+        at = let_all(place_of(nbits.rows, rows[0] + i))
+        for lane in panel_columns(panel, nbits.columns, nbits.width, lanes):
+            here = {**at, nbits.column.var: panel * nbits.width + lane}
+            nbits.epilogue.store(load(sums, [i * nbits.width + lane]), here)

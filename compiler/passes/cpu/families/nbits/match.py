@@ -1,0 +1,140 @@
+"""Matmuls by matrices of few bits, as `compiler.passes.pack.nbits` writes them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tvm
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import Expr, as_int, const, dtype_of, fixed, loads, substitute
+from compiler.tir.flat import analyzer_for, stride
+from compiler.tir.loops import Stmt
+from compiler.tir.stages import Axis, Program
+
+
+class Form(NamedTuple):
+    """bits: of a number; rounded: whether the left side is rounded to 8 bits, block by block."""
+
+    bits: int
+    rounded: bool
+
+
+_STAGES = {
+    Form(4, False): "nbits_product",
+    Form(8, False): "bytes_product",
+    Form(4, True): "rounded_nbits_product",
+    Form(8, True): "rounded_bytes_product",
+}
+_FORMS = {name: form for form, name in _STAGES.items()}
+
+
+def stage_of(form: Form) -> str:
+    """Name of the program's stage, by which the kernel is found."""
+    return _STAGES[form]
+
+
+@dataclass(frozen=True)
+class NBits:
+    """epilogue(sum over `along` of source[place + along] * weights) for `rows` x `column`.
+
+    numbers: flat, of shape `packed` [panels, blocks, words, width, 4]; scales, zeros: flat
+    [panels, blocks, width], zeros None where each is half of the range.
+    """
+
+    form: Form
+    rows: tuple[Axis, ...]
+    column: Axis
+    depth: int
+    source: Any
+    place: Expr
+    numbers: Any
+    packed: tuple[int, ...]
+    scales: Any
+    zeros: Any
+    epilogue: Epilogue
+    prelude: tuple[Stmt, ...]
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        return fixed(self.column.extent)
+
+    @property
+    def panels(self) -> int:
+        """Panels, the last one of which may be part empty."""
+        return self.packed[0]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the depth, the last one of which may be part empty."""
+        return self.packed[1]
+
+    @property
+    def words(self) -> int:
+        """Words of a column in a block."""
+        return self.packed[2]
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.packed[3]
+
+    @property
+    def each(self) -> int:
+        """Numbers of a word."""
+        return 32 // self.form.bits
+
+    @property
+    def block(self) -> int:
+        """Numbers of a column in a block."""
+        return self.words * self.each
+
+    @property
+    def signed(self) -> bool:
+        """Whether 8-bit numbers and their zero points are stored less 128."""
+        return dtype_of(self.numbers) == "int8"
+
+
+def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
+    """The program as such, with whatever was fused behind it."""
+    form = _FORMS.get(program.stages[0].name)
+    anchored = None if form is None else read_anchored(program)
+    if form is None or anchored is None:
+        return Declined("its weights are not packed numbers of few bits")
+    *rows, column = anchored.anchor.spatial
+    along = anchored.anchor.reduced[0]
+    left = anchored.combine.term.a
+    if not isinstance(left, tvm.ir.TensorLoad) or as_int(column.extent) is None:
+        return Declined("its left side is computed, not read")
+    if not anchored.epilogue.in_vectors(column.var):
+        return Declined("what follows the matmul cannot be computed in vectors of columns")
+    views, analyzer = anchored.flat.views, analyzer_for(anchored.anchor.axes)
+    offset = anchored.flat.offset(left.source, list(left.indices), analyzer)
+    if as_int(stride(offset, along.var)) != 1:
+        return Declined("its left side is not contiguous along the depth")
+    held = {len(one.source.shape): one.source for one in loads(anchored.combine.term.b)}
+    numbers = held[5]
+    # The importer subtracts the zero point before it multiplies by the scale.
+    scales, *zeros = _beside(anchored.combine.term.b)
+    return NBits(
+        form=form,
+        rows=tuple(rows),
+        column=column,
+        depth=fixed(along.extent),
+        source=views[left.source],
+        place=analyzer.simplify(substitute(offset, {along.var: const(0)})),
+        numbers=views[numbers],
+        packed=tuple(map(fixed, numbers.shape)),
+        scales=views[scales],
+        zeros=views[zeros[0]] if zeros else None,
+        epilogue=anchored.epilogue,
+        prelude=tuple(anchored.flat.prelude),
+    )
+
+
+def _beside(real: Any) -> list[Any]:
+    """The scales and, where there are any, the zero points of (number - zero) * scale."""
+    (scale,) = loads(real.b)
+    return [scale.source, *(one.source for one in loads(real.a) if len(one.source.shape) == 3)]

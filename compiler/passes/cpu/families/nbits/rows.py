@@ -1,0 +1,212 @@
+"""The left side of a matmul by numbers of few bits: rows of floats, as they lie or copied, or
+rounded to 8 bits with a scale for each block.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, place_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import (
+    alloc,
+    blocks,
+    emit,
+    let,
+    let_all,
+    serial,
+    share_out,
+    store,
+    vectorized,
+    when,
+)
+from compiler.tir.exprs import Expr, const, load, substitute
+
+_ROUNDING = 1.5 * 2.0**23
+"""Added to a number below 2^22, its sum's lowest bits are the number rounded to an even integer."""
+
+
+@dataclass(frozen=True)
+class Floats:
+    """values[start(row) + k]: element k of a row, zeros behind its end up to whole words."""
+
+    values: Any
+    start: Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Rows of `stride` integers of 8 bits, zeros behind their end.
+
+    scales: by which the integers of a block are multiplied; sums: of the integers of a block, times
+    its scale where the zero points differ from column to column.
+    """
+
+    values: Any
+    stride: int
+    scales: Any
+    sums: Any
+
+
+def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
+    """The rows as they lie, or emit a copy where their words are not whole."""
+    if nbits.depth % nbits.each == 0:
+        return Floats(nbits.source, lambda row: _place(nbits, row))
+    stride = -(-nbits.depth // nbits.each) * nbits.each
+    copied = alloc([tirx.max(m, 1) * stride], "float32", "rows", "global")
+    for row in share_out(m, m * stride >= PARALLEL_WORK):
+        start = let("start", _place(nbits, row))
+        for at, width in blocks(nbits.depth, unit.lanes(32), "k"):
+            with vectorized(width) as lane:
+                value = load(nbits.source, [start + at + lane])
+                store(copied, value, row * stride + at + lane)
+        for step in range(nbits.depth, stride):
+            store(copied, 0, row * stride + step)
+    return Floats(copied, lambda row: row * stride)
+
+
+def _place(nbits: NBits, row: Expr) -> Expr:
+    """Where the row begins in memory."""
+    return substitute(nbits.place, let_all(place_of(nbits.rows, row)))
+
+
+def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded:
+    """Emit the rows rounded to 8 bits: in each block the greatest magnitude becomes 127."""
+    rows, stride = tirx.max(m, 1), nbits.blocks * nbits.block
+    kind = "int32" if nbits.zeros is None else "float32"
+    found = Rounded(
+        alloc([rows * stride], "int8", "rows", "global"),
+        stride,
+        alloc([rows * nbits.blocks], "float32", "scales", "global"),
+        alloc([rows * nbits.blocks], kind, "sums", "global"),
+    )
+    whole, rest = nbits.depth // nbits.block, nbits.depth % nbits.block
+    for row in share_out(m, m * (8 * stride) >= PARALLEL_WORK):
+        start = let("start", _place(nbits, row))
+        with serial(whole, "block") as block:
+            _round_block(nbits, unit, found, (row, start, block), nbits.block)
+        if rest:
+            _round_block(nbits, unit, found, (row, start, const(whole)), rest)
+    return found
+
+
+def _round_block(
+    nbits: NBits, unit: VectorUnit, found: Rounded, at: tuple[Expr, Expr, Expr], count: int
+) -> None:
+    """Emit one block of a row, `at` being the number of the row, its place and the block's number;
+    the first `count` of its elements are the row's.
+    """
+    row, start, block = at
+    lanes = min(unit.lanes(32), nbits.block)
+    first, to = let("first", start + block * nbits.block), row * found.stride + block * nbits.block
+    whole = count // lanes
+    greatest = alloc([1], "float32", "greatest")
+    bits = [_magnitudes(nbits, first + i * lanes, lanes) for i in range(whole)]
+    if count % lanes:
+        bits.append(_tail_magnitudes(nbits, first, (whole * lanes, count), lanes))
+    # Magnitudes compare as their bits do, whose greatest LLVM finds without a case for NaN.
+    store(greatest, tirx.reinterpret("float32", _across("smax", reduce(tirx.max, bits), lanes)), 0)
+    scale = load(greatest, [0])
+    store(found.scales, scale / tirx.const(127.0, "float32"), row * nbits.blocks + block)
+    inverse = alloc([1], "float32", "inverse")
+    store(inverse, 0, 0)
+    with when(scale > tirx.const(0, "float32")):
+        store(inverse, tirx.const(127.0, "float32") / scale, 0)
+    totals = []
+    for i in range(whole):
+        value = load(nbits.source, [prim.Ramp(first + i * lanes, const(1), lanes)])
+        totals.append(_rounded(found, value, load(inverse, [0]), to + i * lanes, lanes))
+    total = _across("add", reduce(operator.add, totals), lanes) if totals else None
+    tail = _round_tail(nbits, found, (first, to), inverse, (whole * lanes, count))
+    _keep_sum(nbits, found, row * nbits.blocks + block, total, tail)
+
+
+def _magnitudes(nbits: NBits, first: Expr, lanes: int) -> Expr:
+    """A vector of the bits of |x|."""
+    value = load(nbits.source, [prim.Ramp(first, const(1), lanes)])
+    return _positive(tirx.reinterpret(f"int32x{lanes}", value), lanes)
+
+
+def _positive(bits: Expr, lanes: int) -> Expr:
+    mask = tirx.const(0x7FFFFFFF, "int32")
+    return tirx.bitwise_and(bits, prim.Broadcast(mask, lanes) if lanes > 1 else mask)
+
+
+def _tail_magnitudes(nbits: NBits, first: Expr, ends: tuple[int, int], lanes: int) -> Expr:
+    """The same of the elements that fill no vector, in the first lanes of one."""
+    values = alloc([lanes], "int32", "tail")
+    for step in range(lanes):
+        store(values, 0, step)
+    for step in range(*ends):
+        value = tirx.reinterpret("int32", load(nbits.source, [first + step]))
+        store(values, _positive(value, 1), step - ends[0])
+    return load(values, [prim.Ramp(const(0), const(1), lanes)])
+
+
+def _rounded(found: Rounded, value: Expr, inverse: Expr, to: Expr, lanes: int) -> Expr:
+    """Emit a vector of integers and give it."""
+    scaled = value * prim.Broadcast(inverse, lanes)
+    shifted = scaled + prim.Broadcast(tirx.const(_ROUNDING, "float32"), lanes)
+    base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
+    whole = tirx.reinterpret(f"int32x{lanes}", shifted) - prim.Broadcast(base, lanes)
+    held = alloc([lanes], "int32", "whole")
+    place = prim.Ramp(const(0), const(1), lanes)
+    _store_vector(held, whole, place)
+    _store_vector(
+        found.values, load(held, [place]).astype(f"int8x{lanes}"), prim.Ramp(to, const(1), lanes)
+    )
+    return load(held, [place])
+
+
+def _round_tail(
+    nbits: NBits,
+    found: Rounded,
+    at: tuple[Expr, Expr],
+    inverse: Any,
+    ends: tuple[int, int],
+) -> Any:
+    """Emit the elements that fill no vector, and zeros behind them; gives a buffer with their sum,
+    None where there are none.
+    """
+    begin, end = ends
+    if begin == end and end == nbits.block:
+        return None
+    total = alloc([1], "int32", "tail_sum")
+    store(total, 0, 0)
+    for step in range(begin, end):
+        scaled = load(nbits.source, [at[0] + step]) * load(inverse, [0])
+        shifted = tirx.reinterpret("int32", scaled + tirx.const(_ROUNDING, "float32"))
+        base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
+        store(found.values, (shifted - base).astype("int8"), at[1] + step)
+        store(total, load(total, [0]) + (shifted - base), 0)
+    for step in range(end, nbits.block):
+        store(found.values, 0, at[1] + step)
+    return total
+
+
+def _keep_sum(nbits: NBits, found: Rounded, to: Expr, total: Any, tail: Any) -> None:
+    parts = [
+        part for part in (total, None if tail is None else load(tail, [0])) if part is not None
+    ]
+    whole = reduce(operator.add, parts)
+    if nbits.zeros is None:
+        store(found.sums, whole, to)
+    else:
+        store(found.sums, whole.astype("float32") * load(found.scales, [to]), to)
+
+
+def _across(name: str, vector: Expr, lanes: int) -> Expr:
+    """All lanes of a vector of int32 combined."""
+    if lanes == 1:
+        return vector
+    return tirx.call_llvm_pure_intrin("int32", f"llvm.vector.reduce.{name}.v{lanes}i32", vector)
+
+
+def _store_vector(buffer: Any, value: Expr, place: Expr) -> None:
+    emit(tirx.BufferStore(buffer, value, [place]))

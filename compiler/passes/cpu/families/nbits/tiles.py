@@ -1,0 +1,212 @@
+"""Register tiles of a matmul by numbers of few bits: some rows by a panel of columns.
+
+With float32 rows each vector of numbers is unpacked, turned into reals and multiplied by an element
+of each row. With rows of 8-bit integers one instruction multiplies and adds four numbers of each
+column; at the end of a block its sums become reals.
+"""
+
+from typing import Any
+
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
+from compiler.targets.architecture import IntegerProduct
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import alloc, emit, fresh, let, serial
+from compiler.tir.exprs import Expr, const, dtype_of, load
+
+_BYTES = 4
+"""Bytes of a word."""
+
+
+def product_of(unit: VectorUnit) -> IntegerProduct:
+    """The instruction for rows of 8-bit integers; there must be one."""
+    return next(one for one in unit.integer_products if one.group == _BYTES and one.adds)
+
+
+class _Vectors:
+    """Vectors of the tables at places of a panel."""
+
+    def __init__(self, nbits: NBits, unit: VectorUnit, panel: Expr) -> None:
+        self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
+        self.starts = range(0, nbits.width, self.lanes)
+
+    def number_words(self, block: Expr, word: Expr | int, start: int) -> Expr:
+        """The words of a vector of columns as bytes."""
+        nbits = self.nbits
+        row = (self.panel * nbits.blocks + block) * nbits.words + word
+        size = _BYTES * self.lanes
+        place = prim.Ramp((row * nbits.width + start) * _BYTES, const(1), size)
+        return load(nbits.numbers, [place])
+
+    def beside(self, table: Any, block: Expr, start: int) -> Expr:
+        """The scales or zero points of a vector of columns, as float32."""
+        place = (self.panel * self.nbits.blocks + block) * self.nbits.width + start
+        vector = load(table, [prim.Ramp(place, const(1), self.lanes)])
+        return vector if dtype_of(table) == "float32" else vector.astype(f"float32x{self.lanes}")
+
+    def spread(self, value: Expr) -> Expr:
+        """A number in all lanes."""
+        return prim.Broadcast(value, self.lanes)
+
+
+class _Held:
+    """Vectors of one dtype in registers, by number."""
+
+    def __init__(self, count: int, lanes: int, dtype: str, name: str) -> None:
+        self.lanes, self.dtype = lanes, dtype
+        self.buffer = alloc([count * lanes], dtype, name)
+
+    def __getitem__(self, index: int) -> Expr:
+        return load(self.buffer, [self._place(index)])
+
+    def __setitem__(self, index: int, value: Expr) -> None:
+        emit(tirx.BufferStore(self.buffer, value, [self._place(index)]))
+
+    def _place(self, index: int) -> Expr:
+        return prim.Ramp(const(index * self.lanes), const(1), self.lanes)
+
+
+def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr) -> Any:
+    """Emit the rows by a panel; gives the buffer of sums [rows, width]."""
+    vectors = _Vectors(nbits, unit, panel)
+    lanes, many = vectors.lanes, len(vectors.starts)
+    starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
+    sums = _Held(len(rows) * many, lanes, "float32", "sums")
+    for i in range(len(rows) * many):
+        sums[i] = vectors.spread(tirx.const(0.0, "float32"))
+    whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
+
+    def block_of(block: Expr, words: int) -> None:
+        scales = _Held(many, lanes, "float32", "scales")
+        offsets = _Held(many, lanes, "float32", "offsets")
+        for v, start in enumerate(vectors.starts):
+            scales[v] = vectors.beside(nbits.scales, block, start)
+            offsets[v] = _zero(nbits, vectors, block, start) * scales[v]
+        with serial(words, "word") as word:
+            held = _Held(many, lanes, "int32", "held")
+            for v, start in enumerate(vectors.starts):
+                held[v] = _as_words(vectors.number_words(block, word, start), lanes)
+            first = let("first", block * nbits.block + word * nbits.each)
+            for number in range(nbits.each):
+                for v in range(many):
+                    real = _Held(1, lanes, "float32", "real")
+                    whole = _number(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
+                    real[0] = whole * scales[v] - offsets[v]
+                    for i, place in enumerate(starts):
+                        x = vectors.spread(load(left.values, [place + first + number]))
+                        sums[i * many + v] = sums[i * many + v] + x * real[0]
+
+    with serial(whole, "block") as block:
+        block_of(block, nbits.words)
+    if rest:
+        block_of(const(whole), rest)
+    return sums.buffer
+
+
+def _zero(nbits: NBits, vectors: _Vectors, block: Expr, start: int) -> Expr:
+    """The zero points of a vector of columns."""
+    if nbits.zeros is not None:
+        return vectors.beside(nbits.zeros, block, start)
+    return vectors.spread(tirx.const(float(_middle(nbits)), "float32"))
+
+
+def _middle(nbits: NBits) -> int:
+    """The zero point of numbers that have none of their own, as they are stored."""
+    return 0 if nbits.signed else 1 << (nbits.form.bits - 1)
+
+
+def _as_words(data: Expr, lanes: int) -> Expr:
+    return tirx.reinterpret(f"int32x{lanes}", data)
+
+
+def _number(nbits: NBits, words: Expr, number: int, lanes: int) -> Expr:
+    """Number `number` of each word."""
+
+    def by(count: int) -> Expr:
+        return prim.Broadcast(tirx.const(count, "int32"), lanes)
+
+    byte, upper = number % _BYTES, number // _BYTES
+    if nbits.signed:
+        return tirx.shift_right(tirx.shift_left(words, by(24 - 8 * byte)), by(24))
+    shift = 8 * byte + 4 * upper
+    moved = tirx.shift_right(words, by(shift)) if shift else words
+    return tirx.bitwise_and(moved, by((1 << nbits.form.bits) - 1))
+
+
+def emit_integers(
+    nbits: NBits, unit: VectorUnit, left: Rounded, rows: list[Expr], panel: Expr
+) -> Any:
+    """Emit the rounded rows by a panel; gives the buffer of sums [rows, width]."""
+    vectors = _Vectors(nbits, unit, panel)
+    lanes, many = vectors.lanes, len(vectors.starts)
+    sums = _Held(len(rows) * many, lanes, "float32", "sums")
+    for i in range(len(rows) * many):
+        sums[i] = vectors.spread(tirx.const(0.0, "float32"))
+    with serial(nbits.blocks, "block") as block:
+        for v, start in enumerate(vectors.starts):
+            totals = _Held(len(rows), lanes, "int32", "totals")
+            for i, row in enumerate(rows):
+                totals[i] = vectors.spread(_begin(nbits, left, row * nbits.blocks + block))
+            for word in range(nbits.words):
+                _add_word(nbits, unit, vectors, left, rows, (block, word, start), totals)
+            scale = _Held(1, lanes, "float32", "scale")
+            scale[0] = vectors.beside(nbits.scales, block, start)
+            for i, row in enumerate(rows):
+                place = row * nbits.blocks + block
+                real = totals[i].astype(f"float32x{lanes}")
+                real = real * vectors.spread(load(left.scales, [place]))
+                if nbits.zeros is not None:
+                    zero = vectors.beside(nbits.zeros, block, start)
+                    real = real - zero * vectors.spread(load(left.sums, [place]))
+                sums[i * many + v] = sums[i * many + v] + real * scale[0]
+    return sums.buffer
+
+
+def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
+    """What a block's sums begin at: less the one zero point of all columns times the integers."""
+    if nbits.zeros is not None or _middle(nbits) == 0:
+        return tirx.const(0, "int32")
+    return load(left.sums, [place]) * tirx.const(-_middle(nbits), "int32")
+
+
+def _add_word(
+    nbits: NBits,
+    unit: VectorUnit,
+    vectors: _Vectors,
+    left: Rounded,
+    rows: list[Expr],
+    at: tuple[Expr, int, int],
+    totals: _Held,
+) -> None:
+    """Emit the products of one word of each column, at (block, word, column), for all rows."""
+    lanes, (block, word, start) = vectors.lanes, at
+    data = vectors.number_words(block, word, start)
+    held = _Held(1, lanes, "int32", "held")
+    held[0] = _as_words(data, lanes)
+    for half in range(nbits.each // _BYTES):
+        numbers = _Held(1, lanes, "int32", "numbers")
+        numbers[0] = _half(nbits, held[0], half, lanes)
+        for i, row in enumerate(rows):
+            place = row * left.stride + block * nbits.block + (word * nbits.each + half * _BYTES)
+            given = load(left.values, [prim.Ramp(place, const(1), _BYTES)])
+            group = vectors.spread(tirx.reinterpret("int32", given))
+            totals[i] = _multiplied(unit, totals[i], numbers[0], group, lanes)
+
+
+def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
+    """Four numbers of each word in the bytes of it."""
+    if nbits.form.bits == 8:
+        return words
+    four = prim.Broadcast(tirx.const(4, "int32"), lanes)
+    mask = prim.Broadcast(tirx.const(0x0F0F0F0F, "int32"), lanes)
+    return tirx.bitwise_and(tirx.shift_right(words, four) if half else words, mask)
+
+
+def _multiplied(unit: VectorUnit, total: Expr, numbers: Expr, group: Expr, lanes: int) -> Expr:
+    """The total plus, for each column, four numbers multiplied by four integers of a row."""
+    product, size = product_of(unit), _BYTES * lanes
+    arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (numbers, group)]
+    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", product.intrinsic, total, *arguments)

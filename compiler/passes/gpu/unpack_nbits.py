@@ -1,0 +1,39 @@
+"""Turns matrices of few bits into float32 for targets without kernels for them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from compiler.ir.ops.nbits import reals
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.nbits_calls import read_nbits_call
+from compiler.passes.graph.rewriting import rewrite_functions
+
+
+@dataclass(frozen=True)
+class UnpackNBits:
+    """Rewrites matmuls by matrices of few bits into `matmul(x, constant [K, N])`, and reads of
+    their rows into `take`.
+    """
+
+    name = "unpack_nbits"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        return rewrite_functions(_Rewriter(module), module)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        found = read_nbits_call(self, call)
+        if found is None:
+            return call
+        table = reals(found.table)
+        if found.rounded is not None:
+            return relax.op.matmul(found.given, relax.const(table.T.copy()))
+        return relax.op.take(relax.const(table), found.given, axis=0)

@@ -1,0 +1,52 @@
+"""Recognises the importers' matmuls by matrices of few bits, and reads of their rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks
+from compiler.passes.graph.rewriting import constant_of
+from compiler.tir.exprs import as_int, fixed, op_name
+
+_PRODUCTS: Mapping[str, tuple[int, bool]] = {name: form for form, name in PRODUCTS.items()}
+_ROWS: Mapping[str, int] = {name: bits for bits, name in ROWS.items()}
+
+
+@dataclass(frozen=True)
+class NBitsCall:
+    """A matmul of `given` by the table, or its rows at the indices `given`; rounded: whether the
+    left side of a matmul may be rounded to 8 bits, None where rows are read.
+    """
+
+    given: Any
+    table: Blocks
+    rounded: bool | None
+
+    @property
+    def columns(self) -> int:
+        """Columns of a matmul's result, rows of a table."""
+        return len(self.table.numbers)
+
+
+def read_nbits_call(rewriter: Any, call: Any) -> NBitsCall | None:
+    """The call as such, None for any other."""
+    if op_name(call) != "relax.call_tir":
+        return None
+    name = call.args[0].name_hint.rstrip("0123456789")
+    if name not in _PRODUCTS and name not in _ROWS:
+        return None
+    given, *others = call.args[1].fields
+    found = [constant_of(rewriter, other) for other in others]
+    if any(constant is None for constant in found):
+        return None
+    numbers, scales, *zeros = (constant.value.numpy() for constant in found)
+    bits, rounded = _PRODUCTS.get(name, (_ROWS.get(name, 0), None))
+    # The last axis is the depth of a matmul's left side, or that of rows.
+    depth = (call.ty_args[0] if rounded is None else given.ty).shape.values[-1]
+    if as_int(depth) is None:
+        return None
+    block = numbers.shape[2] * 8 // bits
+    zero: np.ndarray[Any, Any] | None = zeros[0] if zeros else None
+    return NBitsCall(given, Blocks(bits, block, fixed(depth), numbers, scales, zero), rounded)

@@ -1,0 +1,199 @@
+"""Lays matrices of few bits out in panels, as the kernels of their matmuls read them."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.ir.ops.nbits import Blocks
+from compiler.passes.cpu.families.nbits.match import Form, stage_of
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
+from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions, with_simple_shape
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import const
+
+BYTES = 4
+"""Bytes of a word, which holds 4 or 8 numbers of one column."""
+_AT_ONCE = 64
+"""Panels that are laid out together, so that a large matrix needs little memory beside itself."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A table in panels of `width` columns. numbers: uint8, or int8 less 128, [panels, blocks,
+    words, width, 4]; scales, zeros: [panels, blocks, width].
+
+    Byte j of a word of 4-bit numbers holds number j in its lower and number j + 4 in its upper
+    half, so that one mask gives four neighbours in the bytes of a vector.
+    """
+
+    table: Blocks
+    numbers: Array
+    scales: Array
+    zeros: Array | None
+
+
+def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
+    """The table in panels, the last one filled with zeros; signed: 8-bit numbers and their zero
+    points as int8.
+    """
+    columns, blocks, held = table.numbers.shape
+    panels = -(-columns // width)
+    numbers = np.empty((panels, blocks, held // BYTES, width, BYTES), np.uint8)
+    for first in range(0, panels, _AT_ONCE):
+        part = _filled(table.numbers[first * width : (first + _AT_ONCE) * width], width)
+        words = _words(part, table.bits).reshape(-1, width, blocks, held // BYTES, BYTES)
+        numbers[first : first + _AT_ONCE] = words.transpose(0, 2, 3, 1, 4)
+    zeros = None if table.zeros is None else _beside(table.zeros, width)
+    if signed:
+        numbers = (numbers ^ np.uint8(128)).view(np.int8)
+        if zeros is not None and zeros.dtype == np.uint8:
+            zeros = (zeros ^ np.uint8(128)).view(np.int8)
+        elif zeros is not None:
+            zeros = zeros - np.float32(128)
+    return Panels(table, numbers, _beside(table.scales, width), zeros)
+
+
+def _filled(rows: Array, width: int) -> Array:
+    missing = -len(rows) % width
+    return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)])
+
+
+def _words(rows: Array, bits: int) -> Array:
+    """Bytes in the order of a word's."""
+    if bits == 8:
+        return rows
+    pairs = rows.reshape(*rows.shape[:-1], -1, 4)
+    numbers = np.stack([pairs & 15, pairs >> 4], -1).reshape(*pairs.shape[:-1], 8)
+    return np.asarray(numbers[..., :4] | numbers[..., 4:] << 4)
+
+
+def _beside(values: Array, width: int) -> Array:
+    """[columns, blocks] as [panels, blocks, width]."""
+    parts = _filled(values, width).reshape(-1, width, values.shape[1])
+    return np.ascontiguousarray(parts.transpose(0, 2, 1))
+
+
+@dataclass(frozen=True)
+class PackNBits:
+    """Rewrites matmuls by matrices of few bits into programs over panels. Rows of a matrix that is
+    also one of a matmul are read from its panels, so that it is there once.
+    """
+
+    unit: VectorUnit
+    name = "pack_nbits"
+    phase = Phase.PACK
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        rewriter = _Rewriter(module, self.unit)
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                rewriter.collect(function)
+        return rewrite_functions(rewriter, module)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
+        super().__init__(module)
+        self.width = 2 * unit.lanes(32)
+        # One that shifts its left side could only take 7 bits of it.
+        usable = [one for one in unit.integer_products if one.group == BYTES and one.adds]
+        self.product = next(iter(usable), None)
+        self.multiplied: set[bytes] = set()
+        self.packed: dict[tuple[bytes, bool], tuple[Panels, list[Any]]] = {}
+
+    def collect(self, function: Any) -> None:
+        """Notes the tables of all matmuls."""
+
+        def visit(expr: Any) -> None:
+            if isinstance(expr, relax.Call):
+                found = read_nbits_call(self, expr)
+                if found is not None and found.rounded is not None:
+                    self.multiplied.add(_key(found.table))
+
+        relax.analysis.post_order_visit(function, visit)
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        found = read_nbits_call(self, call)
+        if found is None:
+            return call
+        if found.rounded is None:
+            return self._rows(found, call)
+        rounded = found.rounded and self.product is not None
+        panels, held = self._panels(found.table)
+        return self.builder_.call_te(
+            lambda x, *tensors: _product(x, tensors, panels, found.columns, rounded),
+            with_simple_shape(self, found.given),
+            *held,
+            primfunc_name_hint="nbits_panels",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _rows(self, found: NBitsCall, call: Any) -> Any:
+        if _key(found.table) not in self.multiplied:
+            return call
+        panels, held = self._panels(found.table)
+        return self.builder_.call_te(
+            lambda index, *tensors: _rows_of(index, tensors, panels, found.columns),
+            with_simple_shape(self, found.given),
+            *held,
+            primfunc_name_hint="rows_of_panels",
+        )
+
+    def _panels(self, table: Blocks) -> tuple[Panels, list[Any]]:
+        """The table in panels, as constants too; layers that share a table share its panels."""
+        signed = table.bits == 8 and self.product is not None and self.product.left == "int8"
+        key = (_key(table), signed)
+        if key not in self.packed:
+            made = pack_panels(table, self.width, signed)
+            arrays = [made.numbers, made.scales, *([] if made.zeros is None else [made.zeros])]
+            self.packed[key] = (made, [relax.const(array) for array in arrays])
+        return self.packed[key]
+
+
+def _key(table: Blocks) -> bytes:
+    digest = hashlib.sha256(f"{table.bits} {table.block} {table.depth}".encode())
+    for tensor in table.tensors:
+        digest.update(tensor.data.tobytes())
+    return digest.digest()
+
+
+def _product(x: Any, tensors: Any, panels: Panels, columns: int, rounded: bool) -> Any:
+    k = te.reduce_axis((const(0), const(panels.table.depth)), name="k")
+    return te.compute(
+        (*x.shape[:-1], const(columns)),
+        lambda *at: te.sum(x(*at[:-1], k) * _real(tensors, panels, at[-1], k), axis=[k]),
+        name=stage_of(Form(panels.table.bits, rounded)),
+    )
+
+
+def _rows_of(index: Any, tensors: Any, panels: Panels, columns: int) -> Any:
+    def at(*place: Any) -> Any:
+        row = index(*place[:-1]).astype("int64")
+        wrapped = tirx.Select(row < 0, row + columns, row)
+        return _real(tensors, panels, wrapped, place[-1])
+
+    return te.compute((*index.shape, const(panels.table.depth)), at, name="rows")
+
+
+def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
+    """The number at [column, k] as float32."""
+    table, (numbers, scales, *zeros) = panels.table, tensors
+    panel, lane = column // numbers.shape[3], column % numbers.shape[3]
+    each, block, inner = 32 // table.bits, k // table.block, k % table.block
+    byte = numbers(panel, block, inner // each, lane, inner % BYTES).astype("int32")
+    if table.bits == 4:
+        byte = (byte >> (inner % each // BYTES * 4).astype("int32")) & 15
+    signed = panels.numbers.dtype == np.int8
+    zero: Any = tirx.const(0 if signed else 1 << (table.bits - 1), "float32")
+    if zeros:
+        zero = zeros[0](panel, block, lane).astype("float32")
+    return (byte.astype("float32") - zero) * scales(panel, block, lane)

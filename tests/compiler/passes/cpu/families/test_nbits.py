@@ -1,0 +1,180 @@
+"""Matmuls by matrices of few bits at several forms, beside float64 and beside ONNX Runtime."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from compiler.ir.ops.nbits import Blocks, reals
+from compiler.passes.pack.nbits import pack_panels
+from compiler.targets import Target
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
+from tests.compiler.ir.onnx.running import normal, session_of
+from tests.compiler.passes.lowered import build
+
+ROWS = (0, 1, 2, 3, 5, 8, 11, 64, 67)
+
+
+def table(bits: int, block: int, depth: int, columns: int, zeros: str, seed: int = 0) -> Blocks:
+    random = np.random.default_rng(seed)
+    blocks = -(-depth // block)
+    points: Any = None
+    if zeros == "bytes":
+        points = random.integers(0, 1 << bits, (columns, blocks)).astype(np.uint8)
+    elif zeros == "floats":
+        points = (random.random((columns, blocks)) * (1 << bits)).astype(np.float32)
+    numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
+    scales = (random.random((columns, blocks)) * 0.1).astype(np.float32)
+    return Blocks(bits, block, depth, numbers, scales, points)
+
+
+def model_of(weights: Blocks, **attributes: Any) -> onnx.ModelProto:
+    """One MatMulNBits node."""
+    constants = {"w": weights.numbers, "s": weights.scales}
+    if weights.zeros is not None and weights.zeros.dtype == np.uint8:
+        constants["z"] = packed(weights.zeros, weights.bits)
+    elif weights.zeros is not None:
+        constants["z"] = weights.zeros
+    return one_node(
+        "MatMulNBits",
+        {"x": f"float32[n,{weights.depth}]"},
+        constants,
+        "x w s z" if "z" in constants else "x w s",
+        K=weights.depth,
+        N=len(weights.numbers),
+        bits=weights.bits,
+        block_size=weights.block,
+        **attributes,
+    )
+
+
+def packed(zeros: np.ndarray, bits: int) -> np.ndarray:
+    if bits == 8:
+        return zeros
+    even = np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2)))
+    return even[:, ::2] | even[:, 1::2] << 4
+
+
+def rounded(x: np.ndarray, block: int) -> np.ndarray:
+    """float64 rows whose blocks are rounded to 8 bits."""
+    blocks = -(-x.shape[1] // block)
+    filled = np.zeros((len(x), blocks * block), np.float32)
+    filled[:, : x.shape[1]] = x
+    filled = filled.reshape(len(x), blocks, block)
+    greatest = np.abs(filled).max(2, keepdims=True)
+    scale = greatest / np.float32(127)
+    inverse = np.where(greatest > 0, np.float32(127) / np.where(greatest > 0, greatest, 1), 0)
+    whole = np.rint(filled * inverse.astype(np.float32)).astype(np.float64)
+    return (whole * scale).reshape(len(x), blocks * block)[:, : x.shape[1]]
+
+
+FORMS = [
+    (4, 32, 96, 70, "none"),
+    (4, 16, 40, 33, "bytes"),
+    (4, 32, 37, 5, "bytes"),
+    (4, 64, 130, 64, "floats"),
+    (4, 128, 256, 40, "bytes"),
+    (8, 32, 96, 70, "none"),
+    (8, 16, 41, 31, "bytes"),
+    (8, 128, 131, 64, "bytes"),
+]
+
+
+def close(got: np.ndarray, want: np.ndarray, tolerance: float = 2e-6) -> None:
+    assert got.shape == want.shape
+    if got.size:
+        span = np.abs(want).max()
+        assert np.abs(got - want).max() <= tolerance * span * 10, np.abs(got - want).max() / span
+
+
+@pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
+def test_floats_for_every_number_of_rows(
+    bits: int, block: int, depth: int, columns: int, zeros: str
+) -> None:
+    weights = table(bits, block, depth, columns, zeros)
+    built = build(model_of(weights), {"n": (0, None)})
+    exact = reals(weights).astype(np.float64).T
+    for rows in ROWS:
+        x = normal(rows, depth)
+        (got,) = built.run({"x": x})
+        close(got, x.astype(np.float64) @ exact)
+
+
+@pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
+def test_rows_that_may_be_rounded(
+    bits: int, block: int, depth: int, columns: int, zeros: str
+) -> None:
+    weights = table(bits, block, depth, columns, zeros)
+    built = build(model_of(weights, accuracy_level=4), {"n": (0, None)})
+    exact = reals(weights).astype(np.float64).T
+    for rows in ROWS:
+        x = normal(rows, depth)
+        x[: rows // 2, :block] = 0
+        (got,) = built.run({"x": x})
+        close(got, rounded(x, block) @ exact)
+
+
+@pytest.mark.parametrize("zeros", ["none", "bytes"])
+def test_rounded_as_onnxruntime_rounds(zeros: str) -> None:
+    weights = table(4, 32, 256, 96, zeros)
+    model = model_of(weights, accuracy_level=4)
+    built, session = build(model, {"n": (1, None)}), session_of(model)
+    for rows in (1, 4, 9):
+        x = normal(rows, 256, seed=rows)
+        (got,), (want,) = built.run({"x": x}), session.run(None, {"x": x})
+        close(got, want, 1e-5)
+
+
+def test_signed_numbers_in_panels_stand_for_the_same() -> None:
+    """As instructions of Arm take them: 8-bit numbers less 128, with their zero points."""
+    weights = table(8, 16, 32, 5, "bytes")
+    plain, signed = pack_panels(weights, 4), pack_panels(weights, 4, signed=True)
+    assert signed.numbers.dtype == np.int8
+    assert (signed.numbers.astype(int) + 128 == plain.numbers).all()
+    assert signed.zeros is not None
+    assert plain.zeros is not None
+    assert (signed.zeros.astype(int) + 128 == plain.zeros).all()
+    floats = pack_panels(replace(weights, zeros=weights.scales), 4, signed=True)
+    assert floats.zeros is not None
+    assert floats.zeros[0, 0, 0] == weights.scales[0, 0] - np.float32(128)
+
+
+def test_large_matrices_are_laid_out_in_parts() -> None:
+    weights = table(4, 16, 16, 1100, "none")
+    numbers = pack_panels(weights, 4).numbers
+    assert numbers.shape == (275, 1, 2, 4, 4)
+    first = weights.numbers[1099, 0]
+    assert numbers[274, 0, 0, 3].tolist() == [
+        int(first[i // 2] >> 4 * (i % 2) & 15) | int(first[(i + 4) // 2] >> 4 * (i % 2) & 15) << 4
+        for i in range(4)
+    ]
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+def test_processors_without_the_instruction_keep_floats(target: str) -> None:
+    from tests.compiler.passes.processors import nearest
+
+    weights = table(4, 32, 64, 40, "bytes")
+    machine: Target = replace(nearest(target), isa=())
+    built = build(model_of(weights, accuracy_level=4), {"n": (1, None)}, machine)
+    for rows in (1, 7):
+        x = normal(rows, 64)
+        close(built.run({"x": x})[0], x.astype(np.float64) @ reals(weights).astype(np.float64).T)
+
+
+def test_what_follows_and_several_axes_of_rows() -> None:
+    weights = table(4, 32, 64, 48, "none")
+    model = model_of(weights)
+    model.graph.input[0].CopyFrom(
+        onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "m", 64])
+    )
+    node = model.graph.node[0]
+    node.output[0] = "sums"
+    model.graph.node.append(onnx.helper.make_node("Relu", ["sums"], ["y"]))
+    built = build(model, {"n": (0, None), "m": (1, None)})
+    for shape in ((2, 3), (1, 1), (3, 5)):
+        x = normal(*shape, 64)
+        exact = x.astype(np.float64) @ reals(weights).astype(np.float64).T
+        close(built.run({"x": x})[0], np.maximum(exact, 0))
