@@ -126,7 +126,7 @@ export class Model {
 /** The dims that `bind` takes, in its order, which the library's own table states. */
 function boundDims(model) {
   const view = new DataView(model.memory.buffer), table = model.calls.interface();
-  const count = view.getInt32(table + 12, true), rows = view.getUint32(table + 24, true);
+  const count = view.getInt32(table + 12, true), rows = view.getUint32(table + 28, true);
   return Array.from({ length: count }, (_, i) => model.text(view.getUint32(rows + 32 * i, true)));
 }
 

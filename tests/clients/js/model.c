@@ -12,7 +12,7 @@ typedef struct { const char *name; int64_t min, max, multiple; } dim;
 typedef struct { const char *name, *dtype; int item, rank; const char *const *axes; } tensor;
 typedef struct {
   const char *name;
-  int inputs, outputs, dims;
+  int inputs, outputs, dims, parallel;
   const tensor *input, *output;
   const dim *dim;
   int64_t weights;
@@ -24,7 +24,7 @@ static const char *const of_x[] = {"2*n", "3"}, *const of_kept[] = {"m"};
 static const tensor inputs[] = {{"x", "float32", 4, 2, of_x}, {"bias", "int64", 8, 0, 0}};
 static const tensor outputs[] = {{"y", "float32", 4, 2, of_x}, {"kept", "float32", 4, 1, of_kept}};
 static const dim dims[] = {{"n", 1, LARGEST, 1}};
-static const interface table = {"byhand", 2, 2, 1, inputs, outputs, dims, WIDTH * 4};
+static const interface table = {"byhand", 2, 2, 1, 0, inputs, outputs, dims, WIDTH * 4};
 
 /* Blocks of one size class each, so that what is given back is taken again. */
 typedef struct block { struct block *next; size_t bytes; char fill[64 - 2 * sizeof(size_t)]; } block;
