@@ -48,6 +48,11 @@ class ActionCache:
         """Remove the record if it still names that manifest; whether it did."""
         return self._records.remove(_name(key), manifest)
 
+    def drop(self, key: str) -> None:
+        """Remove the record, whatever it names; raises InvalidDigest."""
+        if record := self._records.get(_name(key)):
+            self._records.remove(_name(key), record.value)
+
 
 def _name(key: str) -> str:
     return f"actions/{hex_of(key)[:2]}/{hex_of(key)}"

@@ -28,9 +28,11 @@ class References:
         """The repository's tags, sorted."""
         return self._records.names(_tags(repository))
 
-    def all_tags(self) -> Iterator[tuple[str, str]]:
-        """Every repository and tag; reads no record."""
-        for entry in self._records.walk("references"):
+    def all_tags(self, below: str = "") -> Iterator[tuple[str, str]]:
+        """Every repository and tag, of the repositories below a folder, or of all; reads no
+        record.
+        """
+        for entry in self._records.walk(f"references/{below}" if below else "references"):
             repository, found, tag = entry.name.removeprefix("references/").rpartition("/_tags/")
             if found:
                 yield repository, tag
@@ -39,9 +41,11 @@ class References:
         """Remove the tag if it still points at the manifest; whether it did."""
         return self._records.remove(f"{_tags(repository)}/{tag}", digest)
 
-    def all_referrers(self) -> Iterator[tuple[str, str, str, float]]:
-        """Every repository, subject and referrer, and when it was noted."""
-        for entry in self._records.walk("references"):
+    def all_referrers(self, below: str = "") -> Iterator[tuple[str, str, str, float]]:
+        """Every repository, subject and referrer, and when it was noted; of the repositories
+        below a folder, or of all.
+        """
+        for entry in self._records.walk(f"references/{below}" if below else "references"):
             name = entry.name.removeprefix("references/")
             repository, found, rest = name.rpartition("/_referrers/")
             if found and (record := self._records.get(entry.name)):

@@ -154,6 +154,30 @@ class TenantExists(ServiceError):
         super().__init__(f"there is a tenant {name!r} already", hint="choose another name")
 
 
+class TenantKept(ServiceError):
+    """The operator's own tenant cannot be deleted."""
+
+    code = "tenant.kept"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the tenant {name!r} is the operator's own, and stays", tenant=name)
+
+
+class TenantBusy(ServiceError):
+    """Builds of a tenant that is to be deleted still run."""
+
+    code = "tenant.busy"
+
+    def __init__(self, name: str, running: int) -> None:
+        super().__init__(
+            f"{running} builds of {name!r} have not ended yet; its tokens are gone, and its builds "
+            "were cancelled",
+            hint="delete it again in a few seconds",
+            tenant=name,
+            running=running,
+        )
+
+
 class QuotaExceeded(StoreFull):
     """The tenant may store no more."""
 

@@ -105,6 +105,16 @@ class Tenant:
 
 
 @dataclass(frozen=True)
+class Deletion:
+    """What went with a tenant: its jobs, tokens and tags."""
+
+    name: str
+    jobs: int
+    tokens: int
+    tags: int
+
+
+@dataclass(frozen=True)
 class Token:
     """A token without its secret."""
 

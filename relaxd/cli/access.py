@@ -190,6 +190,30 @@ def set_tenant(
         _show_tenants([client.set_tenant(name, **changes)], json)
 
 
+@tenants.command("delete", cls=Command)
+def delete_tenant(
+    name: TenantName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
+) -> None:
+    """Delete a tenant for good, with its tokens, jobs, tags and pins; garbage collections remove
+    what it alone stored.
+    """
+    if not yes:
+        typer.confirm(f"Delete the tenant {name} with all that it has?", abort=True, err=True)
+    with _client(server, token) as client:
+        done = client.delete_tenant(name)
+    if json:
+        print_json(done)
+        return
+    stdout().print(
+        f"{done['name']} is deleted, with {done['jobs']} jobs, {done['tokens']} tokens and "
+        f"{done['tags']} tags"
+    )
+
+
 def _number(field: str, text: str) -> float | None:
     if text == "none":
         return None

@@ -64,6 +64,13 @@ class Administration:
         path = f"/v1/tenants/{quote(name, safe='')}"
         return dict(self._transport.json("PATCH", path, json=changes))
 
+    def delete_tenant(self, name: str) -> dict[str, Any]:
+        """Delete a tenant with its tokens, jobs and tags, for operators: `name`, and how many there
+        were. Raises ServerError with code `tenant.busy` while builds of it end.
+        """
+        path = f"/v1/tenants/{quote(name, safe='')}"
+        return dict(self._transport.json("DELETE", path))
+
     def audit(
         self, *, limit: int = 100, before: int | None = None, tenant: str | None = None
     ) -> list[dict[str, Any]]:

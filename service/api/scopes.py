@@ -67,6 +67,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/v1/tenants"): _need(ADMIN, home=True),
     ("POST", "/v1/tenants"): _need(ADMIN, home=True, action="tenant.create"),
     ("PATCH", "/v1/tenants/{name}"): _need(ADMIN, home=True, action="tenant.set"),
+    ("DELETE", "/v1/tenants/{name}"): _need(ADMIN, home=True, action="tenant.delete"),
     # Figures of all tenants together.
     ("GET", "/metrics"): _need(READ, home=True),
     ("GET", "/v2/"): _need(),

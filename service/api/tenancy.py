@@ -19,7 +19,7 @@ from service.identity import (
     Token,
     namespace,
 )
-from service.usecases import tenants, tokens
+from service.usecases import deleting, tenants, tokens
 
 router = APIRouter(prefix="/v1", tags=["access"])
 
@@ -138,6 +138,15 @@ class TenantOut(BaseModel):
         )
 
 
+class DeletionOut(BaseModel):
+    """What went with a tenant."""
+
+    name: str
+    jobs: int
+    tokens: int
+    tags: int
+
+
 class TenantList(BaseModel):
     """Tenants by name."""
 
@@ -226,6 +235,18 @@ def change_tenant(
     old = tenants.get(services.core, name)
     limits = Limits(**vars(old.limits) | {key: given.pop(key) for key in _LIMITS & given.keys()})
     return TenantOut.of(tenants.change(services.core, name, limits=limits, **given))
+
+
+@router.delete("/tenants/{name}", summary="Delete a tenant")
+def remove_tenant(
+    request: Request, services: UseServices, name: Annotated[str, Path(max_length=80)]
+) -> DeletionOut:
+    """For operators: its tokens, jobs, tags and pins go at once, its blobs with the garbage. Builds
+    that run are cancelled, and have to end first: a 409 until then.
+    """
+    done = deleting.delete_tenant(services.core, name)
+    request.state.detail = {"jobs": done.jobs, "tokens": done.tokens, "tags": done.tags}
+    return DeletionOut(**vars(done))
 
 
 _LIMITS = frozenset(vars(Limits()))

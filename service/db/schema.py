@@ -139,6 +139,8 @@ STORE_BYTES = "store_bytes"
 ENDED = "ended_"
 """Begins the names of the counters of ended builds; the ending follows: `cached`, or the state."""
 CACHED = "cached"
+TENANTS_DELETED = "tenants_deleted"
+"""The counter of tenants that were deleted; the first deletion makes it."""
 
 counters = Table(
     "counters",

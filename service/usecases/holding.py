@@ -2,7 +2,7 @@
 
 A tenant holds what it uploaded, and what was built for it. As long as `default` is the only tenant,
 it may read everything, so that what the store held before stays readable; making the second tenant
-gives `default` all that nobody holds.
+gives `default` all that nobody holds. What a deleted tenant held alone is nobody's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
 from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, Held, hex_of
 from service.core import Core
-from service.db.schema import holdings, tenants
+from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
 from service.errors import QuotaExceeded
 from service.identity import DEFAULT, bundles_of
@@ -84,13 +84,20 @@ def holds(core: Core, tenant: str, digest: str) -> bool:
         holdings.c.tenant == tenant, holdings.c.digest == digest
     )
     if tenant == DEFAULT:
-        own = or_(own, ~exists().where(tenants.c.name != DEFAULT))
+        alone = ~exists().where(tenants.c.name != DEFAULT)
+        own = or_(own, alone & ~exists().where(counters.c.name == TENANTS_DELETED))
     with core.reading() as tx:
         return bool(tx.connection.execute(select(own)).scalar_one())
 
 
 def adopt(core: Core) -> None:
-    """Give `default` what nobody holds; to be done before there is a second tenant."""
+    """Give `default` what nobody holds, unless another tenant may have left it; to be done before
+    there is a second tenant.
+    """
+    with core.reading() as tx:
+        deleted = select(exists().where(counters.c.name == TENANTS_DELETED))
+        if tx.connection.execute(deleted).scalar_one():
+            return
     listed = iter(core.store.blobs.listing())
     while part := list(islice(listed, _BATCH)):
         query = select(holdings.c.digest).where(holdings.c.digest.in_([b.digest for b in part]))

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relaxd.errors import DeclarationError
 from service.core import Core
 from service.db import records
-from service.db.schema import tenants
+from service.db.schema import holdings, tenants
 from service.db.transaction import Transaction
 from service.errors import TenantExists, UnknownTenant
 from service.identity import LONGEST_TENANT, Limits, Tenant, is_tenant_name
@@ -58,6 +58,8 @@ def create(core: Core, name: str) -> Tenant:
         holding.adopt(core)
     try:
         with core.writing() as tx:
+            # What a request still uploaded while an earlier tenant of the name was deleted.
+            tx.connection.execute(delete(holdings).where(holdings.c.tenant == name))
             tx.connection.execute(insert(tenants).values(name=name, created_at=tx.now))
             return find(tx, name)
     except IntegrityError:

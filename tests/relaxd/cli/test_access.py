@@ -56,3 +56,12 @@ def test_the_audit_log_is_shown(operator):
     operator("tenant", "create", "audited")
     shown = operator("audit", "--limit", "1")
     assert "tenant.create" in shown.out
+
+
+def test_a_tenant_is_deleted_by_name(operator):
+    operator("tenant", "create", "gone")
+    assert operator("tenant", "delete", "gone", "--yes").out == (
+        "gone is deleted, with 0 jobs, 0 tokens and 0 tags\n"
+    )
+    again = operator("tenant", "delete", "gone", "--yes")
+    assert (again.code, "there is no tenant 'gone'" in again.err) == (2, True)

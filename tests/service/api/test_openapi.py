@@ -45,6 +45,7 @@ OPERATIONS = [
     "POST /v1/tokens/{token_id}:rotate",
     "POST /v1/tenants",
     "PATCH /v1/tenants/{name}",
+    "DELETE /v1/tenants/{name}",
 ]
 BUDGET = settings(
     max_examples=8,

@@ -291,3 +291,22 @@ def test_limits_are_set_one_by_one(guarded: House) -> None:
     for bad in ("relaxd", "default", "A", "a--b", "a/b", "-a", "x" * 41):
         assert operator.post("/v1/tenants", json={"name": bad}).status_code in (409, 422), bad
     assert operator.patch("/v1/tenants/nobody", json={}).status_code == 404
+
+
+def test_an_operator_deletes_a_tenant(guarded: House) -> None:
+    operator = guarded.live.http
+    operator.post("/v1/tenants", json={"name": "gone"})
+    client = guarded.client("gone")
+    compiled(client, b"a model of one who leaves")
+    assert operator.delete("/v1/tenants/gone").json() == {
+        "name": "gone",
+        "jobs": 1,
+        "tokens": 1,
+        "tags": 1,
+    }
+    assert client.get("/v1/jobs").status_code == 401
+    assert operator.delete("/v1/tenants/gone").json()["code"] == "tenant.unknown"
+    assert operator.delete("/v1/tenants/default").json()["code"] == "tenant.kept"
+    entries = operator.get("/v1/audit").json()["entries"]
+    (entry,) = (e for e in entries if e["action"] == "tenant.delete" and e["outcome"] == "done")
+    assert (entry["subject"], entry["detail"]["jobs"]) == ("gone", 1)
