@@ -1,16 +1,23 @@
-"""Attests a bundle that this worker built: its bill of materials and its signed provenance."""
+"""Attests bundles: each that a worker built, with its bill of materials and its signed provenance,
+and those of the cache that no key, or another, has signed.
+"""
+
+import structlog
 
 from artifacts.attestations import PROVENANCE, SBOM, attach
-from artifacts.documents import read_document
-from artifacts.oci import REPOSITORY, bundle_files
-from relaxd.provenance.envelope import seal
-from relaxd.provenance.errors import SigningFailed
-from relaxd.provenance.keys import Signer
+from artifacts.documents import is_complete, read_document
+from artifacts.oci import ACTION_KEY, REPOSITORY, bundle_files
+from relaxd.provenance.envelope import opened, seal
+from relaxd.provenance.errors import SigningFailed, TrustError
+from relaxd.provenance.keys import PublicKey, Signer
 from relaxd.provenance.sbom import Contents, sbom
 from relaxd.provenance.statement import Subjects, provenance
 from service.core import Core
 from service.domain import Claim
 from service.identity import bundles_of
+from service.usecases import holding
+
+logger = structlog.get_logger("relaxd.worker")
 
 
 def attest(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None:
@@ -41,3 +48,39 @@ def attest(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None
     for digest in attached if claim.shared else ():
         # There whoever is given the bundle later finds them.
         core.store.references.refer(REPOSITORY, bundle, digest)
+
+
+def attest_known(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None:
+    """Attest a bundle that the cache has for the claim, where the signer has not signed it: there
+    was no key when it was built, or another one. Raises as `attest`.
+    """
+    if signer is None or _is_signed(core, bundle, bundles_of(claim.tenant), signer.public):
+        return
+    if read_document(core.store.blobs, bundle).annotations.get(ACTION_KEY) != claim.action_key:
+        logger.warning("a cached bundle names another action key, and is not signed", bundle=bundle)
+        return
+    attest(core, claim, bundle, signer)
+    holding.give(core, claim.tenant, bundle)
+
+
+def _is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
+    return any(
+        _names(core, referrer, bundle, key)
+        for referrer in core.store.references.referrers(repository, bundle)
+    )
+
+
+def _names(core: Core, referrer: str, bundle: str, key: PublicKey) -> bool:
+    """Whether the referrer is an envelope of the key about the bundle: others may attach any."""
+    blobs = core.store.blobs
+    if not is_complete(blobs, referrer):
+        return False
+    document = read_document(blobs, referrer)
+    if document.artifact_type != PROVENANCE.artifact_type or len(document.layers) != 1:
+        return False
+    try:
+        statement = opened(blobs.read(document.layers[0].digest), {key.id: key})
+    except TrustError:
+        return False
+    about = [subject.get("digest", {}).get("sha256") for subject in statement.get("subject", ())]
+    return bundle.removeprefix("sha256:") in about

@@ -12,7 +12,7 @@ import structlog
 from artifacts.dumps import publish_dump
 from artifacts.errors import StoreFull
 from artifacts.files import storage_errors
-from artifacts.oci import REPRODUCER, publish_bundle, publish_files
+from artifacts.oci import ACTION_KEY, REPRODUCER, TARGET, publish_bundle, publish_files
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
@@ -77,7 +77,7 @@ class Runner:
         """The outcome of the attempt, in a word, once it is stored; raises StaleClaim."""
         try:
             patience = Patience(pulse, self._core.settings.store_patience_s)
-            known = patience.with_store(lambda: results.known(self._core, claim))
+            known = patience.with_store(lambda: self._known(claim))
             outcome = known or self._work(claim, pulse, patience)
         except StaleClaim:
             raise
@@ -92,6 +92,13 @@ class Runner:
             # do.
             return self._release(claim, pulse, _unexpected(error), attempted=True)
         return self._end(claim, pulse, outcome)
+
+    def _known(self, claim: Claim) -> Outcome | None:
+        """The result that the cache has, signed."""
+        known = results.known(self._core, claim)
+        if known and known.artifact:
+            attesting.attest_known(self._core, claim, known.artifact.digest, self._signer)
+        return known
 
     def _failed(self, claim: Claim, pulse: Pulse, failure: Failure) -> str:
         match pulse.stop:
@@ -182,6 +189,8 @@ class Runner:
         pulse.hear(StageStarted(Stage.PUBLISH))
 
         def publish() -> Outcome:
+            if earlier:
+                attesting.attest_known(self._core, claim, earlier, self._signer)
             digest = earlier or self._publish(claim, bundle)
             if job.dump:
                 publish_dump(self._core.store, dump, digest, bundles_of(claim.tenant))
@@ -205,7 +214,7 @@ class Runner:
         published = publish_bundle(
             self._core.store.blobs,
             bundle,
-            {"org.relaxd.action-key": claim.action_key, "org.relaxd.target": claim.target},
+            {ACTION_KEY: claim.action_key, TARGET: claim.target},
         )
         # Before the action cache names it: a bundle that others can find has its attestations.
         attesting.attest(self._core, claim, published.digest, self._signer)

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from artifacts.attestations import PROVENANCE, SBOM
+from artifacts.attestations import PROVENANCE, SBOM, attach
 from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from relaxd.provenance.envelope import opened
+from relaxd.provenance.envelope import opened, signers
 from relaxd.provenance.keys import trusted
 from service.adapters.signing import signer
-from service.usecases import claiming
+from service.identity import bundles_of
+from service.jobs import Jobs
+from service.usecases import attesting, claiming, holding, tenants
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.signing import key_pair
@@ -87,3 +89,83 @@ def test_without_a_key_there_is_the_bill_of_materials_alone(core, jobs, model) -
     known = {"SPDXRef-DOCUMENT"} | {package["SPDXID"] for package in document["packages"]}
     for relation in document["relationships"]:
         assert {relation["spdxElementId"], relation["relatedSpdxElement"]} <= known
+
+
+def signing(core: Any, keys: Path, count: list[int] | None = None) -> Any:
+    """The core of a worker that has the key; `count` gets an entry for each signature."""
+    chosen = core.settings.model_copy(update={"signing_key": keys / "key.pem"})
+
+    def counted() -> Any:
+        inner = signer(chosen)
+
+        def sign(message: bytes) -> bytes:
+            (count if count is not None else []).append(1)
+            return inner.sign(message)
+
+        return dataclasses.replace(inner, sign=sign)
+
+    return dataclasses.replace(core, signer=counted)
+
+
+def envelopes(core: Any, bundle: str, repository: str = REPOSITORY) -> list[bytes]:
+    found = core.store.references.referrers(repository, bundle)
+    documents = [read_document(core.store.blobs, digest) for digest in found]
+    kind = PROVENANCE.artifact_type
+    return [content(core, document) for document in documents if document.artifact_type == kind]
+
+
+def test_a_bundle_from_before_there_was_a_key_is_signed_at_its_next_hit(
+    core, jobs, model, keys
+) -> None:
+    bundle = built(core, jobs, model)
+    assert envelopes(core, bundle) == []
+    signatures: list[int] = []
+    assert built(signing(core, keys, signatures), jobs, model) == bundle
+    (envelope,) = envelopes(core, bundle)
+    statement = opened(envelope, trusted(keys / "key.pub"))
+    assert statement["subject"][0]["digest"] == {"sha256": bundle.removeprefix("sha256:")}
+    built(signing(core, keys, signatures), jobs, model)
+    assert len(signatures) == 1
+
+
+def test_a_bundle_of_an_earlier_key_is_signed_with_the_new_one_too(
+    core, jobs, model, keys, tmp_path
+) -> None:
+    bundle = built(signing(core, keys), jobs, model)
+    new = key_pair(tmp_path / "new")
+    assert built(signing(core, new), jobs, model) == bundle
+    found = envelopes(core, bundle)
+    assert len(found) == 2
+    for pair in (keys, new):
+        ids = trusted(pair / "key.pub")
+        assert sum(ids.keys() <= set(signers(envelope)) for envelope in found) == 1
+
+
+def test_what_someone_attached_is_no_signature(core, jobs, model, keys) -> None:
+    bundle, other = built(core, jobs, model), core.store.blobs.put(b"another model").digest
+    foreign = built(signing(core, keys), jobs, other)
+    for text in (b"{}", *envelopes(core, foreign)):
+        attach(core.store, PROVENANCE, text, bundle)
+    built(signing(core, keys), jobs, model)
+    assert len(envelopes(core, bundle)) == 3
+
+
+def test_a_bundle_that_names_another_key_is_not_signed(core, jobs, model, keys) -> None:
+    other = core.store.blobs.put(b"another model").digest
+    (build,) = jobs.submit(model, CompileRequest.of(dims={"n": (1, 8)})).builds
+    claim = claiming.take(core, build.id, "worker")
+    core.store.actions.put(claim.action_key, foreign := built(core, jobs, other))
+    attesting.attest_known(core, claim, foreign, signing(core, keys).signer())
+    assert envelopes(core, foreign) == []
+
+
+def test_the_tenant_may_read_what_was_attached_later(core, keys) -> None:
+    tenants.create(core, "vision")
+    jobs = Jobs(core, "vision")
+    model = holding.view(core, "vision").blobs.put(b"a model").digest
+    bundle = built(core, jobs, model)
+    built(signing(core, keys), jobs, model)
+    found = core.store.references.referrers(bundles_of("vision"), bundle)
+    assert len(found) == 2
+    assert all(holding.view(core, "vision").blobs.has(digest) for digest in found)
+    assert len(envelopes(core, bundle, bundles_of("vision"))) == 1
