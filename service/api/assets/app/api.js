@@ -30,8 +30,9 @@ export const headers = (more = {}) => {
   return text ? { Authorization: `Bearer ${text}`, ...more } : { ...more };
 };
 
-/** The response; throws Problem for a refusal and for a service that is away. */
-export async function ask(path, { method = "GET", json, headers: more = {}, signal } = {}) {
+/** The response; throws Problem for a refusal and for a service that is away. A token that is refused
+ * signs out, unless it is only tried. */
+export async function ask(path, { method = "GET", json, headers: more = {}, signal, trying } = {}) {
   const options = { method, signal, headers: headers(more), credentials: "omit" };
   if (json !== undefined) {
     options.body = JSON.stringify(json);
@@ -44,6 +45,7 @@ export async function ask(path, { method = "GET", json, headers: more = {}, sign
     if (error.name === "AbortError") throw error;
     throw away();
   }
+  if (answer.status === 401 && token.get() && !trying) dispatchEvent(new Event("relaxd:signedout"));
   if (!answer.ok) throw await problemOf(answer);
   return answer;
 }
@@ -61,7 +63,6 @@ const away = () =>
 
 async function problemOf(answer) {
   const document = await answer.json().catch(() => ({}));
-  if (answer.status === 401 && token.get()) dispatchEvent(new Event("relaxd:signedout"));
   return new Problem(document, answer.status);
 }
 

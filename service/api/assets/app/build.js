@@ -84,7 +84,7 @@ function Facts({ report, profile }) {
   const ratio = opt?.reference && opt.reference.median_ms / opt.median_ms;
   const facts = [
     opt && ["Latency", milliseconds(opt.median_ms), `at ${named(opt.dims)}`],
-    ratio && [ratio >= 1 ? "Faster than ONNX Runtime" : "Slower than ONNX Runtime", `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(2)}×`, `${milliseconds(opt.reference.median_ms)} there`, ratio >= 1 ? "good" : "warn"],
+    ratio && ["ONNX Runtime", milliseconds(opt.reference.median_ms), ratio >= 1 ? `${ratio.toFixed(2)}× as long` : `${(1 / ratio).toFixed(2)}× as fast`],
     report.numerics.outputs.length > 0 && (parts.length ? ["Worst error", percent(worst, worst < 0.1 ? 2 : 0), "of the tolerance"] : ["Largest error", number(largest), "of any output"]),
     ["Size", bytes(report.sizes.total), `${bytes(report.sizes.weights)} of weights`],
     profile?.load_ms && ["Load", milliseconds(profile.load_ms), profile.peak_rss_bytes ? `${bytes(profile.peak_rss_bytes)} of memory at most` : ""],
@@ -138,7 +138,7 @@ function Fetch({ address, name, accept, word }) {
       <${Icon} name="down" />${part === null ? word : percent(part)}</button>`;
 }
 
-const Files = ({ artifact }) => html`<div class="scroll" tabindex="0" role="region" aria-label="Files"><table class="table">
+const Files = ({ artifact }) => html`<div class="scroll" tabindex="0" role="region" aria-label="Files of the bundle"><table class="table">
   <thead><tr><th scope="col">Name</th><th scope="col">Digest</th><th scope="col" class="right">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
   <tbody>${artifact.files.map((file) => html`<tr key=${file.name}><th scope="row" class="mono">${file.name}</th>
     <td><span class="digest">${short(file.digest)}<${Copy} text=${file.digest} what=${`digest of ${file.name}`} /></span></td>

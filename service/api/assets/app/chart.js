@@ -4,7 +4,7 @@ import { Switch } from "./ui.js";
 import { milliseconds, point as named } from "./format.js";
 
 const HIGH = 320;
-const EDGE = { left: 64, right: 128, top: 18, bottom: 42 };
+const EDGE = { left: 64, right: 152, top: 18, bottom: 42 };
 
 /** Milliseconds that the fitted cost gives at a point. */
 export const predicted = (cost, dims) =>
@@ -53,7 +53,10 @@ const scale = (low, high, from, to, log) => {
 /** `series`: `[{name, kind, points}]`, the first one's cost is drawn too. */
 export function Latency({ series, dims, cost }) {
   const along = useMemo(
-    () => dims.filter((dim) => rowsAlong(series[0].points, dim)[0]?.points.length > 1),
+    () => {
+      const reach = (dim) => rowsAlong(series[0].points, dim)[0]?.points.length || 0;
+      return dims.filter((dim) => reach(dim) > 1).sort((a, b) => reach(b) - reach(a));
+    },
     [series, dims],
   );
   const [view, setView] = useState(along[0] || "");

@@ -25,6 +25,7 @@ export function number(value) {
 
 export function milliseconds(value) {
   if (value == null) return "";
+  if (value === 0) return "0";
   if (value >= 1000) return `${number(value / 1000)} s`;
   if (value < 0.1) return `${number(value * 1000)} µs`;
   return `${number(value)} ms`;

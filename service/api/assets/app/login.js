@@ -11,7 +11,7 @@ export function Login({ theme, turn, onDone }) {
     setBusy(true);
     token.set(new FormData(event.target).get("token").trim());
     try {
-      onDone(await get("v1/whoami"));
+      onDone(await get("v1/whoami", { trying: true }));
     } catch (error) {
       token.clear();
       setTrouble(error.status === 401 ? "The service does not take this token." : error.message);

@@ -1,0 +1,80 @@
+"""A headless browser for tests of the page, and what it must not report."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.servers import missing
+
+WIDE, HIGH = 1280, 860
+SHOTS = "RELAXD_SCREENSHOTS"
+"""The variable that names a folder for pictures, as docs/web.md shows them."""
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    path = shutil.which("chromium")
+    if path is None:
+        missing("chromium", "apt-get install chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextmanager
+def opened(chromium: Browser, scheme: str = "light") -> Iterator[Page]:
+    """A page that has neither a script error nor a refusal by the policy, warnings included."""
+    context = chromium.new_context(
+        color_scheme=scheme,  # type: ignore[arg-type]
+        viewport={"width": WIDE, "height": HIGH},
+        reduced_motion="reduce",
+    )
+    page, said = context.new_page(), []
+
+    def note(message: ConsoleMessage) -> None:
+        # The browser prints each refused request, and tests provoke some.
+        if (
+            message.type in ("error", "warning")
+            and "responded with a status of 4" not in message.text
+        ):
+            said.append(message.text)
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    try:
+        yield page
+        assert said == []
+    finally:
+        context.close()
+
+
+def turn(page: Page, scheme: str) -> None:
+    """Shows the page in light or dark colours."""
+    page.evaluate("scheme => { document.documentElement.dataset.theme = scheme; }", scheme)
+
+
+def check(page: Page, name: str, *, whole: bool = True) -> None:
+    """Asserts that axe finds nothing, in both colours; keeps a picture of each where one is
+    wanted, of the `whole` page or what is seen of it.
+    """
+    for scheme in ("dark", "light"):
+        turn(page, scheme)
+        found = Axe().run(page).response["violations"]
+        said = [
+            (rule["id"], node["target"], node["failureSummary"])
+            for rule in found
+            for node in rule["nodes"][:3]
+        ]
+        assert said == [], f"{name}, {scheme}: {said}"
+        if folder := os.environ.get(SHOTS):
+            page.evaluate("scrollTo(0, 0)")
+            page.screenshot(path=Path(folder) / f"{name}-{scheme}.png", full_page=whole)

@@ -1,0 +1,196 @@
+"""The page over a service whose compiler only writes files: many jobs, targets, full reports."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+from sqlalchemy import insert
+
+from relaxd.contract.request import CompileRequest
+from service.db.schema import builds, jobs
+from service.identity import Scope
+from tests.browser import browser, check, opened
+from tests.service.api.page_report import report
+from tests.service.live import Live, live
+from tests.service.tenancy import House, compiled, house
+
+pytestmark = pytest.mark.slow
+
+JOBS, TARGETS = 1000, 50
+DIGEST = "sha256:" + "ab" * 32
+STATES = ("succeeded", "failed", "running", "queued")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("crowded")) as running:
+        fill(running)
+        yield running
+
+
+def fill(running: Live) -> None:
+    """Many jobs of many targets, of which some run and some wait."""
+    request = CompileRequest.of(targets=[f"target-{index:02}" for index in range(TARGETS)])
+    now, job_rows, build_rows = time.time(), [], []
+    for number in range(JOBS):
+        state = STATES[0] if number % 7 else STATES[number // 7 % 4]
+        ended = state in ("succeeded", "failed")
+        at = now - number * 60
+        job = {
+            "id": f"{number:016x}",
+            "kind": "compile",
+            "state": state,
+            "model": f"sha256:{number:064x}",
+            "model_name": f"model-{number:04}.onnx",
+            "request": request.to_json(),
+            "fingerprint": "",
+            "created_at": at,
+            "finished_at": at + 40 if ended else None,
+        }
+        job_rows.append(job)
+        build_rows += [
+            {
+                "id": f"{job['id']}-{place}",
+                "job_id": job["id"],
+                "position": place,
+                "target": target,
+                "capability": target,
+                "state": state if place % 5 == 0 or state == "queued" else "succeeded",
+                "stage": "codegen" if state == "running" else None,
+                "created_at": at,
+                "rung_at": at,
+            }
+            for place, target in enumerate(request.targets)
+        ]
+    with running.services.core.writing() as tx:
+        tx.connection.execute(insert(jobs), job_rows)
+        tx.connection.execute(insert(builds), build_rows)
+
+
+def test_a_thousand_jobs_of_fifty_targets(chromium: Browser, crowded: Live) -> None:
+    with opened(chromium) as page:
+        page.goto(crowded.url)
+        rows = page.get_by_role("list", name="Jobs, the newest first").locator("li")
+        expect(rows).to_have_count(100)
+        check(page, "crowded", whole=False)
+        for shown in range(200, JOBS + 1, 100):
+            page.get_by_role("button", name="Show older jobs").click()
+            expect(rows).to_have_count(shown)
+        page.get_by_label("Find jobs by name or id").fill("model-0777")
+        expect(rows).to_have_count(1)
+        page.get_by_label("Find jobs by name or id").fill("")
+        page.get_by_role("button", name="Queued").click()
+        expect(rows.first).to_contain_text("in the queue")
+        page.get_by_role("button", name="Running").click()
+        expect(rows.first).to_contain_text("codegen and 9 more")
+        rows.first.get_by_role("link").click()
+        targets = page.get_by_label("Targets", exact=True).locator("li")
+        expect(targets).to_have_count(TARGETS)
+        check(page, "crowded-job")
+
+
+def test_a_job_that_another_submits_appears_by_itself(chromium: Browser, crowded: Live) -> None:
+    with opened(chromium) as page:
+        page.goto(crowded.url)
+        expect(page.get_by_text("model-0000.onnx")).to_be_visible()
+        job = crowded.compile(b"fresh", wait=20).json()
+        first = page.get_by_role("list", name="Jobs, the newest first").locator("li").first
+        expect(first).to_contain_text(job["id"])
+        expect(first.get_by_label("1 succeeded")).to_be_visible()
+
+
+def test_a_full_report(chromium: Browser, crowded: Live) -> None:
+    with opened(chromium) as page:
+        serve_reports(page)
+        page.goto(f"{crowded.url}/#/builds/{DIGEST}")
+        chart = page.get_by_role("img", name=re.compile("^relaxd: .*ONNX Runtime 1.31.1: "))
+        expect(chart).to_be_visible()
+        expect(page.get_by_text("Dotted: the fitted cost")).to_be_visible()
+        page.get_by_role("button", name="Table").click()
+        rows = page.get_by_role("region", name="Latency at each point").get_by_role("row")
+        expect(rows.nth(1)).to_contain_text("2.00×")
+        page.get_by_role("button", name="Chart").click()
+        tiles = page.get_by_role("group", name="Kernels by their share of the time")
+        tiles.get_by_role("button", name=re.compile("^softmax")).focus()
+        expect(page.get_by_text("/encoder/Softmax", exact=True)).to_be_visible()
+        page.get_by_label("Find kernels by node or name").fill("head")
+        expect(tiles.locator(".dim")).to_have_count(len(report()["kernels"]) - 1)
+        page.get_by_label("Find kernels by node or name").fill("")
+        heat = page.get_by_role("region", name="Error of each output at each point")
+        expect(heat.get_by_role("cell").first).to_have_text("0.01 %")
+        check(page, "report")
+
+
+def test_two_full_reports_and_the_same_one_twice(chromium: Browser, crowded: Live) -> None:
+    with opened(chromium) as page:
+        serve_reports(page)
+        other = "sha256:" + "cd" * 32
+        page.goto(f"{crowded.url}/#/diff/{DIGEST}/{other}")
+        figures = page.locator(".figures")
+        expect(figures).to_contain_text("+50 %")
+        changes = page.get_by_role("region", name="Kernels of both builds").get_by_role("row")
+        expect(changes.nth(1)).to_contain_text("+50 %")
+        check(page, "comparison")
+        page.goto(f"{crowded.url}/#/diff/{DIGEST}/{DIGEST}")
+        expect(page.get_by_text("Both are the same build.")).to_be_visible()
+        expect(figures).to_contain_text("unchanged")
+
+
+def serve_reports(page: Page) -> None:
+    """Answers for the reports: the second digest's build is half as fast again."""
+
+    def answer(route: Route) -> None:
+        slow = "cd" * 32 in route.request.url
+        document: Any = report(slower=1.5 if slow else 1.0)
+        if not route.request.url.endswith("/report"):
+            digest = DIGEST
+            document = {"digest": digest, "ref": f"relaxd/bundles@{digest}", "size": 1, "files": []}
+        route.fulfill(body=json.dumps(document), content_type="application/json")
+
+    page.route("**/v1/artifacts/**", answer)
+
+
+def test_the_reference_names_every_endpoint(chromium: Browser, crowded: Live) -> None:
+    described = crowded.http.get("/openapi.json").json()["paths"]
+    with opened(chromium) as page:
+        page.goto(f"{crowded.url}/docs")
+        expect(page.locator("article")).to_have_count(sum(map(len, described.values())))
+        check(page, "reference", whole=False)
+        page.get_by_label("Find an endpoint").fill("pins")
+        expect(page.locator("article")).to_have_count(3)
+
+
+def test_a_token_shows_what_its_scopes_allow(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with house(tmp_path_factory.mktemp("tenants")) as guarded:
+        job = compiled(guarded.client("a"))
+        theirs = compiled(guarded.client("b"), b"another's")
+        with opened(chromium) as page:
+            enter(page, guarded, "a", Scope.READ)
+            expect(page.get_by_text(job["id"])).to_be_visible()
+            expect(page.get_by_text(theirs["id"])).to_have_count(0)
+            expect(page.get_by_role("link", name="Compile")).to_have_count(0)
+            page.get_by_role("link", name="m.onnx").click()
+            expect(page.get_by_role("link", name="native")).to_have_count(0)
+            page.goto(f"{guarded.live.url}/#/compile")
+            expect(page.get_by_text("does not let you compile")).to_be_visible()
+
+
+def enter(page: Page, guarded: House, tenant: str, *scopes: Scope) -> None:
+    """Sign in with a new token of the tenant."""
+    client = guarded.client(tenant, *scopes)
+    page.goto(guarded.live.url)
+    page.get_by_label("Token").fill(client.headers["Authorization"].removeprefix("Bearer "))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text(tenant, exact=True)).to_be_visible()
