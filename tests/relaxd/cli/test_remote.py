@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ def test_inspect_shows_a_failure_of_the_model_as_one(
 
 
 def test_inspect(served: Any, model: str) -> None:
-    assert served("inspect", model).out == "model bytes: 7\n"
-    assert served("inspect", model, "--json").json == {"inputs": [], "model_bytes": 7}
+    digest = f"sha256:{hashlib.sha256(Path(model).read_bytes()).hexdigest()}"
+    assert served("inspect", model).out == f"model: {digest}\nmodel bytes: 7\n"
+    report = {"inputs": [], "model": digest, "model_bytes": 7}
+    assert served("inspect", model, "--json").json == report
 
 
 def test_detach_then_look_around(served: Any, model: str) -> None:

@@ -1,5 +1,6 @@
 """Inspecting models, and the list of targets."""
 
+import hashlib
 import json
 
 from tests.service.live import MODEL, Live
@@ -7,7 +8,8 @@ from tests.service.live import MODEL, Live
 
 def test_inspect_takes_a_form_or_a_digest(api: Live) -> None:
     report = api.http.post("/v1/inspect", files={"model": ("m.onnx", MODEL)}).json()
-    assert report == {"inputs": [], "model_bytes": len(MODEL)}
+    digest = f"sha256:{hashlib.sha256(MODEL).hexdigest()}"
+    assert report == {"inputs": [], "model": digest, "model_bytes": len(MODEL)}
     assert api.http.post("/v1/inspect", json={"model": api.upload()}).json() == report
     assert api.http.post("/v1/inspect", content=b"x").status_code == 415
     problem = api.http.post(

@@ -57,7 +57,9 @@ def test_nothing_but_the_services_own_files_may_run(visitor: httpx.Client, path:
 def test_scripts_and_styles_name_files_that_are_there(name: str) -> None:
     path = page.FOLDER / name
     named = re.findall(
-        r"""(?:from|import)\s*["']([^"']+)["']|url\(["']?([^"')]+)""", path.read_text()
+        r"""^(?:import\b|export\b|\}\s*from\b)[^"'\n;=(]*["']([^"']+)["']|url\(["']?([^"')]+)""",
+        path.read_text(),
+        re.MULTILINE,
     )
     for found in ("".join(pair) for pair in named):
         assert found.startswith("."), f"{found} is no file of the page"
