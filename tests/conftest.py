@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # Three seconds and 230 MB.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
-# On a machine that others use, how long one example took says nothing. A gate draws the same examples
-# for every change.
+# On a machine that others use, how long one example took says nothing. A gate draws the same
+# examples for every change.
 settings.register_profile(
     "shared machine", deadline=None, derandomize="RELAXD_REQUIRE_SERVERS" in os.environ
 )

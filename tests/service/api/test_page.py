@@ -57,7 +57,7 @@ def test_nothing_but_the_services_own_files_may_run(visitor: httpx.Client, path:
 def test_scripts_and_styles_name_files_that_are_there(name: str) -> None:
     path = page.FOLDER / name
     named = re.findall(
-        r"""^(?:import\b|export\b|\}\s*from\b)[^"'\n;=(]*["']([^"']+)["']|url\(["']?([^"')]+)""",
+        r"""^(?:import\b|export\b|\}\s*from\b)[^"'\n;=(]*["']([^"']+)["']|\burl\(["']?([^"')]+)""",
         path.read_text(),
         re.MULTILINE,
     )
