@@ -50,6 +50,7 @@ class Case:
     points: five sets of dim values, both ends of every range among them.
     feeds: the inputs that are not simply random, at some sizes.
     draw: the exclusive upper bound of the integers drawn for an input; others are 0 or 1.
+    rounds: whether it rounds activations to few bits, which makes steps of small differences.
     needs: the package without which there is no file; none where the environment has all of them.
     """
 
@@ -64,6 +65,7 @@ class Case:
     consts: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=lambda: {"verify": False, "profile": False})
+    rounds: bool = False
     needs: str = ""
 
     @property

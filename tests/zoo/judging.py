@@ -3,11 +3,13 @@ too small or too uniform to show a fault.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from compiler.verify.tolerance import compare, tolerance_of
 
 TOLERANCE = 1e-3
 FAINT = 1e-2
@@ -41,11 +43,21 @@ class Judged:
 _UNLIKE = Judged(np.inf, True)
 
 
-def judge(found: Outputs, wanted: Outputs) -> dict[str, Judged]:
-    """Every output of the reference; all are wrong where the names differ."""
+def judge(found: Outputs, wanted: Outputs, rounds: bool = False) -> dict[str, Judged]:
+    """Every output of the reference; all are wrong where the names differ.
+
+    rounds: whether the model rounds to few bits on the way, so that verification's tolerance for
+    such models decides what is wrong.
+    """
     if list(found) != list(wanted):
         return dict.fromkeys(wanted, _UNLIKE)
-    return {name: _judged(found[name], wanted[name]) for name in wanted}
+    judged = {name: _judged(found[name], wanted[name]) for name in wanted}
+    if not rounds:
+        return judged
+    return {
+        name: replace(one, wrong=_beyond_rounding(found[name], wanted[name]))
+        for name, one in judged.items()
+    }
 
 
 def worst_of(point: Mapping[str, Judged]) -> float:
@@ -66,6 +78,11 @@ def unproven(points: Sequence[Mapping[str, Judged]]) -> list[str]:
 def _hides(points: Sequence[Judged]) -> bool:
     spread = max(item.high for item in points) - min(item.low for item in points)
     return spread < FAINT or all(item.faint for item in points)
+
+
+def _beyond_rounding(found: NDArray[Any], wanted: NDArray[Any]) -> bool:
+    tolerance = tolerance_of(str(wanted.dtype), None, None, quantized=True)
+    return compare(found, wanted, tolerance).problem is not None
 
 
 def _judged(found: NDArray[Any], wanted: NDArray[Any]) -> Judged:

@@ -103,7 +103,8 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
                 for feed in feeds
             ]
             judged = [
-                judge(model.run(feed), want) for feed, want in zip(given, wanted, strict=True)
+                judge(model.run(feed), want, case.rounds)
+                for feed, want in zip(given, wanted, strict=True)
             ]
     except relaxd.errors.RelaxdError as error:
         outcome = Outcome.ERROR if seconds else Outcome.REFUSED

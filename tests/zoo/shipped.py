@@ -71,6 +71,7 @@ CASES = (
         {"w": "16:320"},
         sizes("w", (16,), (97,), (160,), (255,), (320,)),
         inputs={"input1": "float32[1,1,64,w]"},
+        rounds=True,
     ),
     _case(
         "silero_vad_v6",

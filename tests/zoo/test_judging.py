@@ -57,3 +57,12 @@ def test_a_faint_output_counts_where_it_is_wrong_or_alone():
 def test_outputs_that_would_not_show_a_fault(points, hidden):
     judged = [judge({"y": np.asarray(p)}, {"y": np.asarray(p)}) for p in points]
     assert unproven(judged) == (["y"] if hidden else [])
+
+
+def test_a_model_that_rounds_is_judged_by_its_steps() -> None:
+    wanted = {"y": np.linspace(-1, 1, 1001, dtype="float32")}
+    step = {"y": wanted["y"] + np.where(np.arange(1001) % 50 == 0, 0.1, 0).astype("f4")}
+    assert judge(step, wanted)["y"].wrong
+    assert not judge(step, wanted, rounds=True)["y"].wrong
+    assert judge({"y": wanted["y"] + np.float32(0.1)}, wanted, rounds=True)["y"].wrong
+    assert judge({"y": wanted["y"][1:]}, wanted, rounds=True)["y"].wrong
