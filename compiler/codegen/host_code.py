@@ -27,9 +27,8 @@ def _ours(change: Callable[[tvm.IRModule], tvm.IRModule]) -> Any:
     )
 
 
-def host_pipeline() -> tuple[Any, Any, Any]:
-    """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants
-    them.
+def lowering_steps() -> list[Any]:
+    """The passes from scheduled loops to flat, vectorised ones, whatever interface functions get.
 
     CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
     scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
@@ -38,22 +37,32 @@ def host_pipeline() -> tuple[Any, Any, Any]:
     values of variables where the variables stand, took two fifths of ResNet-50's build.
     """
     schedule, lower = s_tir.transform, tirx.transform
+    return [
+        schedule.CanonicalizeLoop(),
+        schedule.LowerInitBlock(),
+        schedule.PlanAndUpdateBufferAllocationLocation(),
+        schedule.ConvertBlocksToOpaque(),
+        schedule.LowerMatchBuffer(),
+        schedule.LowerOpaqueBlock(),
+        *map(_ours, (flattened, unaligned, settled)),
+        lower.BF16ComputeLegalize(),
+        lower.NarrowDataType(32),
+        lower.VectorizeLoop(True),
+        lower.UnrollLoop(),
+        schedule.RewriteUnsafeSelect(),
+        lower.FP8ComputeLegalize(),
+        lower.VerifyMemory(),
+    ]
+
+
+def host_pipeline() -> tuple[Any, Any, Any]:
+    """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants
+    them.
+    """
+    lower = tirx.transform
     lowering = tvm.ir.transform.Sequential(
         [
-            schedule.CanonicalizeLoop(),
-            schedule.LowerInitBlock(),
-            schedule.PlanAndUpdateBufferAllocationLocation(),
-            schedule.ConvertBlocksToOpaque(),
-            schedule.LowerMatchBuffer(),
-            schedule.LowerOpaqueBlock(),
-            *map(_ours, (flattened, unaligned, settled)),
-            lower.BF16ComputeLegalize(),
-            lower.NarrowDataType(32),
-            lower.VectorizeLoop(True),
-            lower.UnrollLoop(),
-            schedule.RewriteUnsafeSelect(),
-            lower.FP8ComputeLegalize(),
-            lower.VerifyMemory(),
+            *lowering_steps(),
             lower.AnnotateEntryFunc(),
             lower.SplitHostDevice(),
             lower.MakePackedAPI(),
@@ -69,7 +78,14 @@ def host_pipeline() -> tuple[Any, Any, Any]:
 
 
 def register() -> str:
-    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name.
+    """Make the pipeline known to TVM, which takes pipelines by name only; gives the name."""
+    mark_vector_calls()
+    tirx.register_tir_pipeline(NAME, host_pipeline)
+    return NAME
+
+
+def mark_vector_calls() -> None:
+    """Make TVM know the functions that LLVM computes in vectors.
 
     VectorizeLoop makes a vector loop serial where it meets a function that has no vectors, and by
     then may have visited a Let of the same expression, which it refuses to visit again.
@@ -77,5 +93,3 @@ def register() -> str:
     for name in _VECTOR_CALLS:
         if not tvm.ir.Op.get(name).get_attr("TVectorizable"):
             tvm.ir.register_op_attr(name, "TVectorizable", True)
-    tirx.register_tir_pipeline(NAME, host_pipeline)
-    return NAME

@@ -1,0 +1,149 @@
+"""Expressions over extents, as C text over int64_t."""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.errors import CodegenError
+from relaxd.contract.axes import Axis
+
+C_TYPES = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "float32": "float",
+    "float64": "double",
+}
+"""What holds an element or a scalar argument."""
+
+_BINARY: dict[type, str] = {
+    prim.Add: "({} + {})",
+    prim.Sub: "({} - {})",
+    prim.Mul: "({} * {})",
+    prim.FloorDiv: "rd_floordiv({}, {})",
+    prim.FloorMod: "rd_floormod({}, {})",
+    prim.Div: "({} / {})",
+    prim.Mod: "({} % {})",
+    prim.Min: "rd_min({}, {})",
+    prim.Max: "rd_max({}, {})",
+    prim.EQ: "({} == {})",
+    prim.NE: "({} != {})",
+    prim.LT: "({} < {})",
+    prim.LE: "({} <= {})",
+    prim.GT: "({} > {})",
+    prim.GE: "({} >= {})",
+    prim.And: "({} && {})",
+    prim.Or: "({} || {})",
+}
+_CALLS = {
+    "tirx.if_then_else": "({} ? {} : {})",
+    "tirx.shift_left": "({} << {})",
+    "tirx.shift_right": "({} >> {})",
+    "tirx.bitwise_and": "({} & {})",
+    "tirx.bitwise_or": "({} | {})",
+    "tirx.bitwise_xor": "({} ^ {})",
+}
+_AXIS: dict[type[ast.operator], str] = {
+    ast.Add: "({} + {})",
+    ast.Sub: "({} - {})",
+    ast.Mult: "({} * {})",
+    ast.FloorDiv: "rd_floordiv({}, {})",
+    ast.Mod: "rd_floormod({}, {})",
+}
+_SMALL = 1 << 31
+
+
+def number(value: int) -> str:
+    """An integer constant."""
+    if value == -(1 << 63):
+        return "INT64_MIN"
+    return str(value) if abs(value) < _SMALL else f"INT64_C({value})"
+
+
+def expression(expr: Any, names: Mapping[Any, str]) -> str:
+    """An extent, or a condition on extents; raises CodegenError for another expression."""
+    match expr:
+        case int():
+            return number(expr)
+        case prim.IntImm():
+            return number(int(expr.value))
+        case prim.FloatImm():
+            return repr(float(expr.value))
+        case tvm.ir.Var():
+            return names[expr]
+        case prim.Cast():
+            return expression(expr.value, names)
+        case prim.Not():
+            return f"(!{expression(expr.a, names)})"
+        case prim.Select():
+            parts = (expr.condition, expr.true_value, expr.false_value)
+            return "({} ? {} : {})".format(*(expression(part, names) for part in parts))
+        case tvm.ir.Call() if str(getattr(expr.op, "name", "")) in _CALLS:
+            form = _CALLS[str(expr.op.name)]
+            return form.format(*(expression(arg, names) for arg in expr.args))
+    form = _BINARY.get(type(expr), "")
+    if not form:
+        raise CodegenError(f"an extent is computed in a way that has no C form: {expr}",
+                           reason="extent")
+    return form.format(expression(expr.a, names), expression(expr.b, names))
+
+
+def axis_expression(axis: Axis, names: Mapping[str, str]) -> str:
+    """An axis of an input, given the C name of every dim."""
+    return _axis(axis.tree, names)
+
+
+def _axis(node: ast.expr, names: Mapping[str, str]) -> str:
+    match node:
+        case ast.Constant(value=int(value)):
+            return number(value)
+        case ast.Name(id=name):
+            return names[name]
+        case ast.UnaryOp(operand=operand):
+            return f"(-{_axis(operand, names)})"
+        case ast.BinOp(left=left, op=op, right=right):
+            return _AXIS[type(op)].format(_axis(left, names), _axis(right, names))
+        case ast.Call(func=ast.Name(id=name), args=[first, *rest]):
+            text = _axis(first, names)
+            for other in rest:
+                text = f"rd_{name}({text}, {_axis(other, names)})"
+            return text
+    raise AssertionError(ast.dump(node))
+
+
+def variables(expr: Any) -> list[Any]:
+    """The dims that an extent depends on."""
+    return [] if isinstance(expr, int) else list(tirx.analysis.undefined_vars(expr))
+
+
+def identifier(text: str) -> str:
+    """The text with everything else than letters, digits and underscores replaced."""
+    return re.sub(r"\W", "_", text, flags=re.ASCII)
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("?", "\\?")
+    return '"' + "".join(c if " " <= c <= "~" else _octal(c) for c in escaped) + '"'
+
+
+def _octal(char: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in char.encode())
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes that one element takes."""
+    return max(int(tvm.DataType(dtype).bits) // 8, 1)

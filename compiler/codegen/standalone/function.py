@@ -1,0 +1,321 @@
+"""Writes the body of a Relax function as C statements."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from compiler.codegen.standalone.expressions import expression, identifier, quoted, variables
+from compiler.codegen.standalone.memory import ALLOCATE, Memory, size_of
+from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.plain import Kernel
+from compiler.codegen.standalone.values import (
+    ShapeValue,
+    StorageValue,
+    TensorValue,
+    TupleValue,
+    Value,
+    count_tensors,
+    tensors_in,
+)
+from compiler.errors import CodegenError
+from compiler.tir.exprs import op_name
+
+_VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
+_NOTHING = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
+
+
+@dataclass
+class Function:
+    """A function as it is written; `memory` is set right after.
+
+    names: the C text of every dim; bound: those that bind knows as well. values: of every variable.
+    call_private: gives the name of the C function of a private one. again: statements for a call
+    of the function by itself, given the values, where its result is the function's own.
+    """
+
+    driver: Driver
+    call_private: Callable[[Any], str]
+    names: dict[Any, str] = field(default_factory=dict)
+    bound: dict[Any, str] = field(default_factory=dict)
+    values: dict[Any, Value] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    memory: Memory = field(init=False)
+    own: Any = None
+    again: Callable[[list[TensorValue], list[str]], list[str]] | None = None
+
+    def text(self, expr: Any) -> str:
+        """An extent in C."""
+        return expression(expr, self.names)
+
+    def sequence(self, seq: Any) -> Value:
+        """Writes the bindings of a sequence; gives the value of its body."""
+        if not isinstance(seq, relax.SeqExpr):
+            return self.value(seq)
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self._binding(binding)
+        return self.value(seq.body)
+
+    def define(self, dim: Any, text: str, early: bool = False) -> None:
+        """Give a dim its value; early: bind knows it too."""
+        # No name is part of another one.
+        name = f"{self.driver.fresh('d')}_{identifier(dim.name)}_"
+        line = f"  const int64_t {name} RD_UNUSED = {text};"
+        self.names[dim] = name
+        self.lines.append(line)
+        if early:
+            self.bound[dim] = name
+            self.driver.bind.append(line)
+
+    def value(self, expr: Any) -> Value:
+        """What an expression without effects is."""
+        match expr:
+            case relax.ShapeExpr():
+                return ShapeValue(tuple(map(self.text, expr.values)))
+            case relax.Tuple():
+                return TupleValue(tuple(map(self.value, expr.fields)))
+            case tvm.ir.GenericConst():
+                shape = tuple(str(int(extent)) for extent in expr.value.shape)
+                return TensorValue(self.driver.constant(expr), shape)
+            case relax.TupleGetItem():
+                whole = self.value(expr.tuple_value)
+                assert isinstance(whole, TupleValue)
+                return whole.fields[expr.index]
+            case tvm.ir.Var():
+                return self.values[expr]
+        raise _refusal(f"{type(expr).__name__}", expr)
+
+    def tensor(self, expr: Any) -> TensorValue:
+        """The value of a tensor."""
+        value = self.value(expr)
+        assert isinstance(value, TensorValue), expr
+        return value
+
+    def extents(self, shape: Any) -> Sequence[Any]:
+        """The extents of a shape that is written out, here or where its variable is bound."""
+        return self._shapes[shape] if isinstance(shape, tvm.ir.Var) else list(shape.values)
+
+    _shapes: dict[Any, Sequence[Any]] = field(default_factory=dict)
+
+    def note_shapes(self, function: Any) -> None:
+        """Remember which variables are shapes."""
+
+        def visit(node: Any) -> None:
+            if isinstance(node, relax.SeqExpr):
+                for block in node.blocks:
+                    for binding in block.bindings:
+                        value = getattr(binding, "value", None)
+                        if isinstance(value, relax.ShapeExpr):
+                            self._shapes[binding.var] = list(value.values)
+
+        relax.analysis.post_order_visit(function, visit)
+
+    def _binding(self, binding: Any) -> None:
+        var, value = binding.var, binding.value
+        if isinstance(binding, relax.MatchCast):
+            self._match(var, self._evaluated(var, value), binding.ty)
+        else:
+            self.values[var] = self._evaluated(var, value)
+
+    def _evaluated(self, var: Any, value: Any) -> Value:
+        if isinstance(value, relax.If):
+            return self._branch(var, value)
+        if isinstance(value, tvm.ir.Call):
+            return self._call(var, value)
+        return self.value(value)
+
+    def _call(self, var: Any, call: Any) -> Value:
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            if isinstance(self.driver.module[call.op], tirx.PrimFunc):
+                return self._kernel(call)
+            return self._private(var, call)
+        name = str(getattr(call.op, "global_symbol", "")) or op_name(call)
+        if name == "relax.memory.alloc_storage":
+            return self.memory.storage(var)
+        if name in (ALLOCATE, "relax.builtin.alloc_tensor"):
+            return self._allocation(var, call, name == ALLOCATE)
+        if name in _VIEWS:
+            return self._view(var, call)
+        if name in ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape"):
+            return self._read_shape(var, call)
+        if name in ("relax.shape_to_tensor", "vm.builtin.shape_to_tensor"):
+            return self._write_shape(var, call)
+        if name in _NOTHING:
+            return TupleValue(())
+        raise _refusal(name, call)
+
+    def _allocation(self, var: Any, call: Any, planned: bool) -> Value:
+        shape, dtype = (call.args[2], call.args[3]) if planned else (call.args[0], call.args[1])
+        extents = self.extents(shape)
+        size = size_of(extents, str(dtype.value))
+        if planned:
+            storage = self.values[call.args[0]]
+            assert isinstance(storage, StorageValue)
+            lines, data = self.memory.tensor(storage, size)
+        else:
+            lines, data = self.memory.unplanned(var, size)
+        self.lines += lines
+        return TensorValue(data, tuple(map(self.text, extents)))
+
+    def _view(self, var: Any, call: Any) -> Value:
+        data = self.tensor(call.args[0]).data
+        if op_name(call) == "relax.memory.view" and len(call.args) > 3:
+            offset = getattr(call.args[3], "value", None)
+            if offset is not None and int(offset) != 0:
+                data = f"((void *)((uint8_t *){data} + {int(offset)}))"
+        if op_name(call) == "relax.memory.ensure_zero_offset":
+            return TensorValue(data, self.tensor(call.args[0]).shape)
+        return TensorValue(data, tuple(map(self.text, self.extents(call.args[1]))))
+
+    def _read_shape(self, var: Any, call: Any) -> Value:
+        source, name = self.tensor(call.args[0]), self.driver.fresh("s")
+        count = int(var.ty.ndim) if int(var.ty.ndim) >= 0 else int(source.shape[0])
+        read = ", ".join(f"((const int64_t *){source.data})[{i}]" for i in range(count))
+        self.lines.append(f"  const int64_t {name}[] RD_UNUSED = {{{read or '0'}}};")
+        return ShapeValue(tuple(f"{name}[{i}]" for i in range(count)))
+
+    def _write_shape(self, var: Any, call: Any) -> Value:
+        shape = self.value(call.args[0])
+        assert isinstance(shape, ShapeValue)
+        lines, data = self.memory.unplanned(var, tirx.IntImm("int64", 8 * len(shape.extents)))
+        self.lines += lines
+        for i, extent in enumerate(shape.extents):
+            self.lines.append(f"  ((int64_t *){data})[{i}] = {extent};")
+        return TensorValue(data, (str(len(shape.extents)),))
+
+    def _kernel(self, call: Any) -> Value:
+        kernel = self.driver.kernels[call.op.name_hint]
+        arguments = [
+            self.tensor(arg).data if kind is None else self.text(arg)
+            for kind, arg in zip(kernel.params, call.args, strict=True)
+        ]
+        extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
+        head = ["c"] if kernel.needs_context else []
+        if kernel.needs_scratch:
+            self._working_memory(kernel, call, extents)
+            head.append("rd_scratch(&c->own, 0)")
+        text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
+        if kernel.tasks:
+            text = f'if ({text}) return rd_fail(&c->own, RELAXD_KERNEL, "a thread failed")'
+        self.lines.append(f"  {text};")
+        return TupleValue(())
+
+    def _working_memory(self, kernel: Kernel, call: Any, extents: list[str]) -> None:
+        """Makes sure that the kernel has its working memory: by bind, or right here."""
+        given = dict(zip(kernel.extents, extents, strict=True))
+        given |= {var: self.text(call.args[i]) for var, i in kernel.scalars.items()}
+        size = expression(kernel.scratch, given)
+        needed = [given[var] for var in variables(kernel.scratch)]
+        if all(self.is_early(text) for text in needed):
+            self.driver.scratch(size)
+        else:
+            self.lines.append(
+                f"  if ((status = rd_widen(&c->own, {size}))) return status;"
+            )
+
+    def is_early(self, text: str) -> bool:
+        """Whether bind can compute an extent: no dim but its own stands in it."""
+        late = {name for dim, name in self.names.items() if dim not in self.bound}
+        return not any(name in text for name in late) and "[" not in text
+
+    def _private(self, var: Any, call: Any) -> Value:
+        tensors = [t for arg in call.args for t in tensors_in(self.value(arg))]
+        shapes = [v for arg in call.args if isinstance(v := self.value(arg), ShapeValue)]
+        dims = [extent for shape in shapes for extent in shape.extents]
+        count = count_tensors(self.driver.module[call.op].ret_ty)
+        if self.again is not None and call.op.same_as(self.own):
+            self.lines += self.again(tensors, dims)
+            return self._held("r", var.ty)
+        name = self.call_private(call.op)
+        result = self.driver.fresh("v")
+        values = ", ".join(t.text for t in tensors) or "{0}"
+        self.lines += [
+            f"  rd_value {result}[{max(count, 1)}];",
+            f"  status = {name}(c, (const rd_value[]){{{values}}}, "
+            f"(const int64_t[]){{{', '.join(dims) or '0'}}}, {result});",
+            "  if (status) return status;",
+        ]
+        return self._held(result, var.ty)
+
+    def _held(self, name: str, ty: Any) -> Value:
+        """A value whose tensors are in an array."""
+        position = -1
+
+        def held(ty: Any) -> Value:
+            nonlocal position
+            if isinstance(ty, relax.TupleType):
+                return TupleValue(tuple(map(held, ty.fields)))
+            position += 1
+            text = f"{name}[{position}]"
+            return TensorValue(f"{text}.data", tuple(f"{text}.shape[{i}]" for i in range(ty.ndim)))
+
+        return held(ty)
+
+    def _branch(self, var: Any, node: Any) -> Value:
+        name = self.driver.fresh("v")
+        condition = self.tensor(node.cond).data
+        self.lines += [
+            f"  rd_value {name}[{max(count_tensors(var.ty), 1)}] RD_UNUSED;",
+            f"  if (*(const uint8_t *){condition}) {{",
+        ]
+        for branch, end in ((node.true_branch, "  } else {"), (node.false_branch, "  }")):
+            names, values = dict(self.names), dict(self.values)
+            self.assign(name, self.sequence(branch))
+            self.lines.append(end)
+            self.names, self.values = names, values
+        return self._held(name, var.ty)
+
+    def assign(self, array: str, value: Value) -> None:
+        """Writes the tensors of a value into an array."""
+        for i, tensor in enumerate(tensors_in(value)):
+            self.lines.append(f"  {array}[{i}] = {tensor.text};")
+
+    def _match(self, var: Any, value: Value, ty: Any) -> None:
+        """Defines the dims of the type that are new, and checks the others."""
+        self.values[var] = value
+        match value:
+            case ShapeValue():
+                pattern = ty.values
+                known = value.extents
+            case TensorValue():
+                pattern = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else None
+                known = value.shape
+            case _:
+                return
+        for axis, (have, want) in enumerate(zip(known, pattern or (), strict=False)):
+            if isinstance(want, tvm.ir.Var) and want not in self.names:
+                self.define(want, have, early=self.is_early(have) and isinstance(value, ShapeValue))
+            elif have != self.text(want):
+                self._check(have, want, ty, axis)
+
+    def _check(self, have: str, want: Any, ty: Any, axis: int) -> None:
+        number = str(int(want.value)) if isinstance(want, tirx.IntImm) else ""
+        wanted = self.text(want)
+        if (message := self.driver.messages.get(number)) is not None:
+            failure = f"rd_fail(&c->own, RELAXD_CHECK, {quoted(message)})"
+        else:
+            before, after = _sentence(ty, axis)
+            failure = (
+                f"rd_differs(&c->own, {quoted(before)}, {have}, {quoted(after)}, {wanted}, "
+                f"{quoted(' is expected')})"
+            )
+        self.lines.append(f"  if ({have} != {wanted}) return {failure};")
+
+
+def _sentence(ty: Any, axis: int) -> tuple[str, str]:
+    """What stands before the extent that was found, and between it and the one expected."""
+    if isinstance(ty, relax.ShapeType):
+        return "extents that the model computes differ: ", f" on axis {axis}, where "
+    shape = ",".join(str(extent) for extent in ty.shape.values).replace("T.int64", "")
+    return f"a tensor that must be {ty.dtype}[{shape}] has ", f" on axis {axis}, where "
+
+
+def _refusal(what: str, node: Any) -> CodegenError:
+    return CodegenError(
+        f"the standalone flavour has no form of {what}: {str(node)[:200]}",
+        reason="standalone",
+        hint="build it with --flavour vm",
+    )

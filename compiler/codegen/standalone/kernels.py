@@ -1,0 +1,73 @@
+"""Machine code of a module's tensor programs as plain functions, and what each takes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from compiler.codegen import host_code
+from compiler.codegen.noalias import no_alias
+from compiler.codegen.standalone.plain import Kernel, Plain
+from compiler.errors import CodegenError, summary
+from compiler.targets import Target
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """table: by the name of the program in the module."""
+
+    table: dict[str, Kernel]
+    code: Any
+
+    def write(self, path: Path) -> None:
+        """Write the object file."""
+        self.code.write_to_file(str(path), "o")
+
+
+def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: bool) -> Kernels:
+    """Code of every tensor program of the module; raises CodegenError.
+
+    prefix: begins every symbol; threads: whether kernels may share out loops.
+    """
+    host_code.mark_vector_calls()
+    machine = tvm.target.Target(target.to_tvm())
+    try:
+        with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
+            return _compile(module, machine, prefix, threads)
+    except (MemoryError, CodegenError):
+        raise
+    except Exception as error:
+        raise CodegenError(
+            f"code generation for {target.name}: {summary(error)}",
+            reason="failed",
+            hint="the build's log has the whole story",
+        ) from error
+
+
+def _compile(
+    module: tvm.IRModule, target: tvm.target.Target, prefix: str, threads: bool
+) -> Kernels:
+    programs = {
+        gvar: func.with_attr("global_symbol", f"{prefix}_{gvar.name_hint}")
+        for gvar, func in module.functions.items()
+        if isinstance(func, tirx.PrimFunc)
+    }
+    lower = tirx.transform
+    lowered = tvm.ir.transform.Sequential(
+        [lower.BindTarget(target.with_host(target)), *host_code.lowering_steps()]
+    )(no_alias(tvm.IRModule(programs)))
+    plain, table = Plain(prefix, threads), {}
+    for gvar, func in lowered.functions.items():
+        table[gvar.name_hint] = plain.kernel(func)
+    finished = tvm.ir.transform.Sequential(
+        [
+            lower.FP8StorageLegalize(),
+            lower.BF16StorageLegalize(),
+            lower.LowerTVMBuiltin(),
+            lower.LowerIntrin(),
+        ]
+    )(tvm.IRModule(plain.functions))
+    build = tvm.get_global_func(f"target.build.{target.kind.name}")
+    return Kernels(table, build(finished, target))

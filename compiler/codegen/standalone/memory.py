@@ -1,0 +1,137 @@
+"""Where the tensors of a driver's function lie."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tvm
+from tvm import relax
+from tvm.tirx import IntImm
+
+from compiler.codegen.standalone.expressions import element_bytes, variables
+from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.values import StorageValue
+from compiler.tir.exprs import op_name
+
+ALLOCATE = "relax.memory.alloc_tensor"
+
+
+class Memory(Protocol):
+    """How a function gets memory; each method gives the address, and statements before it."""
+
+    def storage(self, var: Any) -> StorageValue:
+        """A place that the memory plan gives to several tensors."""
+
+    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+        """A tensor of `size` bytes at a storage of the plan."""
+
+    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+        """A tensor of `size` bytes with a place of its own."""
+
+
+def size_of(shape: Sequence[Any], dtype: str) -> Any:
+    """Bytes of a tensor."""
+    size: Any = IntImm("int64", element_bytes(dtype))
+    for extent in shape:
+        size = size * extent
+    return tvm.sym.Analyzer().simplify(size)
+
+
+def tenants(function: Any, extents: Callable[[Any], Sequence[Any]]) -> dict[Any, list[Any]]:
+    """The sizes of the tensors that the memory plan puts into each storage of a function."""
+    found: dict[Any, list[Any]] = {}
+
+    def visit(node: Any) -> None:
+        if op_name(node) == ALLOCATE:
+            size = size_of(extents(node.args[2]), str(node.args[3].value))
+            found.setdefault(node.args[0], []).append(size)
+
+    relax.analysis.post_order_visit(function, visit)
+    return found
+
+
+@dataclass
+class ArenaMemory:
+    """The memory of `main`: in the arena where bind knows the extents, otherwise places that grow.
+
+    bound: the dims that bind knows, by C name. results: by variable, the position of an output
+    that it holds and nothing else holds before.
+    """
+
+    driver: Driver
+    bound: Mapping[Any, str]
+    text: Callable[[Any], str]
+    tenants: Mapping[Any, list[Any]]
+    results: dict[Any, int]
+
+    def storage(self, var: Any) -> StorageValue:
+        """A slot of the arena as large as its largest tensor; one that grows where bind does not
+        know that.
+        """
+        sizes = self.tenants.get(var, [])
+        if not sizes:
+            return StorageValue(None)
+        if all(self._known(size) for size in sizes):
+            return StorageValue(self.driver.slot(largest(list(map(self.text, sizes)))))
+        return StorageValue(-1 - self.driver.grower())
+
+    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+        """At the storage's place."""
+        number = storage.number
+        assert number is not None
+        if number >= 0:
+            return [], f"RD_AT({number})"
+        place = -1 - number
+        return [grown(place, self.text(size))], f"c->growing[{place}].data"
+
+    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+        """An output where the caller wants it, or a place of its own."""
+        if (output := self.results.pop(var, None)) is not None:
+            line = f"  if ((status = rd_result(c, results, {output}, {self.text(size)}))) return status;"
+            return [line], f"c->out[{output}]"
+        if self._known(size):
+            return [], f"RD_AT({self.driver.slot(self.text(size))})"
+        place = self.driver.grower()
+        return [grown(place, self.text(size))], f"c->growing[{place}].data"
+
+    def _known(self, size: Any) -> bool:
+        return all(var in self.bound for var in variables(size))
+
+
+def largest(sizes: list[str]) -> str:
+    """The greatest of some C expressions."""
+    first, *rest = dict.fromkeys(sizes)
+    for size in rest:
+        first = f"rd_max({first}, {size})"
+    return first
+
+
+def grown(place: int, size: str) -> str:
+    """The statement that makes a place large enough."""
+    return f"  if ((status = rd_grow(&c->own, &c->growing[{place}], {size}))) return status;"
+
+
+@dataclass
+class BlockMemory:
+    """The memory of a private function: blocks that live as long as its call or its iteration."""
+
+    driver: Driver
+    text: Callable[[Any], str]
+
+    def storage(self, var: Any) -> StorageValue:
+        """Tensors of the plan get blocks of their own."""
+        return StorageValue(None)
+
+    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+        """A block."""
+        return self.unplanned(None, size)
+
+    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+        """A block."""
+        name = self.driver.fresh("t")
+        lines = [
+            f"  void *const {name} = rd_take(&c->own, {self.text(size)});",
+            f"  if ({name} == NULL) return RELAXD_MEMORY;",
+        ]
+        return lines, name
+

@@ -1,0 +1,106 @@
+"""What the functions of one driver share: kernels, constants, places in the arena, texts."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from compiler.codegen.standalone.expressions import C_TYPES
+from compiler.codegen.standalone.plain import Kernel
+
+
+@dataclass
+class Driver:
+    """The parts of a driver as they grow.
+
+    offsets: of each weight in the file of weights. messages: of checks, by number.
+    bind: statements that place things in the arena. statics: constants. functions: private ones,
+    finished, and prototypes: of these. slots, growing: how many places there are of either kind.
+    """
+
+    module: tvm.IRModule
+    kernels: Mapping[str, Kernel]
+    prefix: str
+    offsets: tuple[int, ...]
+    messages: Mapping[str, str]
+    bind: list[str] = field(default_factory=list)
+    statics: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    prototypes: dict[str, str] = field(default_factory=dict)
+    slots: int = 0
+    growing: int = 0
+    counter: int = 0
+    _constants: dict[tuple[str, bytes], str] = field(default_factory=dict)
+
+    def fresh(self, start: str) -> str:
+        """A name that the driver has not yet."""
+        self.counter += 1
+        return f"{start}{self.counter}"
+
+    def slot(self, size: str) -> int:
+        """A place in the arena for so many bytes, over the dims that bind takes."""
+        self.bind.append(f"  c->at[{self.slots}] = at, at += RD_ROUND({size});")
+        self.slots += 1
+        return self.slots - 1
+
+    def grower(self) -> int:
+        """A place outside of the arena, whose size only a run knows."""
+        self.growing += 1
+        return self.growing - 1
+
+    def scratch(self, size: str) -> None:
+        """At least so much working memory for each thread."""
+        line = f"  each = rd_max(each, {size});"
+        if line not in self.bind:
+            self.bind.append(line)
+
+    def constant(self, node: Any) -> str:
+        """The address of a constant in the library."""
+        values = np.ascontiguousarray(node.value.numpy())
+        key = (str(node.value.dtype), values.tobytes())
+        if key not in self._constants:
+            name = f"constant{len(self._constants)}"
+            content = ", ".join(map(str, key[1])) or "0"
+            self.statics.append(f"static const _Alignas(64) uint8_t {name}[] = {{{content}}};")
+            self._constants[key] = name
+        return f"((void *){self._constants[key]})"
+
+    @functools.cached_property
+    def rank(self) -> int:
+        """The highest rank of a tensor."""
+        found = [1]
+
+        def visit(node: Any) -> None:
+            ty = getattr(node, "ty", None)
+            if isinstance(ty, relax.TensorType):
+                found.append(int(ty.ndim))
+
+        for function in self.module.functions.values():
+            if isinstance(function, relax.Function):
+                for param in function.params:
+                    visit(param)
+                relax.analysis.post_order_visit(function, visit)
+        return max(found)
+
+    def kernel_prototypes(self) -> list[str]:
+        """Declarations of every kernel and of its tasks."""
+        return [line for kernel in self.kernels.values() for line in _prototypes(kernel)]
+
+
+def _prototypes(kernel: Kernel) -> list[str]:
+    head = ["void *"] * (kernel.needs_context + kernel.needs_scratch)
+    own = [c_type(kind) for kind in (*kernel.params, *kernel.dim_types)]
+    lines = [f"int {kernel.symbol}({', '.join([*head, *own]) or 'void'});"]
+    for task in kernel.tasks:
+        types = ", ".join(["int32_t", "int32_t", "void *", *map(c_type, task.params)])
+        lines.append(f"int {task.symbol}({types});")
+    return lines
+
+
+def c_type(kind: str | None) -> str:
+    """The C type of a kernel's parameter."""
+    return "void *" if kind is None else C_TYPES[kind]

@@ -1,0 +1,324 @@
+"""Makes plain C functions of tensor programs: pointers and numbers in, working memory and threads
+by way of arguments, so that no function refers to a runtime or to a global variable.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import PointerType
+from tvm.tirx.stmt import ForKind
+from tvm_ffi import structural_equal, structural_map, structural_walk
+
+from compiler.codegen.standalone.scratch import Scratch
+from compiler.errors import CodegenError
+from compiler.tir.exprs import const, dtype_of, op_name
+from compiler.tir.loops import TAKE, Stmt, seq
+
+_IMPORT = "pragma_import_llvm"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A parallel loop as a function of its own: int32 index, int32 count, scratch, `params`.
+
+    launch: the function that the kernel calls for it, with the context and `params`. params: None
+    for a pointer, the dtype of a number.
+    """
+
+    symbol: str
+    launch: str
+    params: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tensor program as a function: context and scratch where it `needs` them, `params`, and the
+    extents `dims`, each an axis of a parameter: (position, axis), as a number of `dim_types`.
+
+    scratch: bytes of working memory of each thread, over the variables `extents` (one for each of
+    dims) and `scalars` (by position of the parameter).
+    """
+
+    symbol: str
+    params: tuple[str | None, ...]
+    dims: tuple[tuple[int, int], ...]
+    dim_types: tuple[str, ...]
+    extents: tuple[Any, ...]
+    scalars: dict[Any, int]
+    scratch: Any
+    tasks: tuple[Task, ...]
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether it starts threads."""
+        return bool(self.tasks)
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether it has working memory beyond the stack."""
+        return not (isinstance(self.scratch, tirx.IntImm) and int(self.scratch.value) == 0)
+
+
+def take_symbol(prefix: str) -> str:
+    """The function by which threads take shares of a loop."""
+    return f"{prefix}_take"
+
+
+@dataclass
+class Plain:
+    """Converts one PrimFunc after `host_code.lowering_steps`; `functions` are it and its tasks.
+
+    threads: whether parallel loops may be shared out; without, their serial halves are left.
+    """
+
+    prefix: str
+    threads: bool
+    functions: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+
+    def kernel(self, func: tirx.PrimFunc) -> Kernel:
+        """Adds the function and its tasks; raises CodegenError."""
+        symbol = str(func.attrs["global_symbol"])
+        body = func.body if self.threads else serial(func.body)
+        pointers, declared, params = _unpacked(func.params)
+        origins = _extents(func.params)
+        free = [
+            var
+            for var in tirx.analysis.undefined_vars(seq(*declared, body), pointers)
+            if var not in func.params
+        ]
+        for var in free:
+            if var not in origins:
+                raise CodegenError(f"{symbol}: {var} is no extent of an argument", reason="extent")
+        scalars = {v: i for i, v in enumerate(func.params) if not hasattr(v.ty, "shape")}
+        context = tirx.Var("context", PointerType(tvm.ir.PrimType("int8")))
+        base, place = _base()
+        known = Scratch(base, frozenset([*free, *scalars]))
+        writer = _Body(self, symbol, func.attrs, context, known)
+        body = seq(*declared, writer.statement(body))
+        made = Kernel(
+            symbol,
+            params,
+            tuple(origins[var] for var in free),
+            tuple(dtype_of(var) for var in free),
+            tuple(free),
+            scalars,
+            writer.scratch.bytes,
+            tuple(writer.tasks),
+        )
+        head = [context] if made.needs_context else []
+        head += [place] if made.needs_scratch else []
+        own = [tirx.DeclBuffer(base, data=place)] if made.needs_scratch else []
+        self.add(symbol, [*head, *pointers, *free], seq(*own, body), func.attrs)
+        return made
+
+    def add(self, symbol: str, params: list[Any], body: Stmt, attrs: Any) -> None:
+        """Add a function of these parameters that returns 0."""
+        for key in ("device_type", "device_id"):
+            value = tirx.IntImm("int32", 1 if key == "device_type" else 0)
+            body = tirx.AttrStmt("default", key, value, body)
+        body = tirx.SeqStmt([body, tirx.Return(tirx.IntImm("int32", 0))])
+        made = tirx.PrimFunc(params, body, ret_type=tvm.ir.PrimType("int32"), attrs=attrs)
+        self.functions[symbol] = made.with_attr("global_symbol", symbol)
+
+
+@dataclass
+class _Body:
+    """Rewrites the statements of one kernel: allocations, and parallel loops into tasks."""
+
+    plain: Plain
+    symbol: str
+    attrs: Any
+    context: Any
+    scratch: Scratch
+    in_task: bool = False
+    loops: int = 0
+    tasks: list[Task] = field(default_factory=list)
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """The statement without allocations from a heap, and without parallel loops."""
+        match stmt:
+            case tirx.SeqStmt():
+                return seq(*(self.statement(part) for part in stmt.seq))
+            case tirx.AttrStmt() if str(stmt.attr_key) == _IMPORT:
+                return self.statement(self._take(stmt.body))
+            case tirx.AttrStmt():
+                return tirx.AttrStmt(
+                    stmt.node, stmt.attr_key, stmt.value, self.statement(stmt.body)
+                )
+            case tirx.IfThenElse():
+                return self._choice(stmt)
+            case tirx.While():
+                return tirx.While(stmt.condition, self._repeated(stmt.body))
+            case tirx.For() if stmt.kind == ForKind.PARALLEL and not self.in_task:
+                return self._launch(stmt)
+            case tirx.For():
+                kind = ForKind.SERIAL if stmt.kind == ForKind.PARALLEL else stmt.kind
+                return _for(stmt, kind, self._repeated(stmt.body))
+            case tirx.AllocBuffer():
+                return self.scratch.place(stmt)
+            case tirx.Bind():
+                self.scratch.bind(stmt)
+            case tirx.BufferStore():
+                self.scratch.store(stmt)
+        return stmt
+
+    def _repeated(self, body: Stmt) -> Stmt:
+        self.loops += 1
+        made = self.statement(body)
+        self.loops -= 1
+        return made
+
+    def _choice(self, stmt: Any) -> Stmt:
+        """Branches share memory where a run of the kernel takes one of them alone."""
+        before = self.scratch.bytes
+        then = self.statement(stmt.then_case)
+        other, taken = None, self.scratch.bytes
+        if stmt.else_case is not None:
+            if not self.loops:
+                self.scratch.bytes = before
+            other = self.statement(stmt.else_case)
+            self.scratch.cover(taken)
+        return tirx.IfThenElse(stmt.condition, then, other)
+
+    def _take(self, body: Stmt) -> Stmt:
+        """The code of a parallel loop with the library's own way to take shares."""
+
+        def renamed(node: Any) -> Any:
+            if op_name(node) != "tirx.call_extern" or str(node.args[0].value) != TAKE:
+                return node
+            return tirx.call_extern("int64", take_symbol(self.plain.prefix), *node.args[1:])
+
+        return structural_map(body, ((tvm.ir.Call, renamed),))
+
+    def _launch(self, loop: Any) -> Stmt:
+        index, count = tirx.Var("index", "int32"), tirx.Var("count", "int32")
+        base, place = _base()
+        inner = _Body(self.plain, self.symbol, self.attrs, self.context, self.scratch, True)
+        outer_base, self.scratch.base = self.scratch.base, base
+        inner.loops = self.loops
+        body = inner.statement(_share(loop, index, count))
+        self.scratch.base = outer_base
+        free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
+        pointers, declared, params = _unpacked(free)
+        number = len(self.tasks)
+        task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params)
+        self.tasks.append(task)
+        view = tirx.DeclBuffer(base, data=place)
+        whole = seq(view, *declared, body)
+        self.plain.add(task.symbol, [index, count, place, *pointers], whole, self.attrs)
+        given = [var.data if hasattr(var.ty, "shape") else var for var in free]
+        call = tirx.call_extern("int32", task.launch, self.context, *given)
+        return tirx.Evaluate(call)
+
+
+def _share(loop: Any, index: Any, count: Any) -> Stmt:
+    """The loop's iterations from index/count of them on to (index + 1)/count."""
+    dtype = dtype_of(loop.loop_var)
+    extent, parts = loop.extent.astype("int64"), count.astype("int64")
+    start = tirx.truncdiv(index.astype("int64") * extent, parts)
+    end = tirx.truncdiv((index.astype("int64") + const(1)) * extent, parts)
+    return tirx.For(
+        loop.loop_var,
+        loop.min + start.astype(dtype),
+        (end - start).astype(dtype),
+        ForKind.SERIAL,
+        loop.body,
+    )
+
+
+def serial(stmt: Stmt) -> Stmt:
+    """The statement with the serial half alone of every loop that comes in two; other parallel
+    loops are serial ones.
+    """
+    match stmt:
+        case tirx.SeqStmt():
+            return seq(*map(serial, stmt.seq))
+        case tirx.AttrStmt() if str(stmt.attr_key) == _IMPORT:
+            # One worker takes every share.
+            loop = stmt.body
+            one = tirx.For(loop.loop_var, loop.min, tirx.const(1, dtype_of(loop.extent)),
+                           ForKind.PARALLEL, loop.body)
+            return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, one)
+        case tirx.AttrStmt():
+            return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, serial(stmt.body))
+        case tirx.IfThenElse() if _is_serial_half(stmt.then_case, stmt.else_case):
+            return serial(stmt.else_case)
+        case tirx.IfThenElse():
+            other = None if stmt.else_case is None else serial(stmt.else_case)
+            return tirx.IfThenElse(stmt.condition, serial(stmt.then_case), other)
+        case tirx.While():
+            return tirx.While(stmt.condition, serial(stmt.body))
+        case tirx.For():
+            return _for(stmt, stmt.kind, serial(stmt.body))
+    return stmt
+
+
+def _is_serial_half(parallel: Stmt, other: Stmt | None) -> bool:
+    """Whether `other` is a serial loop over what `parallel` shares out."""
+    if not isinstance(other, tirx.For) or other.kind != ForKind.SERIAL:
+        return False
+    extent = next(_shared(parallel), None)
+    return extent is not None and structural_equal(extent, other.extent)
+
+
+def _shared(stmt: Stmt) -> Iterator[Any]:
+    """The number of tasks, where the statement's last part is a parallel loop."""
+    last = stmt.seq[-1] if isinstance(stmt, tirx.SeqStmt) else stmt
+    if isinstance(last, tirx.For) and last.kind == ForKind.PARALLEL:
+        yield last.extent
+    elif isinstance(last, tirx.AttrStmt) and str(last.attr_key) == _IMPORT:
+        found: list[Any] = []
+
+        def take(node: Any) -> None:
+            if op_name(node) == "tirx.call_extern" and str(node.args[0].value) == TAKE:
+                found.append(node.args[2])
+
+        structural_walk(last.body, (tvm.ir.Call, take), order="pre")
+        yield from found[:1]
+
+
+def _for(loop: Any, kind: ForKind, body: Stmt) -> Stmt:
+    return tirx.For(
+        loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step
+    )
+
+
+def _base() -> tuple[Any, Any]:
+    """A view of scratch memory as bytes, and the pointer to it."""
+    view = tirx.decl_buffer([1], "int8", name="scratch", data_alignment=64)
+    return view, tirx.Var("scratch_data", PointerType(view.ty.dtype, view.ty.storage_scope))
+
+
+def _unpacked(variables: Any) -> tuple[list[Any], list[Stmt], tuple[str | None, ...]]:
+    """What a function takes for buffers and numbers, the declarations of the buffers, and the types
+    of what it takes.
+    """
+    taken: list[Any] = []
+    declared: list[Stmt] = []
+    types: list[str | None] = []
+    for var in variables:
+        if not hasattr(var.ty, "shape"):
+            taken.append(var)
+            types.append(None if isinstance(var.ty, PointerType) else dtype_of(var))
+            continue
+        pointer = tirx.Var(f"{var.name}_data", PointerType(var.ty.dtype, var.ty.storage_scope))
+        origin = var.ty.elem_offset
+        if isinstance(origin, tvm.ir.Var):
+            declared.append(tirx.Bind(origin, tirx.const(0, dtype_of(origin))))
+        declared.append(tirx.DeclBuffer(var, data=pointer))
+        taken.append(pointer)
+        types.append(None)
+    return taken, declared, tuple(types)
+
+
+def _extents(params: Any) -> dict[Any, tuple[int, int]]:
+    """By variable, the parameter and the axis of which it is the extent."""
+    found: dict[Any, tuple[int, int]] = {}
+    for index, param in enumerate(params):
+        for axis, extent in enumerate(getattr(param.ty, "shape", ())):
+            if isinstance(extent, tvm.ir.Var):
+                found.setdefault(extent, (index, axis))
+    return found

@@ -1,0 +1,243 @@
+"""The driver's C source, and the header of a library that needs no runtime."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from compiler.codegen.standalone.expressions import element_bytes, quoted
+from compiler.codegen.standalone.main import Main, bound_dims, main_function
+from compiler.codegen.standalone.model import Driver, c_type
+from compiler.codegen.standalone.plain import Kernel, Task, take_symbol
+from relaxd.contract.dims import Dim
+from relaxd.contract.tensors import TensorSpec, storage_of
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a library says of itself; weights: bytes of the file of weights."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[Dim, ...]
+    weights: int
+
+    @property
+    def bound(self) -> tuple[Dim, ...]:
+        """The dims that bind takes."""
+        return bound_dims(self.inputs, self.dims)
+
+
+def driver_source(
+    module: tvm.IRModule,
+    kernels: Mapping[str, Kernel],
+    signature: Signature,
+    prefix: str,
+    offsets: Sequence[int],
+    messages: Mapping[str, str],
+) -> str:
+    """The whole source, which includes `model.h`; raises CodegenError."""
+    driver = Driver(module, kernels, prefix, tuple(offsets), messages)
+    main = main_function(driver, signature.inputs, signature.dims)
+    parts = [
+        f'#include "model.h"\n#define P {prefix}\n#define RD_RANK {driver.rank}'
+        + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else ""),
+        (_FOLDER / "support.h").read_text(),
+        "\n".join(driver.kernel_prototypes()),
+        _table(signature, prefix),
+        "\n".join(driver.statics),
+        _context(driver, main, signature),
+        *_launchers(driver, prefix),
+        "\n".join(driver.prototypes.values()),
+        *driver.functions,
+        _run(main),
+        _entries(main, signature, prefix),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _context(driver: Driver, main: Main, signature: Signature) -> str:
+    shapes = "".join(
+        f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks)
+    )
+    return f"""struct P {{
+  rd_context own;
+  int64_t dims[{max(len(signature.bound), 1)}];
+  int64_t at[{max(driver.slots, 1)}];
+  rd_growing growing[{max(driver.growing, 1)}];
+  void *out[{max(len(main.ranks), 1)}];
+{shapes}}};
+
+#define RD_AT(k) ((void *)(c->own.arena + c->at[k]))
+
+/* An output of so many bytes: where the caller wants it, or in memory of the host's. */
+static RD_UNUSED int rd_result(P *c, void *const *results, int i, int64_t bytes) {{
+  c->out[i] = results != NULL && results[i] != NULL ? results[i] : rd_take(&c->own, bytes);
+  return c->out[i] == NULL ? RELAXD_MEMORY : RELAXD_OK;
+}}
+
+/* An output that lies elsewhere. */
+static RD_UNUSED void rd_deliver(P *c, void *const *results, int i, void *from, size_t bytes) {{
+  c->out[i] = from;
+  if (results == NULL || results[i] == NULL) return;
+  c->out[i] = results[i];
+  if (bytes != 0) memmove(results[i], from, bytes);
+}}"""
+
+
+def _launchers(driver: Driver, prefix: str) -> list[str]:
+    """What kernels call to share out a loop."""
+    tasks = [task for kernel in driver.kernels.values() for task in kernel.tasks]
+    if not tasks:
+        return []
+    take = (
+        f"int64_t {take_symbol(prefix)}(int32_t *, int64_t, int64_t, int64_t *);\n"
+        f"int64_t {take_symbol(prefix)}(int32_t *taken, int64_t total, int64_t worker, "
+        "int64_t *state) { return rd_claim(taken, total, worker, state); }"
+    )
+    return [take, *(_launcher(task) for task in tasks)]
+
+
+def _launcher(task: Task) -> str:
+    types = [c_type(kind) for kind in task.params]
+    fields = "".join(f" {kind} v{i};" for i, kind in enumerate(types))
+    given = "".join(f", {kind} v{i}" for i, kind in enumerate(types))
+    values = "".join(f", v{i}" for i in range(len(types)))
+    passed = "".join(f", job->v{i}" for i in range(len(types)))
+    job = f"{task.symbol}_job"
+    return f"""typedef struct {{ P *c; int count;{fields} }} {job};
+static int {task.symbol}_run(void *at, int index, int slot) {{
+  const {job} *job = at;
+  return {task.symbol}(index, job->count, rd_scratch(&job->c->own, slot){passed});
+}}
+int {task.launch}(void *context{given});
+int {task.launch}(void *context{given}) {{
+  {job} job = {{context, 1{values}}};
+  return rd_launch(&job.c->own, {task.symbol}_run, &job, &job.count);
+}}"""
+
+
+def _run(main: Main) -> str:
+    body = "\n".join(main.run)
+    return f"""static int rd_run(P *c, const void *const *inputs, void *const *results) {{
+  int status RD_UNUSED = RELAXD_OK;
+  (void)inputs;
+{body}
+  return RELAXD_OK;
+}}"""
+
+
+def _table(signature: Signature, prefix: str) -> str:
+    """The table that describes the model."""
+    lines = []
+    for kind, specs in (("input", signature.inputs), ("output", signature.outputs)):
+        for i, spec in enumerate(specs):
+            axes = ", ".join(quoted(axis.text) for axis in spec.shape) or "NULL"
+            lines.append(f"static const char *const {kind}{i}[] = {{{axes}}};")
+        rows = ", ".join(_tensor(spec, f"{kind}{i}") for i, spec in enumerate(specs))
+        lines.append(f"static const relaxd_tensor {kind}s[] = {{{rows or '{0}'}}};")
+    rows = ", ".join(
+        f"{{{quoted(dim.name)}, {dim.min}, {'INT64_MAX' if dim.max is None else dim.max}, "
+        f"{dim.multiple}}}"
+        for dim in signature.bound
+    )
+    lines.append(f"static const relaxd_dim dims[] = {{{rows or '{0}'}}};")
+    lines.append(
+        f"static const relaxd_interface interface = {{{quoted(signature.name)}, "
+        f"{len(signature.inputs)}, {len(signature.outputs)}, {len(signature.bound)}, inputs, "
+        f"outputs, dims, {signature.weights}}};"
+    )
+    return "\n".join(lines)
+
+
+def _tensor(spec: TensorSpec, axes: str) -> str:
+    held = storage_of(spec.dtype)
+    return (
+        f"{{{quoted(spec.name)}, {quoted(held)}, {element_bytes(held)}, {len(spec.shape)}, {axes}}}"
+    )
+
+
+def _entries(main: Main, signature: Signature, prefix: str) -> str:
+    count = len(main.ranks)
+    bind = "\n".join(main.bind)
+    known = "".join(
+        f"  c->shape{i}[{axis}] = {text};\n"
+        for i, shape in enumerate(main.shapes)
+        for axis, text in enumerate(shape)
+    )
+    open_outputs = "".join(
+        f"  if (results != NULL && results[{i}] != NULL) return rd_fail(&c->own, RELAXD_USAGE, "
+        f"{quoted(f'only a run knows the extents of output {spec.name}: give NULL for it')});\n"
+        for i, (spec, shape) in enumerate(zip(signature.outputs, main.shapes, strict=True))
+        if "-1" in shape
+    )
+    shapes = "".join(
+        f"  if (output == {i}) return c->shape{i};\n" for i in range(count)
+    )
+    weights = (
+        '  if (weights == NULL) return rd_fail(&c->own, RELAXD_USAGE, "open needs the weights");\n'
+        if signature.weights
+        else ""
+    )
+    return f"""size_t {prefix}_size(void) {{ return sizeof(P); }}
+
+int {prefix}_open(P *c, const void *weights, const relaxd_host *host) {{
+  rd_open(&c->own, sizeof(P), weights, host);
+{weights}  return RELAXD_OK;
+}}
+
+int64_t {prefix}_bind(P *c, const int64_t *given) {{
+  int64_t at = 0, each = 0;
+  c->own.bound = c->own.placed = 0;
+  rd_release_all(&c->own);
+  for (int i = 0; i < {len(signature.bound)}; ++i) {{
+    if (rd_check_dim(&c->own, &dims[i], given[i])) return -RELAXD_DIM;
+    c->dims[i] = given[i];
+  }}
+{bind}
+{known}  c->own.tail = at;
+  c->own.each = RD_ROUND(each);
+  c->own.need = at + c->own.each * rd_threads(&c->own);
+  c->own.bound = 1;
+  return c->own.need;
+}}
+
+int {prefix}_arena(P *c, void *arena) {{
+  if (!c->own.bound) return rd_fail(&c->own, RELAXD_USAGE, "bind comes before arena");
+  if (arena == NULL && c->own.need != 0) return rd_fail(&c->own, RELAXD_USAGE, "the arena is NULL");
+  c->own.arena = arena;
+  c->own.scratch = (uint8_t *)arena + c->own.tail;
+  c->own.placed = 1;
+  return RELAXD_OK;
+}}
+
+int {prefix}_run(P *c, const void *const *inputs, void *const *results) {{
+  if (!c->own.placed) return rd_fail(&c->own, RELAXD_USAGE, "bind and arena come before run");
+{open_outputs}  rd_sweep(&c->own, NULL, NULL, 0);
+  return rd_run(c, inputs, results);
+}}
+
+const int64_t *{prefix}_shape(const P *c, int output) {{
+{shapes}  return NULL;
+}}
+
+const void *{prefix}_output(const P *c, int output) {{
+  return output < 0 || output >= {count} ? NULL : c->out[output];
+}}
+
+const char *{prefix}_failure(const P *c) {{ return c->own.failure; }}
+
+const relaxd_interface *{prefix}_interface(void) {{ return &interface; }}
+
+void {prefix}_close(P *c) {{
+  rd_release_all(&c->own);
+  if (c->own.wide.data != NULL) c->own.host.release(c->own.host.user, c->own.wide.data);
+  for (size_t i = 0; i < sizeof c->growing / sizeof *c->growing; ++i)
+    if (c->growing[i].data != NULL) c->own.host.release(c->own.host.user, c->growing[i].data);
+  rd_open(&c->own, sizeof(P), NULL, NULL);
+}}"""
+

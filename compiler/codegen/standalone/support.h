@@ -1,0 +1,243 @@
+/* What every driver uses: extents, failures, memory that only a run can size, threads. It is part of the driver's source file. */
+#if defined(RD_BARE)
+void *memmove(void *, const void *, size_t);
+void *memset(void *, int, size_t);
+#else
+#include <string.h>
+#endif
+#if defined(RD_LIBC)
+#include <stdlib.h>
+#endif
+
+#define RD_LINE 64
+#define RD_ROUND(bytes) (((bytes) + (RD_LINE - 1)) / RD_LINE * RD_LINE)
+#define RD_UNUSED __attribute__((unused))
+
+typedef struct {
+  void *data;
+  int64_t shape[RD_RANK];
+} rd_value;
+
+/* Memory from the host, in front of what it holds. */
+typedef struct rd_block {
+  struct rd_block *next;
+  int64_t room;
+} rd_block;
+
+/* A place in memory that grows: for tensors whose extents only a run knows. */
+typedef struct {
+  void *data;
+  int64_t room;
+} rd_growing;
+
+typedef struct {
+  const uint8_t *weights;
+  relaxd_host host;
+  uint8_t *arena, *scratch;
+  int64_t need, tail, each; /* bytes of arena; where its working memory starts; bytes of working memory a thread */
+  int64_t widened;          /* bytes of working memory a thread where `wide` holds it */
+  rd_growing wide;
+  rd_block *used, *spare;
+  int bound, placed;
+  const char *failure;
+  char text[160];
+} rd_context;
+
+static inline RD_UNUSED int64_t rd_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline RD_UNUSED int64_t rd_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline RD_UNUSED int64_t rd_floordiv(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+static inline RD_UNUSED int64_t rd_floormod(int64_t a, int64_t b) { return a - b * rd_floordiv(a, b); }
+
+static char *rd_put(char *at, const char *end, const char *text) {
+  while (*text != 0 && at < end) *at++ = *text++;
+  return at;
+}
+
+static char *rd_number(char *at, const char *end, int64_t value) {
+  char digits[21];
+  char *first = digits + 20;
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  *first = 0;
+  do *--first = (char)('0' + rest % 10);
+  while ((rest /= 10) != 0);
+  if (value < 0) *--first = '-';
+  return rd_put(at, end, first);
+}
+
+static RD_UNUSED int rd_fail(rd_context *c, int status, const char *why) {
+  c->failure = why;
+  return status;
+}
+
+/* `before` found `between` wanted `after` */
+static RD_UNUSED int rd_differs(rd_context *c, const char *before, int64_t found, const char *between, int64_t wanted, const char *after) {
+  const char *end = c->text + sizeof c->text - 1;
+  char *at = rd_number(rd_put(c->text, end, before), end, found);
+  *rd_put(rd_number(rd_put(at, end, between), end, wanted), end, after) = 0;
+  return rd_fail(c, RELAXD_CHECK, c->text);
+}
+
+static RD_UNUSED int rd_check_dim(rd_context *c, const relaxd_dim *dim, int64_t value) {
+  const char *end = c->text + sizeof c->text - 1;
+  char *at = c->text;
+  if (value >= dim->min && value <= dim->max && value % dim->multiple == 0) return RELAXD_OK;
+  at = rd_number(rd_put(rd_put(at, end, dim->name), end, " = "), end, value);
+  at = rd_number(rd_put(at, end, ", it must be "), end, dim->min);
+  if (dim->max == INT64_MAX) at = rd_put(at, end, " to any");
+  else if (dim->max != dim->min) at = rd_number(rd_put(at, end, " to "), end, dim->max);
+  if (dim->multiple != 1) at = rd_number(rd_put(at, end, ", a multiple of "), end, dim->multiple);
+  *at = 0;
+  return rd_fail(c, RELAXD_DIM, c->text);
+}
+
+static int rd_no_memory(rd_context *c) {
+  return rd_fail(c, RELAXD_MEMORY, c->host.allocate ? "there is no memory left" : "extents that only a run knows need the host's allocate");
+}
+
+static void *rd_allocate(rd_context *c, int64_t bytes) {
+  if (c->host.allocate == NULL || bytes < 0 || (uint64_t)bytes > SIZE_MAX / 2) return NULL;
+  return c->host.allocate(c->host.user, (size_t)bytes);
+}
+
+/* At least so many bytes at this place; what was there is lost. */
+static RD_UNUSED int rd_grow(rd_context *c, rd_growing *place, int64_t bytes) {
+  if (place->data != NULL && place->room >= bytes) return RELAXD_OK;
+  if (place->data != NULL) c->host.release(c->host.user, place->data);
+  place->data = rd_allocate(c, RD_ROUND(bytes) + RD_LINE);
+  place->room = place->data == NULL ? 0 : RD_ROUND(bytes) + RD_LINE;
+  return place->data == NULL ? rd_no_memory(c) : RELAXD_OK;
+}
+
+/* Memory that lives until the function or the iteration that asked for it ends, or, where its result lies in it, with that. */
+static RD_UNUSED void *rd_take(rd_context *c, int64_t bytes) {
+  int64_t room = RD_ROUND(bytes) + RD_LINE;
+  rd_block *block, **at;
+  for (at = &c->spare; (block = *at) != NULL; at = &block->next)
+    if (block->room >= room && block->room / 4 <= room) break;
+  if (block != NULL) {
+    *at = block->next;
+  } else {
+    block = rd_allocate(c, room + RD_LINE);
+    if (block == NULL) {
+      rd_no_memory(c);
+      return NULL;
+    }
+    block->room = room;
+  }
+  block->next = c->used;
+  c->used = block;
+  return (uint8_t *)block + RD_LINE;
+}
+
+/* Takes back what was asked for since `mark`, but for what holds one of the values. */
+static RD_UNUSED void rd_sweep(rd_context *c, rd_block *mark, const rd_value *kept, int count) {
+  rd_block *block, **at = &c->used;
+  while ((block = *at) != mark) {
+    uint8_t *first = (uint8_t *)block + RD_LINE;
+    int i = 0;
+    while (i < count && !((uint8_t *)kept[i].data >= first && (uint8_t *)kept[i].data < first + block->room)) ++i;
+    if (i < count) {
+      at = &block->next;
+      continue;
+    }
+    *at = block->next;
+    block->next = c->spare;
+    c->spare = block;
+  }
+}
+
+static void rd_release_all(rd_context *c) {
+  rd_block *block;
+  rd_sweep(c, NULL, NULL, 0);
+  while ((block = c->spare) != NULL) {
+    c->spare = block->next;
+    c->host.release(c->host.user, block);
+  }
+}
+
+static inline RD_UNUSED size_t rd_bytes(const int64_t *shape, int rank, int item) {
+  int64_t count = item;
+  for (int i = 0; i < rank; ++i) count *= shape[i];
+  return (size_t)count;
+}
+
+static inline RD_UNUSED void *rd_scratch(const rd_context *c, int slot) {
+  if (c->widened > c->each) return (uint8_t *)c->wide.data + slot * c->widened;
+  return c->scratch + slot * c->each;
+}
+
+static inline RD_UNUSED int rd_threads(const rd_context *c) { return c->host.parallel != NULL && c->host.threads > 1 ? c->host.threads : 1; }
+
+/* Working memory of a kernel whose extents bind did not know. */
+static RD_UNUSED int rd_widen(rd_context *c, int64_t bytes) {
+  if (bytes <= c->each || bytes <= c->widened) return RELAXD_OK;
+  c->widened = RD_ROUND(bytes);
+  return rd_grow(c, &c->wide, c->widened * rd_threads(c));
+}
+
+static RD_UNUSED int rd_launch(rd_context *c, relaxd_task *task, void *job, int *count) {
+  *count = rd_threads(c);
+  return *count > 1 ? c->host.parallel(c->host.user, task, job, *count) : task(job, 0, 0);
+}
+
+#if defined(RD_THREADS)
+enum { RD_SHARES = 256 };
+/* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1, and stores its end in state[1].
+ * taken: a flag for each share and one for all of them, zero at first; state[0]: how many shares were passed. */
+static inline int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker, int64_t *state) {
+  int64_t shares = rd_min(total, RD_SHARES), home = worker * shares / RD_SHARES, step;
+  if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return -1;
+  for (step = state[0]; step < shares; ++step) {
+    int64_t share = home + step - (home + step >= shares ? shares : 0);
+    if (__atomic_load_n(&taken[share], __ATOMIC_RELAXED) != 0 || __atomic_exchange_n(&taken[share], 1, __ATOMIC_RELAXED) != 0) continue;
+    state[0] = step + 1;
+    state[1] = (share + 1) * total / shares;
+    return share * total / shares;
+  }
+  __atomic_store_n(&taken[RD_SHARES], 1, __ATOMIC_RELAXED);
+  return -1;
+}
+#endif
+
+#if defined(RD_LIBC)
+static void *rd_libc_allocate(void *user, size_t bytes) {
+  void *at = NULL;
+  (void)user;
+#if defined(_WIN32)
+  at = _aligned_malloc(bytes, RD_LINE);
+#else
+  if (posix_memalign(&at, RD_LINE, bytes) != 0) at = NULL;
+#endif
+  return at;
+}
+static void rd_libc_release(void *user, void *at) {
+  (void)user;
+#if defined(_WIN32)
+  _aligned_free(at);
+#else
+  free(at);
+#endif
+}
+#endif
+
+static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights, const relaxd_host *host) {
+  memset(c, 0, size);
+  c->weights = weights;
+  c->failure = "";
+#if defined(RD_LIBC)
+  c->host.allocate = rd_libc_allocate;
+  c->host.release = rd_libc_release;
+#endif
+  if (host != NULL) {
+    relaxd_host own = c->host;
+    c->host = *host;
+    if (host->allocate == NULL) {
+      c->host.allocate = own.allocate;
+      c->host.release = own.release;
+    }
+  }
+  return RELAXD_OK;
+}
