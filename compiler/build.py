@@ -21,10 +21,9 @@ from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Pro
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
-from compiler.link import header
 from compiler.profile import kernels, measure
 from compiler.targets import Runtime, Target, TargetStatus
-from compiler.toolchain import cuda, versions, zig
+from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
 from compiler.verify.emulation import emulator, program
 from compiler.verify.inputs import Signature, Trials, prepare
@@ -32,6 +31,7 @@ from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import LoadContractError
@@ -74,6 +74,17 @@ class _Build:
     on_event: OnEvent
     drawn: bool
     sandbox: Level
+
+    @property
+    def flavour(self) -> Flavour:
+        """What runs the library's graph."""
+        return self.target.flavour(self.request.options.flavour)
+
+    @property
+    def watched(self) -> Path | None:
+        """Where a library goes that can be profiled, if this machine can run it."""
+        measured = self.request.options.profile and _cannot_run(self.target) is None
+        return self.scratch / "watched.so" if measured else None
 
 
 def build(
@@ -179,13 +190,16 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         )
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
+    from compiler import flavours
     from compiler.bundle import weights
-    from compiler.codegen import generate, system_lib
-    from compiler.link import library
+    from compiler.codegen import generate
     from compiler.passes import manager, memory_report
     from compiler.passes.framework.kernel_notes import kernel_table
     from compiler.passes.framework.node_names import NodeNames
 
+    digest = this.job.model_digest or model.digest
+    subject = flavours.Subject(this.job.model_name, digest, this.target, imported)
+    maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names = NodeNames(imported.nodes)
@@ -196,24 +210,16 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
-        lowered = manager.to_machine(separated.module, this.target, imported.ranges, observers)
-        if this.target.platform.runtime is Runtime.LINKED:
-            lowered = system_lib.as_system_lib(lowered, _prefix(this, model.digest))
-        del imported, scheduled, separated
+        lowered = maker.lower(separated.module, imported.ranges, observers)
+        del scheduled, separated
     with entered(Stage.CODEGEN, this.on_event):
-        executable = generate.generate(lowered, this.target)
-        pack = generate.device_code(executable, this.target)
+        code = maker.generate(lowered)
         del lowered
     with entered(Stage.LINK, this.on_event):
-        if this.target.platform.runtime is Runtime.BUNDLED:
-            zig.warm_up(this.target.platform.linker)
-        library.link_library(executable, this.partial, this.target, pack)
-        files.add_runtime(this.partial, this.target)
+        maker.link(code, this.partial, table, this.watched)
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
     manifest = dataclasses.replace(manifest, weights=table, memory=memory.report)
-    if this.target.platform.runtime is Runtime.LINKED:
-        header.write(this.partial, manifest, _prefix(this, model.digest))
-    return _Compiled(manifest, signature, notes)
+    return _Compiled(maker.described(manifest, this.partial), signature, notes)
 
 
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
@@ -225,10 +231,6 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     dump = Dump(Path(this.job.dump))
     dump.imported(imported.module)
     return (dump,)
-
-
-def _prefix(this: _Build, digest: str) -> str:
-    return header.prefix_of(this.job.model_name, this.job.model_digest or digest)
 
 
 def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
@@ -361,6 +363,7 @@ def _profile(this: _Build, trials: Trials) -> Record:
         this.partial,
         trials,
         this.scratch,
+        watched=this.watched,
         seconds=_PROFILE_SECONDS,
         memory_bytes=_VERIFY.memory_bytes,
     )

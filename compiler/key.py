@@ -19,6 +19,7 @@ def action_key(
     options = declared.pop("options")
     # A dump lies beside the bundle and changes nothing in it.
     del declared["targets"], options["dump"]
+    options["flavour"] = target.flavour(request.options.flavour)
     return ActionKey(
         {
             "model": model_digest,

@@ -15,7 +15,7 @@ from compiler.errors import LinkError
 from compiler.runtimes import devices, threads
 from compiler.targets import Runtime, Target
 from compiler.toolchain.packages import folder_of
-from relaxd.contract.manifest import FILENAME, THREADS, FileEntry, Manifest
+from relaxd.contract.manifest import FILENAME, HELPERS, THREADS, FileEntry, Manifest
 from relaxd.loader.host import this_host
 
 WEIGHTS = "weights.bin"
@@ -29,7 +29,7 @@ _LICENSE_FILES = (("tvm", "LICENSE"), ("tvm", "NOTICE"), ("ziglang", "LICENSE"))
 
 def add_runtime(bundle: Path, target: Target) -> None:
     """Copy the TVM runtime that the bundle's library calls, unless the program that links it brings
-    it, and the licences.
+    it.
 
     Raises LinkError where the runtime is not installed.
     """
@@ -43,6 +43,18 @@ def add_runtime(bundle: Path, target: Target) -> None:
             _copy_runtime(devices.opencl(target).parent, devices.OPENCL, bundle)
         if target.platform.os == "linux":
             _copy_runtime(threads.threads(target).parent, THREADS, bundle)
+
+
+def add_helpers(bundle: Path, target: Target) -> None:
+    """Copy the threads that a loader runs a library with which needs no runtime; raises
+    LinkError.
+    """
+    if target.platform.os == "linux" and target.platform.runtime is Runtime.BUNDLED:
+        _copy_runtime(threads.helpers(target).parent, HELPERS, bundle)
+
+
+def add_licences(bundle: Path) -> None:
+    """Write the licences of what the compiler links."""
     texts = [(folder_of(package) / name) for package, name in _LICENSE_FILES]
     (bundle / _LICENSES).write_text(
         "\n\n".join(

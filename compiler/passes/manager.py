@@ -69,6 +69,21 @@ def to_machine(
         return run(rest, module, observers, _config(target))
 
 
+def to_plan(
+    module: tvm.IRModule,
+    target: Target,
+    ranges: Ranges,
+    observers: Sequence[Observer] = (),
+) -> tvm.IRModule:
+    """Runs the pipeline on a result of `to_kernels` up to the memory plan, ahead of what the
+    virtual machine wants; raises PassError naming the pass.
+    """
+    first, last = LAST_OF_KERNELS.position, Phase.MEMORY_PLAN.position
+    steps = [step for step in pipeline(target, ranges) if first < step.phase.position <= last]
+    with tvm.target.Target(target.to_tvm()):
+        return run(steps, module, observers, _config(target))
+
+
 def run(
     passes: Sequence[Pass],
     module: tvm.IRModule,

@@ -30,15 +30,24 @@ def not_run(reason: str) -> Record:
 
 
 def profile(
-    bundle: Path, trials: Trials, folder: Path, *, seconds: float, memory_bytes: int
+    bundle: Path,
+    trials: Trials,
+    folder: Path,
+    *,
+    seconds: float,
+    memory_bytes: int,
+    watched: Path | None = None,
 ) -> Record:
     """The report, within a budget of wall-clock seconds; raises ProfileError when the library
     crashes.
+
+    watched: for a library that needs no runtime, a build of it that reports its kernels.
     """
     chosen = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
     spec = {
         "bundle": str(bundle),
         "seconds": seconds,
+        "watched": str(watched) if watched is not None and watched.exists() else None,
         "points": [{**trial.to_spec("profile"), **trial.point.to_json()} for trial in chosen],
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
@@ -110,7 +119,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
                     "operators": {
                         "label": point["label"],
                         "dims": point["dims"],
-                        "rows": _operators(bundle, inputs),
+                        "rows": _operators(bundle, inputs, spec.get("watched")),
                     }
                 }
             )
@@ -138,9 +147,9 @@ def _latency(call: Callable[[], Any], seconds: float) -> Record:
     return {**{name: _milliseconds(value) for name, value in at.items()}, "runs": len(times)}
 
 
-def _operators(bundle: Path, inputs: Mapping[str, Any]) -> list[Record]:
+def _operators(bundle: Path, inputs: Mapping[str, Any], watched: str | None) -> list[Record]:
     """Calls and milliseconds of every function that a warm run calls, the longest first."""
-    (spent,) = kernel_times(bundle, inputs, runs=1)
+    (spent,) = kernel_times(bundle, inputs, 1, Path(watched) if watched else None)
     total = sum(map(sum, spent.values())) or 1.0
     rows = sorted(spent.items(), key=lambda row: -sum(row[1]))[:_OPERATORS_KEPT]
     return [
@@ -155,9 +164,12 @@ def _operators(bundle: Path, inputs: Mapping[str, Any]) -> list[Record]:
 
 
 def kernel_times(
-    bundle: Path, inputs: Mapping[str, Any], runs: int
+    bundle: Path, inputs: Mapping[str, Any], runs: int, watched: Path | None = None
 ) -> list[dict[str, list[float]]]:
-    """For each of some warm runs the seconds of every call, by function."""
+    """For each of some warm runs the seconds of every call, by function.
+
+    watched: as for `profile`.
+    """
     spent: dict[str, list[float]] = defaultdict(list)
     started = [0.0]
 
@@ -168,7 +180,10 @@ def kernel_times(
             spent[symbol].append(time.perf_counter() - started[0])
         return 0
 
-    model = _instrumented(bundle, watch)
+    def watch_kernel(name: str, begins: int) -> None:
+        watch(None, name, bool(begins), None)
+
+    model = _watched(bundle, watched, watch_kernel) if watched else _instrumented(bundle, watch)
     made = []
     for _ in range(runs + 1):
         spent.clear()
@@ -183,6 +198,7 @@ def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:
 
     from relaxd.loader.arrays import Transport
     from relaxd.loader.bundle import opened
+    from relaxd.loader.engine import VirtualMachine
     from relaxd.loader.model import Model
     from relaxd.loader.runtime import open_machine
     from relaxd.loader.threads import team_for
@@ -190,7 +206,19 @@ def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:
     with opened(bundle) as content:
         machine, function = open_machine(content)
         machine["set_instrument"](tvm_ffi.convert(watch))
-        return Model(content.manifest, function, Transport(content.manifest), team_for(None))
+        manifest = content.manifest
+        engine = VirtualMachine(function, Transport(manifest), manifest.inputs)
+        return Model(manifest, engine, team_for(None))
+
+
+def _watched(bundle: Path, library: Path, watch: Callable[[str, int], Any]) -> Any:
+    """The model by the library that reports its kernels."""
+    from relaxd.loader.bundle import opened
+    from relaxd.loader.model import standalone_model
+    from relaxd.loader.standalone import watching
+
+    with opened(bundle) as content:
+        return standalone_model(content, watching(library, watch))
 
 
 def _milliseconds(seconds: float) -> float:

@@ -16,6 +16,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef RELAXD_STANDALONE
+/* Code that needs no runtime: a task is given its number and that of the thread, 0 for the leader; what goes wrong is a status. */
+typedef struct {
+  int32_t count;
+} group;
+typedef int (*tasks)(void *data, int task, int slot);
+#define GROUP(count) {count}
+#define RUN(run, task, slot, group, data) run(data, task, slot)
+#define KEEP_ERROR(error) ((void)(error))
+#define RAISE_ERROR(error) ((void)(error))
+#else
 /* What TVM calls TVMParallelGroupEnv and FTVMParallelLambda, and two functions of its function interface. */
 typedef struct {
   void *barrier;
@@ -24,6 +35,11 @@ typedef struct {
 typedef int (*tasks)(int task, group *group, void *data);
 void TVMFFIErrorMoveFromRaised(void **error);
 void TVMFFIErrorSetRaised(void *error);
+#define GROUP(count) {NULL, count}
+#define RUN(run, task, slot, group, data) run(task, group, data)
+#define KEEP_ERROR(error) TVMFFIErrorMoveFromRaised(error)
+#define RAISE_ERROR(error) TVMFFIErrorSetRaised(error)
+#endif
 
 enum { IDLE, OFFERED, TAKEN, DONE };
 enum { LINE = 128, LOOKS_PER_CLOCK = 16, LOOKS_BEFORE_YIELD = 4096 };
@@ -35,7 +51,7 @@ typedef struct {
   tasks run;
   void *data;
   group group;
-  int task, status;
+  int task, status, slot;
   void *error;
   _Alignas(LINE) _Atomic int asleep;
   pthread_mutex_t lock;
@@ -88,8 +104,8 @@ static void *help(void *argument) {
     int offered = OFFERED;
     await_offer(own);
     if (!atomic_compare_exchange_strong(&own->state, &offered, TAKEN)) continue;
-    own->status = own->run(own->task, &own->group, own->data);
-    if (own->status != 0) TVMFFIErrorMoveFromRaised(&own->error);
+    own->status = RUN(own->run, own->task, own->slot, &own->group, own->data);
+    if (own->status != 0) KEEP_ERROR(&own->error);
     atomic_store_explicit(&own->state, DONE, memory_order_release);
   }
   return NULL;
@@ -98,7 +114,7 @@ static void *help(void *argument) {
 static void offer(helper *to, tasks run, void *data, int32_t count, int task) {
   to->run = run;
   to->data = data;
-  to->group = (group){NULL, count};
+  to->group = (group)GROUP(count);
   to->task = task;
   to->status = 0;
   to->error = NULL;
@@ -125,33 +141,40 @@ static int result_of(helper *from) {
     }
   }
   atomic_store_explicit(&from->state, IDLE, memory_order_relaxed);
-  if (from->error != NULL) TVMFFIErrorSetRaised(from->error);
+  if (from->error != NULL) RAISE_ERROR(from->error);
   return from->status;
 }
 
-/* TVMBackendParallelLaunch: run(task, ...) for every task below `count`, or one for each thread of the team where it is 0.
+/* TVMBackendParallelLaunch, or the `parallel` of a host: run(task, ...) for every task below `count`, or one for each thread of the team where it is 0.
  * On a thread that leads no team, or within such a task, all of them on that thread. */
 int relaxd_launch(tasks run, void *data, int32_t count) {
   team *own = led;
   int32_t helpers = own == NULL ? 0 : own->count;
-  group whole = {NULL, count > 0 ? count : helpers + 1};
+  group whole = GROUP(count > 0 ? count : helpers + 1);
   int32_t offered = helpers < whole.count - 1 ? helpers : whole.count - 1;
   int status = 0;
   led = NULL;
   for (int i = 0; i < offered; ++i) offer(&own->helpers[i], run, data, whole.count, i + 1);
-  for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1) status = run(task, &whole, data);
+  for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1) status = RUN(run, task, 0, &whole, data);
   for (int i = 0; i < offered; ++i) {
     int theirs;
     if (!take_back(&own->helpers[i])) {
       theirs = result_of(&own->helpers[i]);
     } else {
-      theirs = status == 0 ? run(i + 1, &whole, data) : 0;
+      theirs = status == 0 ? RUN(run, i + 1, 0, &whole, data) : 0;
     }
     if (status == 0) status = theirs;
   }
   led = own;
   return status;
 }
+
+#ifdef RELAXD_STANDALONE
+int relaxd_parallel(void *user, tasks run, void *data, int count) {
+  (void)user;
+  return relaxd_launch(run, data, count);
+}
+#endif
 
 static int start(helper *own, int64_t patience) {
   pthread_t thread;
@@ -180,6 +203,7 @@ team *relaxd_team(int32_t helpers, int64_t patience, int64_t *ids) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int i = 0; i < helpers && status == 0; ++i) {
+    made->helpers[i].slot = i + 1;
     status = start(&made->helpers[i], patience);
     ids[i] = atomic_load(&made->helpers[i].id);
   }

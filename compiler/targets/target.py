@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from compiler.errors import UnknownTarget
 from compiler.targets.caches import Caches
 from relaxd.contract.manifest import LoadContract
+from relaxd.contract.options import Flavour
 
 GLIBC = "2.28"
 
@@ -39,10 +41,12 @@ class Runtime(StrEnum):
 
     BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static
     archive that registers itself as a system library, for a program that links the runtime in.
+    NONE: TVM has no runtime there, and code has to do without.
     """
 
     BUNDLED = "bundled"
     LINKED = "linked"
+    NONE = "none"
 
 
 _SHARED = {ObjectFormat.ELF: ".so", ObjectFormat.MACHO: ".dylib", ObjectFormat.COFF: ".dll"}
@@ -155,6 +159,27 @@ class Target:
         return dataclasses.replace(
             base, device=self.device.name, sm=self.device.sm, driver=self.device.driver
         )
+
+    @property
+    def threads(self) -> bool:
+        """Whether code for it may share out loops among threads."""
+        return True
+
+    def flavour(self, wanted: Flavour | None) -> Flavour:
+        """What runs a library's graph, as a request wants it or by default; raises UnknownTarget
+        where the target has no such flavour.
+        """
+        own = Flavour.STANDALONE if self.platform.runtime is Runtime.NONE else Flavour.VM
+        if wanted is None or wanted is own:
+            return own
+        if own is Flavour.STANDALONE or self.device is not None:
+            raise UnknownTarget(
+                f"target {self.name!r} has no flavour {wanted.value!r}",
+                reason="flavour",
+                field="options.flavour",
+                hint=f"leave the flavour out for {own.value!r}, or build for another target",
+            )
+        return wanted
 
     def to_tvm(self) -> dict[str, Any]:
         """The target as TVM's JSON; one with a device carries its host."""

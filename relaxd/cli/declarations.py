@@ -56,7 +56,7 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="A compile option: verify=false, rtol=1e-3, seed=7.",
+        help="A compile option: verify=false, rtol=1e-3, flavour=standalone.",
         rich_help_panel=PANEL,
     ),
 ]

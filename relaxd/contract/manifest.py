@@ -15,6 +15,7 @@ from relaxd.contract.documents import (
     texts,
     whole,
 )
+from relaxd.contract.options import Flavour
 from relaxd.contract.tensors import DTYPES, TensorSpec
 from relaxd.errors import BundleError, DeclarationError
 
@@ -30,6 +31,8 @@ THREADS = "librelaxd_threads.so"
 """What a bundle for Linux brings to run its parallel loops; another interface of it takes another
 name.
 """
+HELPERS = "librelaxd_helpers.so"
+"""The same for a library that needs no runtime."""
 RELEASE = "release"
 """The library's function that computes nothing: the virtual machine holds the result of its last
 call, so this makes it let go.
@@ -92,6 +95,8 @@ class Manifest:
     the library holds all.
     builder: `sandbox`, how well the build was confined: `metered`, `full`, `filesystem`, `limits`
     or `none`.
+    flavour: `vm`, or `standalone`: the library needs no runtime, and `entry` begins the names of
+    its C functions.
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     """
@@ -112,6 +117,7 @@ class Manifest:
     memory: dict[str, Any] = field(default_factory=dict)
     builder: dict[str, Any] = field(default_factory=dict)
     alignment: int = 64
+    flavour: str = Flavour.VM
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -225,6 +231,8 @@ def _check(manifest: Manifest) -> None:
     for name in ("library", "weights_file"):
         file_name(getattr(manifest, name))
     text(manifest.entry, "entry", 256)
+    if manifest.flavour not in list(Flavour):
+        raise malformed("the flavour is none that this relaxd knows")
     whole(manifest.alignment, "alignment", 1 << 20)
     if manifest.alignment < 1 or manifest.alignment & (manifest.alignment - 1):
         raise malformed("alignment is not a power of two")

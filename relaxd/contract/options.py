@@ -1,9 +1,19 @@
 """Compile options: typed, frozen, unknown keys refused."""
 
 from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from relaxd.errors import DeclarationError
+
+
+class Flavour(StrEnum):
+    """What runs a library's graph: TVM's virtual machine, or code of its own that needs no
+    runtime.
+    """
+
+    VM = "vm"
+    STANDALONE = "standalone"
 
 
 @dataclass(frozen=True)
@@ -16,6 +26,7 @@ class CompileOptions:
     rtol, atol: the tolerances of `verify`; None takes those of the output's dtype.
     seed: of the inputs that verify and profile draw.
     dump: keep the module after every phase of the compiler, beside the bundle.
+    flavour: None takes the target's own.
     """
 
     verify: bool = True
@@ -24,8 +35,17 @@ class CompileOptions:
     atol: float | None = None
     seed: int = 0
     dump: bool = False
+    flavour: Flavour | None = None
 
     def __post_init__(self) -> None:
+        if self.flavour is not None:
+            if self.flavour not in list(Flavour):
+                known = " or ".join(repr(str(flavour)) for flavour in Flavour)
+                raise DeclarationError(
+                    f"option 'flavour' must be {known}, not {self.flavour!r}",
+                    field="options.flavour",
+                )
+            object.__setattr__(self, "flavour", Flavour(self.flavour))
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:

@@ -33,6 +33,11 @@ class Helpers:
                 self._library.relaxd_launch, ctypes.c_void_p
             ).value
 
+    @property
+    def parallel(self) -> int | None:
+        """The function by which libraries without a runtime share out loops."""
+        return ctypes.cast(self._library.relaxd_parallel, ctypes.c_void_p).value
+
     def start(self, count: int, patience: int) -> tuple[int, list[int]]:
         """A team of so many helpers, and their kernel ids; they look for work for `patience` ns
         before they sleep. Raises OSError.

@@ -12,19 +12,20 @@ import numpy as np
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import STORAGE, TensorSpec, storage_of
+from relaxd.contract.options import Flavour
+from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import ExecutionError
 from relaxd.loader import narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.borrowed import check_out, store
-from relaxd.loader.bundle import opened
+from relaxd.loader.bundle import Bundle, opened
 from relaxd.loader.check import check_contract
+from relaxd.loader.engine import Engine, VirtualMachine
 from relaxd.loader.failures import explain
 from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
-    from relaxd.loader.arrays import Transport
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.profiling import CallProfile
     from relaxd.loader.threads import Team
@@ -57,21 +58,42 @@ def load(
         check_contract(bundle.manifest, this_host())
         bundle.verify()
 
-        # These open libraries, which must not happen before the checks above.
-        from relaxd.loader.arrays import Transport
-        from relaxd.loader.runtime import PROCESS, open_model
-        from relaxd.loader.threads import team_for
-
         with GATE:
-            PROCESS.require(bundle)
-            return Model(
-                bundle.manifest,
-                open_model(bundle),
-                Transport(bundle.manifest),
-                team_for(threads, one_at_a_time=bundle.manifest.load.device != "cpu"),
-                bundle.numerics().verified_up_to,
-                metrics,
-            )
+            build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
+            model = build(bundle, threads)
+            return model.counted(metrics) if metrics else model
+
+
+# These open libraries, which must not happen before the checks in `load`.
+def _machine(bundle: Bundle, threads: int | None) -> "Model":
+    from relaxd.loader.arrays import Transport
+    from relaxd.loader.runtime import PROCESS, open_model
+    from relaxd.loader.threads import team_for
+
+    PROCESS.require(bundle)
+    manifest = bundle.manifest
+    engine = VirtualMachine(open_model(bundle), Transport(manifest), manifest.inputs)
+    team = team_for(threads, one_at_a_time=manifest.load.device != "cpu")
+    return Model(manifest, engine, team, bundle.numerics().verified_up_to)
+
+
+def _standalone(bundle: Bundle, threads: int | None) -> "Model":
+    from relaxd.loader.standalone import opened_library
+
+    return standalone_model(bundle, opened_library(bundle, bundle.manifest.library), threads)
+
+
+def standalone_model(bundle: Bundle, library: Any, threads: int | None = None) -> "Model":
+    """A model by an open library of the bundle's interface; raises BundleError."""
+    from relaxd.loader.standalone import Code, StandaloneEngine, helpers_of
+    from relaxd.loader.threads import team_for
+
+    manifest, code = bundle.manifest, Code(bundle, library)
+    helpers = helpers_of(bundle) if code.parallel else None
+    team = team_for(threads, helpers)
+    binding = Binding(manifest.inputs, manifest.dims)
+    engine = StandaloneEngine(code, manifest, binding, helpers, team.size)
+    return Model(manifest, engine, team, bundle.numerics().verified_up_to)
 
 
 class Model:
@@ -80,21 +102,18 @@ class Model:
     def __init__(
         self,
         manifest: Manifest,
-        function: Any,
-        transport: "Transport",
+        engine: Engine,
         team: "Team",
         verified_up_to: Mapping[str, int] = NOT_VERIFIED,
         metrics: "CallMetrics | None" = None,
     ) -> None:
         self.manifest = manifest
         self._metrics = metrics
-        self._function = function
+        self._engine = engine
         self._process = os.getpid()
-        self._transport = transport
         self._team = team
         self._verified_up_to = MappingProxyType(dict(verified_up_to))
         self._binding = Binding(manifest.inputs, manifest.dims, self._verified_up_to)
-        self._dtypes = [storage_of(spec.dtype) for spec in manifest.inputs]
         self._output_names = [spec.name for spec in manifest.outputs]
         self._narrow = {s.name: s.dtype for s in manifest.outputs if s.dtype in STORAGE}
 
@@ -134,15 +153,20 @@ class Model:
         """The same model, its weights shared, with a number of threads of its own."""
         from relaxd.loader.threads import team_for
 
-        team = team_for(threads, one_at_a_time=self.manifest.load.device != "cpu")
-        return self._like(self._function, team, self._metrics)
+        device = self.manifest.load.device != "cpu"
+        team = team_for(threads, self._team.helpers, one_at_a_time=device)
+        return self._like(self._engine.session(team.size), team, self._metrics)
+
+    def counted(self, metrics: "CallMetrics") -> "Model":
+        """The same model, whose calls are counted."""
+        return self._like(self._engine, self._team, metrics)
 
     def over(self, function: Any) -> "Model":
         """The same model with another entry function of its library; its calls are not counted."""
-        return self._like(function, self._team, None)
+        return self._like(self._engine.over(function), self._team, None)
 
-    def _like(self, function: Any, team: "Team", metrics: "CallMetrics | None") -> "Model":
-        return Model(self.manifest, function, self._transport, team, self._verified_up_to, metrics)
+    def _like(self, engine: Engine, team: "Team", metrics: "CallMetrics | None") -> "Model":
+        return Model(self.manifest, engine, team, self._verified_up_to, metrics)
 
     def run(
         self,
@@ -194,7 +218,7 @@ class Model:
 
         if inputs is None:
             inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0)
-        return profile(self, self._function, inputs, runs)
+        return profile(self, self._engine.machines, inputs, runs)
 
     def bound(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         """The inputs in the model's order, as `run` would take them; raises InputError."""
@@ -203,11 +227,7 @@ class Model:
     def _run(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, np.ndarray]:
         arrays = self._binding.arrays(inputs)
         try:
-            tensors = [
-                self._transport.to_tensor(array, dtype)
-                for array, dtype in zip(arrays, self._dtypes, strict=True)
-            ]
-            outputs = self._team.call(self._compute, [tensors])
+            outputs = self._team.call(self._engine.compute, [self._engine.prepare(arrays)])
         except Exception as error:
             shapes = {
                 spec.name: list(array.shape)
@@ -219,10 +239,6 @@ class Model:
         for name, dtype in self._narrow.items():
             named[name] = narrow.typed(named[name], dtype)
         return named
-
-    def _compute(self, tensors: list[Any]) -> list[np.ndarray]:
-        """The results leave the virtual machine before the next call enters it."""
-        return self._transport.to_arrays(self._function(*tensors), tensors)
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """`run` with the inputs as keywords."""

@@ -42,16 +42,18 @@ class CallProfile:
 
 
 def profile(
-    model: "Model", machines: Machines, inputs: Mapping[str, Any] | Sequence[Any], runs: int
+    model: "Model", machines: Machines | None, inputs: Mapping[str, Any] | Sequence[Any], runs: int
 ) -> CallProfile:
-    """Time `runs` calls after one that is not counted, then watch as many on a machine apart."""
+    """Time `runs` calls after one that is not counted, then watch as many on a machine apart; a
+    library without machines does not report its kernels.
+    """
     model.run(inputs)
     times = []
     for _ in range(max(1, runs)):
         began = time.perf_counter()
         model.run(inputs)
         times.append((time.perf_counter() - began) * 1e3)
-    kernels = _kernels(model, machines, inputs, max(1, runs))
+    kernels = _kernels(model, machines, inputs, max(1, runs)) if machines else ()
     arrays = model.bound(inputs)
     return CallProfile(
         model.manifest.name,

@@ -18,13 +18,15 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaxd.errors import DeclarationError
-from relaxd.loader.runtime import PROCESS
 from relaxd.loader.topology import Cores, cpu_quota, default_threads, usable_cores
 
 VARIABLE = "RELAXD_NUM_THREADS"
+if TYPE_CHECKING:
+    from relaxd.loader.helpers import Helpers
+
 _PATIENCE = 1_000_000
 """Nanoseconds: longer than from one call to the next, short enough that an idle model costs nothing
 of a CPU quota.
@@ -67,15 +69,32 @@ def core_groups(threads: int, cores: Cores) -> Groups:
     return (frozenset(cpus),) * threads
 
 
+def machine_helpers() -> "Helpers":
+    """The library that runs the loops of TVM's virtual machines; raises BundleError before the
+    first bundle.
+    """
+    from relaxd.loader.runtime import PROCESS
+
+    return PROCESS.helpers
+
+
 class Team:
     """Threads for compiled code, worker i on the CPUs `groups[i]`.
 
     one_at_a_time: whether calls wait for each other even where the team is of one, as those do
     that share a device.
+    helpers: gives the library that runs the team; None for code without loops to share out.
     """
 
-    def __init__(self, groups: Groups, *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        helpers: "Callable[[], Helpers] | None" = machine_helpers,
+        *,
+        one_at_a_time: bool = False,
+    ) -> None:
         self.groups = groups
+        self.helpers = helpers
         self._one_at_a_time = one_at_a_time
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
@@ -99,40 +118,52 @@ class Team:
         if self.size == 1 and not self._one_at_a_time:
             return function(*arguments)
         with self._lock:
-            if self.size == 1:
+            if self.size == 1 or self.helpers is None:
                 return function(*arguments)
             if self._helpers is None:
                 self._helpers = self._start()
             before = os.sched_getaffinity(0)
             _bind(0, self.groups[0])
-            PROCESS.helpers.lead(self._helpers)
+            helpers = self.helpers()
+            helpers.lead(self._helpers)
             try:
                 return function(*arguments)
             finally:
-                PROCESS.helpers.lead(None)
+                helpers.lead(None)
                 _bind(0, before)
 
     def _start(self) -> int:
-        team, ids = PROCESS.helpers.start(self.size - 1, _PATIENCE)
+        assert self.helpers is not None
+        team, ids = self.helpers().start(self.size - 1, _PATIENCE)
         for helper, group in zip(ids, self.groups[1:], strict=True):
             _bind(helper, group)
         return team
 
 
 @cache
-def _shared_team(groups: Groups) -> Team:
-    return Team(groups)
+def _shared_team(groups: Groups, helpers: "Callable[[], Helpers]") -> Team:
+    return Team(groups, helpers)
 
 
-def team_for(threads: int | None, *, one_at_a_time: bool = False) -> Team:
+def team_for(
+    threads: int | None,
+    helpers: "Callable[[], Helpers] | None" = machine_helpers,
+    *,
+    one_at_a_time: bool = False,
+) -> Team:
     """The process's team of so many threads (see `thread_count`); teams of one are not shared, so
     that they run side by side, and so do their calls unless they are `one_at_a_time`.
+
+    helpers: gives the library that runs the team, always the same; None for code that has no loop
+    to share out.
     """
     cores = usable_cores()
     groups = core_groups(thread_count(threads, cores), cores)
+    if helpers is None:
+        return Team(groups[:1], None)
     if len(groups) == 1:
-        return Team(groups, one_at_a_time=one_at_a_time)
-    return _shared_team(groups)
+        return Team(groups, helpers, one_at_a_time=one_at_a_time)
+    return _shared_team(groups, helpers)
 
 
 def _bind(thread: int, cpus: Iterable[int]) -> None:

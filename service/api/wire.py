@@ -1,7 +1,7 @@
 """Documents that come and go over HTTP, and their conversion to and from the domain."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -62,6 +62,7 @@ class OptionsIn(Document):
     atol: Tolerance | None = None
     seed: int = 0
     dump: bool = False
+    flavour: Literal["vm", "standalone"] | None = None
 
 
 class RequestIn(Document):

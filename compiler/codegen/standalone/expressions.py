@@ -96,8 +96,9 @@ def expression(expr: Any, names: Mapping[Any, str]) -> str:
             return form.format(*(expression(arg, names) for arg in expr.args))
     form = _BINARY.get(type(expr), "")
     if not form:
-        raise CodegenError(f"an extent is computed in a way that has no C form: {expr}",
-                           reason="extent")
+        raise CodegenError(
+            f"an extent is computed in a way that has no C form: {expr}", reason="extent"
+        )
     return form.format(expression(expr.a, names), expression(expr.b, names))
 
 
@@ -136,7 +137,9 @@ def identifier(text: str) -> str:
 
 def quoted(text: str) -> str:
     """A string literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("?", "\\?")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("?", "\\?")
+    )
     return '"' + "".join(c if " " <= c <= "~" else _octal(c) for c in escaped) + '"'
 
 

@@ -83,7 +83,8 @@ class Function:
             case relax.TupleGetItem():
                 whole = self.value(expr.tuple_value)
                 assert isinstance(whole, TupleValue)
-                return whole.fields[expr.index]
+                field: Value = whole.fields[expr.index]
+                return field
             case tvm.ir.Var():
                 return self.values[expr]
         raise _refusal(f"{type(expr).__name__}", expr)
@@ -198,9 +199,7 @@ class Function:
             self._working_memory(kernel, call, extents)
             head.append("rd_scratch(&c->own, 0)")
         text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
-        if kernel.tasks:
-            text = f'if ({text}) return rd_fail(&c->own, RELAXD_KERNEL, "a thread failed")'
-        self.lines.append(f"  {text};")
+        self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
         return TupleValue(())
 
     def _working_memory(self, kernel: Kernel, call: Any, extents: list[str]) -> None:
@@ -212,9 +211,7 @@ class Function:
         if all(self.is_early(text) for text in needed):
             self.driver.scratch(size)
         else:
-            self.lines.append(
-                f"  if ((status = rd_widen(&c->own, {size}))) return status;"
-            )
+            self.lines.append(f"  if ((status = rd_widen(&c->own, {size}))) return status;")
 
     def is_early(self, text: str) -> bool:
         """Whether bind can compute an extent: no dim but its own stands in it."""

@@ -41,6 +41,7 @@ typedef struct {
 typedef struct {
   const char *name;
   int32_t inputs, outputs, dims; /* how many of each */
+  int32_t parallel;              /* 1 where kernels share out loops by the host's parallel */
   const relaxd_tensor *input, *output;
   const relaxd_dim *dim; /* in the order in which bind takes them */
   int64_t weights;       /* bytes of weights.bin; 0: open takes NULL */

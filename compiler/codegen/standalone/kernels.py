@@ -50,7 +50,7 @@ def _compile(
     module: tvm.IRModule, target: tvm.target.Target, prefix: str, threads: bool
 ) -> Kernels:
     programs = {
-        gvar: func.with_attr("global_symbol", f"{prefix}_{gvar.name_hint}")
+        gvar: func.with_attr("global_symbol", f"{prefix}_k_{gvar.name_hint}")
         for gvar, func in module.functions.items()
         if isinstance(func, tirx.PrimFunc)
     }

@@ -123,4 +123,3 @@ def _finish(output: int, tensor: TensorValue, item: int) -> list[str]:
             f"  rd_deliver(c, results, {output}, {tensor.data}, rd_bytes({shape}, {rank}, {item}));"
         )
     return lines
-

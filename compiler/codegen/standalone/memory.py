@@ -87,8 +87,8 @@ class ArenaMemory:
     def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
         """An output where the caller wants it, or a place of its own."""
         if (output := self.results.pop(var, None)) is not None:
-            line = f"  if ((status = rd_result(c, results, {output}, {self.text(size)}))) return status;"
-            return [line], f"c->out[{output}]"
+            call = f"rd_result(c, results, {output}, {self.text(size)})"
+            return [f"  if ((status = {call})) return status;"], f"c->out[{output}]"
         if self._known(size):
             return [], f"RD_AT({self.driver.slot(self.text(size))})"
         place = self.driver.grower()
@@ -134,4 +134,3 @@ class BlockMemory:
             f"  if ({name} == NULL) return RELAXD_MEMORY;",
         ]
         return lines, name
-

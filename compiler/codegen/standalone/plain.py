@@ -239,8 +239,13 @@ def serial(stmt: Stmt) -> Stmt:
         case tirx.AttrStmt() if str(stmt.attr_key) == _IMPORT:
             # One worker takes every share.
             loop = stmt.body
-            one = tirx.For(loop.loop_var, loop.min, tirx.const(1, dtype_of(loop.extent)),
-                           ForKind.PARALLEL, loop.body)
+            one = tirx.For(
+                loop.loop_var,
+                loop.min,
+                tirx.const(1, dtype_of(loop.extent)),
+                ForKind.PARALLEL,
+                loop.body,
+            )
             return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, one)
         case tirx.AttrStmt():
             return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, serial(stmt.body))

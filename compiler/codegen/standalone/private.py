@@ -24,9 +24,8 @@ def private_function(driver: Driver, gvar: Any) -> str:
     """
     name = f"f_{gvar.name_hint}"
     if name not in driver.prototypes:
-        head = (
-            f"static int {name}(P *c, const rd_value *given, const int64_t *given_dims, rd_value *r)"
-        )
+        parameters = "P *c, const rd_value *given, const int64_t *given_dims, rd_value *r"
+        head = f"static int {name}({parameters})"
         driver.prototypes[name] = f"{head};"
         driver.functions.append(f"{head} {{\n" + "\n".join(_body(driver, gvar)) + "\n}")
     return name

@@ -48,7 +48,7 @@ def driver_source(
         + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else ""),
         (_FOLDER / "support.h").read_text(),
         "\n".join(driver.kernel_prototypes()),
-        _table(signature, prefix),
+        _table(signature, any(kernel.tasks for kernel in kernels.values())),
         "\n".join(driver.statics),
         _context(driver, main, signature),
         *_launchers(driver, prefix),
@@ -61,9 +61,7 @@ def driver_source(
 
 
 def _context(driver: Driver, main: Main, signature: Signature) -> str:
-    shapes = "".join(
-        f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks)
-    )
+    shapes = "".join(f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks))
     return f"""struct P {{
   rd_context own;
   int64_t dims[{max(len(signature.bound), 1)}];
@@ -131,7 +129,7 @@ def _run(main: Main) -> str:
 }}"""
 
 
-def _table(signature: Signature, prefix: str) -> str:
+def _table(signature: Signature, parallel: bool) -> str:
     """The table that describes the model."""
     lines = []
     for kind, specs in (("input", signature.inputs), ("output", signature.outputs)):
@@ -148,8 +146,8 @@ def _table(signature: Signature, prefix: str) -> str:
     lines.append(f"static const relaxd_dim dims[] = {{{rows or '{0}'}}};")
     lines.append(
         f"static const relaxd_interface interface = {{{quoted(signature.name)}, "
-        f"{len(signature.inputs)}, {len(signature.outputs)}, {len(signature.bound)}, inputs, "
-        f"outputs, dims, {signature.weights}}};"
+        f"{len(signature.inputs)}, {len(signature.outputs)}, {len(signature.bound)}, "
+        f"{int(parallel)}, inputs, outputs, dims, {signature.weights}}};"
     )
     return "\n".join(lines)
 
@@ -175,9 +173,7 @@ def _entries(main: Main, signature: Signature, prefix: str) -> str:
         for i, (spec, shape) in enumerate(zip(signature.outputs, main.shapes, strict=True))
         if "-1" in shape
     )
-    shapes = "".join(
-        f"  if (output == {i}) return c->shape{i};\n" for i in range(count)
-    )
+    shapes = "".join(f"  if (output == {i}) return c->shape{i};\n" for i in range(count))
     weights = (
         '  if (weights == NULL) return rd_fail(&c->own, RELAXD_USAGE, "open needs the weights");\n'
         if signature.weights
@@ -240,4 +236,3 @@ void {prefix}_close(P *c) {{
     if (c->growing[i].data != NULL) c->own.host.release(c->own.host.user, c->growing[i].data);
   rd_open(&c->own, sizeof(P), NULL, NULL);
 }}"""
-

@@ -13,6 +13,22 @@ void *memset(void *, int, size_t);
 #define RD_ROUND(bytes) (((bytes) + (RD_LINE - 1)) / RD_LINE * RD_LINE)
 #define RD_UNUSED __attribute__((unused))
 
+/* A call of a kernel; a library that is built to be measured reports where each begins and ends. */
+#if defined(RD_WATCH)
+__attribute__((visibility("default"))) void (*relaxd_watch)(const char *kernel, int begins);
+#define RD_CALL(name, call) \
+  do { \
+    int failed; \
+    if (relaxd_watch != NULL) relaxd_watch(name, 1); \
+    failed = call; \
+    if (relaxd_watch != NULL) relaxd_watch(name, 0); \
+    if (failed) return rd_fail(&c->own, RELAXD_KERNEL, "a thread failed"); \
+  } while (0)
+#else
+#define RD_CALL(name, call) \
+  if (call) return rd_fail(&c->own, RELAXD_KERNEL, "a thread failed")
+#endif
+
 typedef struct {
   void *data;
   int64_t shape[RD_RANK];

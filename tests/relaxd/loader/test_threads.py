@@ -76,10 +76,10 @@ model = load(threads=2)
 started = workers()
 infer(model)
 seen = []
-function = model._function
+function = model._engine._function
 def affinity():
     return sorted(os.sched_getaffinity(0))
-model._function = lambda *tensors: (seen.append(affinity()), function(*tensors))[1]
+model._engine._function = lambda *tensors: (seen.append(affinity()), function(*tensors))[1]
 infer(model)
 print(json.dumps({"cpus": cpus, "started": started, "workers": workers(), "during": seen,
                   "after": sorted(os.sched_getaffinity(0))}))
@@ -197,7 +197,7 @@ def test_an_error_on_either_thread_leaves_the_team_working(python, bundles):
 import relaxd.errors
 model = load(threads=2)
 infer(model)
-function, caught = model._function, []
+function, caught = model._engine._function, []
 
 def fail(*tensors):
     raise ValueError("boom")
@@ -208,11 +208,11 @@ def attempt():
     except relaxd.errors.ExecutionError as error:
         caught.append(error.message)
 
-model._function = fail
+model._engine._function = fail
 attempt()
 other = threading.Thread(target=attempt)
 other.start(); other.join()
-model._function = function
+model._engine._function = function
 print(json.dumps({"caught": caught, "next": infer(model)}))
 """
     assert python(RUN + code, bundles / "vector") == {

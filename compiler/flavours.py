@@ -1,0 +1,183 @@
+"""The two ways from scheduled kernels to a library: TVM's virtual machine, and a driver of its own
+that needs no runtime.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import tvm
+
+from compiler.bundle import files
+from compiler.codegen import generate, system_lib
+from compiler.codegen.standalone import header as c_header
+from compiler.codegen.standalone.expressions import identifier
+from compiler.codegen.standalone.kernels import Kernels, compile_kernels
+from compiler.codegen.standalone.source import Signature, driver_source
+from compiler.ir.checks import messages_of
+from compiler.ir.imported import Imported, Ranges
+from compiler.link import header, library
+from compiler.link.standalone import Parts, link_standalone, link_watched
+from compiler.passes import manager
+from compiler.targets import Runtime, Target
+from compiler.toolchain import zig
+from relaxd.contract.manifest import Manifest, Weight
+from relaxd.contract.options import Flavour
+
+if TYPE_CHECKING:
+    from compiler.passes.framework.observers import Observer
+
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a library is made of beside its module: the names of the model, its target, its inputs
+    and outputs.
+    """
+
+    name: str
+    digest: str
+    target: Target
+    imported: Imported
+
+
+class Maker(Protocol):
+    """One flavour of a library; each step takes what the one before gave."""
+
+    def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
+        """The rest of the passes, with the weights taken out; raises PassError."""
+
+    def generate(self, lowered: Any) -> Any:
+        """Machine code, not linked yet; raises CodegenError."""
+
+    def link(
+        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
+    ) -> None:
+        """Writes the library, and what it needs beside it, into the bundle; raises LinkError.
+
+        watched: where a second one goes that reports the calls of its kernels, if the first does
+        not.
+        """
+
+    def described(self, manifest: Manifest, folder: Path) -> Manifest:
+        """The manifest with what a loader must know of the flavour, and the header, if any."""
+
+
+def maker_of(flavour: Flavour, subject: Subject) -> Maker:
+    """How libraries of a flavour are made."""
+    return Machine(subject) if flavour is Flavour.VM else Standalone(subject)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Bytecode for TVM's virtual machine."""
+
+    subject: Subject
+
+    @property
+    def _prefix(self) -> str:
+        return header.prefix_of(self.subject.name, self.subject.digest)
+
+    @property
+    def _linked(self) -> bool:
+        """Whether the program that uses the library brings the runtime."""
+        return self.subject.target.platform.runtime is Runtime.LINKED
+
+    def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
+        """Calls of the virtual machine."""
+        lowered = manager.to_machine(module, self.subject.target, ranges, observers)
+        return system_lib.as_system_lib(lowered, self._prefix) if self._linked else lowered
+
+    def generate(self, lowered: Any) -> Any:
+        """The executable, and how the code of its device is embedded."""
+        executable = generate.generate(lowered, self.subject.target)
+        return executable, generate.device_code(executable, self.subject.target)
+
+    def link(
+        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
+    ) -> None:
+        """The library and TVM's runtime."""
+        target = self.subject.target
+        if target.platform.runtime is Runtime.BUNDLED:
+            zig.warm_up(target.platform.linker)
+        executable, pack = code
+        library.link_library(executable, folder, target, pack)
+        files.add_runtime(folder, target)
+        files.add_licences(folder)
+
+    def described(self, manifest: Manifest, folder: Path) -> Manifest:
+        """As it is; an archive gets a header."""
+        if self._linked:
+            header.write(folder, manifest, self._prefix)
+        return manifest
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A planned module, and the code of its kernels."""
+
+    module: tvm.IRModule
+    kernels: Kernels
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """Plain C functions, called by a driver in C."""
+
+    subject: Subject
+
+    @property
+    def _prefix(self) -> str:
+        return f"relaxd_{identifier(self.subject.name)[:_LONGEST_NAME] or 'model'}"
+
+    def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
+        """A module whose memory is planned."""
+        return manager.to_plan(module, self.subject.target, ranges, observers)
+
+    def generate(self, lowered: Any) -> Any:
+        """The code of the kernels."""
+        target = self.subject.target
+        return _Code(lowered, compile_kernels(lowered, target, self._prefix, target.threads))
+
+    def link(
+        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
+    ) -> None:
+        """The library, its header, and threads where a loader of ours brings them."""
+        target, file = self.subject.target, folder / files.WEIGHTS
+        imported = self.subject.imported
+        signature = Signature(
+            self.subject.name,
+            imported.inputs,
+            imported.outputs,
+            imported.dims,
+            file.stat().st_size if file.exists() else 0,
+        )
+        offsets = [weight.offset for weight in weights]
+        messages = messages_of(code.module)
+        source = driver_source(
+            code.module, code.kernels.table, signature, self._prefix, offsets, messages
+        )
+        text = c_header.header_text(signature, self._prefix, target.name, allocator=False)
+        zig.warm_up(target.platform.linker)
+        with tempfile.TemporaryDirectory() as workspace:
+            kernels = Path(workspace, "kernels.o")
+            code.kernels.write(kernels)
+            parts = Parts(self._prefix, source, text, kernels)
+            link_standalone(parts, folder, target)
+            if watched is not None:
+                link_watched(parts, watched, target)
+        files.add_helpers(folder, target)
+        files.add_licences(folder)
+
+    def described(self, manifest: Manifest, folder: Path) -> Manifest:
+        """Without a runtime, and with the prefix of its functions."""
+        return dataclasses.replace(
+            manifest,
+            flavour=Flavour.STANDALONE,
+            entry=self._prefix,
+            load=dataclasses.replace(manifest.load, runtime={}),
+        )

@@ -1,0 +1,107 @@
+"""Compiles a driver and links it with its kernels into a library that needs no runtime."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.toolchain import zig
+
+FUNCTIONS = (
+    "size",
+    "open",
+    "bind",
+    "arena",
+    "run",
+    "shape",
+    "output",
+    "failure",
+    "interface",
+    "close",
+)
+"""What a library exports, behind its prefix."""
+
+WATCH = "relaxd_watch"
+"""The variable of a library that is to be measured: whom it reports to."""
+
+_COMPILED = (
+    "-std=gnu11",
+    "-O2",
+    "-g0",
+    "-fPIC",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-stack-protector",
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is linked: the driver's source, its header and the object of the kernels."""
+
+    prefix: str
+    source: str
+    header: str
+    kernels: Path
+
+
+def link_watched(parts: Parts, output: Path, target: Target) -> None:
+    """Writes a shared library that reports the calls of its kernels; raises LinkError."""
+    with tempfile.TemporaryDirectory() as workspace:
+        driver = _driver(parts, Path(workspace), target, "-DRD_WATCH")
+        _share(parts, [driver, parts.kernels], output, target, WATCH)
+
+
+def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
+    """Writes the library and `model.h` into the folder, and gives the library; raises LinkError."""
+    output = folder / target.platform.library
+    (folder / "model.h").write_text(parts.header)
+    with tempfile.TemporaryDirectory() as workspace:
+        driver = _driver(parts, Path(workspace), target)
+        if target.platform.runtime is Runtime.LINKED:
+            zig.archive([driver, parts.kernels], output)
+        else:
+            _share(parts, [driver, parts.kernels], output, target)
+    return output
+
+
+def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
+    (workspace / "model.h").write_text(parts.header)
+    source, compiled = workspace / "model.c", workspace / "driver.o"
+    source.write_text(parts.source)
+    zig.compile_with_zig(
+        *(*_COMPILED, "-DRD_LIBC", *flags, "-c"),
+        "-o",
+        str(compiled),
+        str(source),
+        triple=target.platform.linker,
+    )
+    return compiled
+
+
+def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *more: str) -> None:
+    workspace = objects[0].parent
+    names = [*(f"{parts.prefix}_{function}" for function in FUNCTIONS), *more]
+    linked = workspace / output.name
+    zig.compile_with_zig(
+        *("-shared", "-o", str(linked), *_exports(names, workspace, target)),
+        *map(str, objects),
+        *(() if target.platform.object_format is ObjectFormat.COFF else ("-lm",)),
+        triple=target.platform.linker,
+    )
+    output.write_bytes(linked.read_bytes())
+
+
+def _exports(names: list[str], workspace: Path, target: Target) -> tuple[str, ...]:
+    """Flags that leave nothing in a library but those functions and what they need."""
+    match target.platform.object_format:
+        case ObjectFormat.ELF:
+            script = workspace / "exports.map"
+            script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
+            plain = ("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
+            return (*plain, f"-Wl,--version-script={script}")
+        case ObjectFormat.MACHO:
+            return ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
+    return ("-s",)

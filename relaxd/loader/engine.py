@@ -1,0 +1,70 @@
+"""What runs a model's library: TVM's virtual machine, or the library itself."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from relaxd.contract.tensors import TensorSpec, storage_of
+
+if TYPE_CHECKING:
+    from relaxd.loader.arrays import Transport
+    from relaxd.loader.machines import Machines
+
+
+class Engine(Protocol):
+    """Runs a library on arrays that were checked."""
+
+    def prepare(self, arrays: Sequence[np.ndarray]) -> Any:
+        """What a call takes: done before it has the threads to itself. Raises any error."""
+
+    def compute(self, prepared: Any) -> list[np.ndarray]:
+        """The outputs, each of which owns its memory; raises any error."""
+
+    def session(self, threads: int) -> "Engine":
+        """The same library, for calls by so many threads."""
+
+    def over(self, function: Any) -> "Engine":
+        """The same library by another entry function."""
+
+    @property
+    def machines(self) -> "Machines | None":
+        """The virtual machines of the library, of which one can be watched; None without any."""
+
+
+class VirtualMachine:
+    """The entry function of TVM's virtual machine."""
+
+    def __init__(
+        self, function: Callable[..., Any], transport: "Transport", inputs: Sequence[TensorSpec]
+    ) -> None:
+        self._function = function
+        self._transport = transport
+        self._inputs = inputs
+        self._dtypes = [storage_of(spec.dtype) for spec in inputs]
+
+    def prepare(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """Tensors of the arrays."""
+        return [
+            self._transport.to_tensor(array, dtype)
+            for array, dtype in zip(arrays, self._dtypes, strict=True)
+        ]
+
+    def session(self, threads: int) -> "VirtualMachine":
+        """The machines take whatever threads lead them."""
+        return self
+
+    def over(self, function: Callable[..., Any]) -> "VirtualMachine":
+        """The same tensors, given to another function."""
+        return VirtualMachine(function, self._transport, self._inputs)
+
+    @property
+    def machines(self) -> "Machines | None":
+        """The function, where it gives machines apart."""
+        from relaxd.loader.machines import Machines
+
+        return self._function if isinstance(self._function, Machines) else None
+
+    def compute(self, prepared: list[Any]) -> list[np.ndarray]:
+        """The results leave the virtual machine before the next call enters it."""
+        return self._transport.to_arrays(self._function(*prepared), prepared)

@@ -1,0 +1,173 @@
+"""Libraries that need no runtime, beside ONNX Runtime: from Python and from a C program."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import relaxd
+from relaxd.errors import ExecutionError, InputError
+from tests.compiler.codegen.standalone import models
+
+ROOT = Path(__file__).parents[4]
+PROGRAM = Path(__file__).with_name("program.c")
+ALLOWED = re.compile(r"mem(cpy|set|move)|posix_memalign|free|__cxa_\w+|_\w*gmon\w*|_ITM_\w+")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("standalone")
+    models.built(models.perceptron(), folder, "mlp", {"n": (0, 5000)})
+    models.built(models.found(), folder, "found", {"a": (0, 40), "b": (1, 40)})
+    models.built(models.choosing(), folder, "choosing", {"n": "1:64%3"})
+    models.built(models.counting(), folder, "counting", {"n": (1, 9)})
+    return folder
+
+
+def compare(folder: Path, name: str, feed: dict[str, np.ndarray], model=None) -> None:
+    session = onnxruntime.InferenceSession(folder / f"{name}.onnx")
+    names = [output.name for output in session.get_outputs()]
+    got = (model or relaxd.load(folder / name)).run(feed)
+    plain = {key: np.array(x, x.dtype.newbyteorder("="), order="C") for key, x in feed.items()}
+    for output, want in zip(names, session.run(names, plain), strict=True):
+        assert got[output].dtype == want.dtype
+        np.testing.assert_allclose(got[output], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 257, 5000])
+def test_every_extent_of_the_range(folder, n):
+    x = np.random.default_rng(n).standard_normal((n, 32)).astype("float32")
+    compare(folder, "mlp", {"x": x})
+
+
+def test_one_model_is_bound_to_other_extents_again_and_again(folder):
+    model = relaxd.load(folder / "mlp")
+    for n in (5, 5000, 1, 5, 0, 300):
+        x = np.random.default_rng(n).standard_normal((n, 32)).astype("float32")
+        compare(folder, "mlp", {"x": x}, model)
+
+
+def test_arrays_lie_anywhere(folder):
+    x = np.random.default_rng(0).standard_normal((64, 9)).astype("float32").T[2:7, 1:33]
+    compare(folder, "mlp", {"x": x.astype(">f4")})
+    shifted = np.zeros(9 * 32 + 1, "float32")[1:].reshape(9, 32)
+    compare(folder, "mlp", {"x": shifted})
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (1, 1), (3, 5), (40, 37)])
+def test_extents_that_only_a_run_knows(folder, shape):
+    x = np.random.default_rng(1).integers(-1, 2, shape).astype("float32")
+    compare(folder, "found", {"x": x})
+    compare(folder, "found", {"x": x * 0})
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_branches(folder, sign):
+    x = np.abs(np.random.default_rng(2).standard_normal((6, 4))).astype("float32")
+    compare(folder, "choosing", {"x": sign * x})
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 300])
+def test_loops_whose_state_grows(folder, trips):
+    x = np.random.default_rng(3).standard_normal((2, 4)).astype("float32")
+    compare(folder, "counting", {"x": x, "trips": np.array(trips, np.int64)})
+
+
+def test_a_dim_out_of_range_is_named(folder):
+    with pytest.raises(InputError, match="n must be 1 to 64, a multiple of 3"):
+        relaxd.load(folder / "choosing").run({"x": np.zeros((4, 4), "float32")})
+
+
+def test_the_manifest_says_how_to_call_it(folder):
+    manifest = relaxd.load(folder / "mlp").manifest
+    assert (manifest.flavour, manifest.entry, manifest.load.runtime) == (
+        "standalone",
+        "relaxd_mlp",
+        {},
+    )
+
+
+@pytest.mark.parametrize("name", ["mlp", "found", "choosing", "counting"])
+def test_nothing_of_tvm_is_left(folder, name):
+    library = folder / name / "model.so"
+    assert not re.search(rb"tvm|TVM", library.read_bytes())
+    listed = subprocess.run(
+        ["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True
+    )
+    symbols = {re.split(r"[\s@]+", line.strip())[1] for line in listed.stdout.splitlines()}
+    assert {name for name in symbols if not ALLOWED.fullmatch(name)} == set()
+
+
+def test_numpy_alone_runs_it(folder):
+    code = (
+        "import sys\n"
+        "for name in ('tvm', 'tvm_ffi', 'torch', 'onnx', 'httpx'): sys.modules[name] = None\n"
+        "import numpy as np, relaxd\n"
+        "y = relaxd.load(sys.argv[1]).run({'x': np.ones((3, 32), 'float32')})['y']\n"
+        "print(y.shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder / "mlp"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.stdout, done.stderr) == ("(3, 7)\n", "")
+
+
+def test_threads_share_a_large_product_out(folder):
+    x = np.random.default_rng(4).standard_normal((5000, 32)).astype("float32")
+    one = relaxd.load(folder / "mlp", threads=1).run({"x": x})["y"]
+    two = relaxd.load(folder / "mlp", threads=2).run({"x": x})["y"]
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_c_program_runs_two_models(folder):
+    libraries = ["mlp/model.so", "counting/model.so"]
+    flags = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fno-sanitize=undefined",
+        "-I.",
+        "-Wl,-rpath,.",
+    ]
+    command = [sys.executable, "-m", "ziglang", "cc", *flags, "-o", "program", str(PROGRAM)]
+    for number, library in enumerate(libraries):
+        copy = folder / f"libm{number}.so"
+        copy.write_bytes((folder / library).read_bytes())
+        command.append(f"./{copy.name}")
+    subprocess.run(command, cwd=folder, check=True)
+    done = subprocess.run([folder / "program"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    assert done.stdout.splitlines() == [
+        "-1 n = 5001, it must be 0 to 5000",
+        "5 bind and arena come before run",
+        "counting x float32 4 1 n 1 9",
+        "5 only a run knows the extents of output y: give NULL for it",
+        "7",
+    ]
+
+
+def test_a_check_of_the_model_says_what_differs(tmp_path):
+    model = models._model(
+        [models._node("Reshape", ["x", "shape"], ["r"]), models._node("Add", ["r", "z"], ["y"])],
+        [
+            models._value("x", models.FLOAT, ["n"]),
+            models._value("shape", models.INT64, [1]),
+            models._value("z", models.FLOAT, ["n"]),
+        ],
+        [models._value("y", models.FLOAT, ["n"])],
+    )
+    folder = models.built(model, tmp_path, "reshaping", {"n": (2, 9)})
+    loaded = relaxd.load(folder)
+    x = np.ones(4, "float32")
+    np.testing.assert_array_equal(loaded(x=x, z=x, shape=np.array([4]))["y"], x + x)
+    with pytest.raises(ExecutionError, match="in this call n = 4"):
+        loaded(x=x, z=x, shape=np.array([3]))
