@@ -22,7 +22,7 @@ from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
 from compiler.link.standalone import Parts, link_standalone, link_watched
 from compiler.passes import manager
-from compiler.targets import Runtime, Target
+from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 from relaxd.contract.manifest import Manifest, Weight
 from relaxd.contract.options import Flavour
@@ -161,8 +161,10 @@ class Standalone:
         source = driver_source(
             code.module, code.kernels.table, signature, self._prefix, offsets, messages
         )
-        text = c_header.header_text(signature, self._prefix, target.name, allocator=False)
-        zig.warm_up(target.platform.linker)
+        wasm = target.platform.object_format is ObjectFormat.WASM
+        text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)
+        if not wasm:
+            zig.warm_up(target.platform.linker)
         with tempfile.TemporaryDirectory() as workspace:
             kernels = Path(workspace, "kernels.o")
             code.kernels.write(kernels)

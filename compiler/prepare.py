@@ -3,7 +3,7 @@ builds themselves can only read it.
 """
 
 from compiler.runtimes import devices, threads
-from compiler.targets import Runtime, Target
+from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 from compiler.verify.emulation import emulator, program
 
@@ -21,5 +21,7 @@ def prepare(target: Target) -> None:
             threads.threads(target)
         if target.kind == "opencl":
             devices.opencl(target)
+    if target.platform.object_format is ObjectFormat.WASM:
+        zig.warm_up_wasm(target.platform.linker)
     if target.emulator is not None and emulator.lacking(target) is None:
         program.warm_up(target)

@@ -21,6 +21,11 @@ FUNCTIONS = (
 )
 """What a library exports, behind its prefix."""
 
+ALLOCATOR = ("allocate", "release")
+"""What a WebAssembly module exports beside it."""
+
+_STACK = 256 << 10
+
 WATCH = "relaxd_watch"
 """The variable of a library that is to be measured: whom it reports to."""
 
@@ -60,7 +65,9 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
     (folder / "model.h").write_text(parts.header)
     with tempfile.TemporaryDirectory() as workspace:
         driver = _driver(parts, Path(workspace), target)
-        if target.platform.runtime is Runtime.LINKED:
+        if target.platform.object_format is ObjectFormat.WASM:
+            _module(parts, [driver, parts.kernels], output, target)
+        elif target.platform.runtime is Runtime.LINKED:
             zig.archive([driver, parts.kernels], output)
         else:
             _share(parts, [driver, parts.kernels], output, target)
@@ -72,13 +79,38 @@ def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
     source, compiled = workspace / "model.c", workspace / "driver.o"
     source.write_text(parts.source)
     zig.compile_with_zig(
-        *(*_COMPILED, "-DRD_LIBC", *flags, "-c"),
+        *(*_COMPILED, *_flags_of(target), *flags, "-c"),
         "-o",
         str(compiled),
         str(source),
         triple=target.platform.linker,
     )
     return compiled
+
+
+def _flags_of(target: Target) -> tuple[str, ...]:
+    """Where a driver gets memory: from malloc, or in WebAssembly by growing its own."""
+    if target.platform.object_format is not ObjectFormat.WASM:
+        return ("-DRD_LIBC",)
+    return ("-DRD_GROWS", "-mcpu=" + "".join(("generic", *_wasm_features(target))))
+
+
+def _wasm_features(target: Target) -> list[str]:
+    """zig's spelling of the target's features."""
+    return [feature.replace("-", "_") for feature in target.features]
+
+
+def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> None:
+    """Links a WebAssembly module that imports nothing."""
+    names = [f"{parts.prefix}_{function}" for function in (*FUNCTIONS, *ALLOCATOR)]
+    linked = objects[0].parent / output.name
+    zig.link_wasm(
+        *("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}"),
+        *("--stack-first", *(f"--export={name}" for name in names)),
+        *("-o", str(linked), *map(str, objects)),
+        triple=target.platform.linker,
+    )
+    output.write_bytes(linked.read_bytes())
 
 
 def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *more: str) -> None:

@@ -1,9 +1,9 @@
 """The architectures that the compiler knows, in the order of the registry."""
 
-from compiler.targets import arm, riscv, x86
+from compiler.targets import arm, riscv, wasm, x86
 from compiler.targets.architecture import Architecture
 
-ARCHITECTURES = (x86.X86_64, arm.AARCH64, arm.ARMV7L, riscv.RISCV64)
+ARCHITECTURES = (x86.X86_64, arm.AARCH64, arm.ARMV7L, riscv.RISCV64, wasm.WASM32)
 
 _BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
 

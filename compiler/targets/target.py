@@ -34,6 +34,7 @@ class ObjectFormat(StrEnum):
     ELF = "elf"
     MACHO = "macho"
     COFF = "coff"
+    WASM = "wasm"
 
 
 class Runtime(StrEnum):
@@ -49,7 +50,12 @@ class Runtime(StrEnum):
     NONE = "none"
 
 
-_SHARED = {ObjectFormat.ELF: ".so", ObjectFormat.MACHO: ".dylib", ObjectFormat.COFF: ".dll"}
+_SHARED = {
+    ObjectFormat.ELF: ".so",
+    ObjectFormat.MACHO: ".dylib",
+    ObjectFormat.COFF: ".dll",
+    ObjectFormat.WASM: ".wasm",
+}
 
 Option = str | int | bool
 Options = tuple[tuple[str, Option], ...]
@@ -163,7 +169,7 @@ class Target:
     @property
     def threads(self) -> bool:
         """Whether code for it may share out loops among threads."""
-        return True
+        return self.platform.object_format is not ObjectFormat.WASM
 
     def flavour(self, wanted: Flavour | None) -> Flavour:
         """What runs a library's graph, as a request wants it or by default; raises UnknownTarget

@@ -38,6 +38,33 @@ def archive(objects: Sequence[Path], output: Path) -> None:
         _zig("ar", "rcsD", str(output), *map(str, objects), folder=Path(nothing))
 
 
+_WASM_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
+_WASM_PROGRAM = ("-mexec-model=reactor", "-Wl,--no-entry", "-lm")
+
+
+def warm_up_wasm(triple: str) -> None:
+    """Build the C library for WebAssembly into the shared cache; raises LinkError."""
+    warm_up_program(triple, language="cc", arguments=_WASM_PROGRAM)
+
+
+def link_wasm(*arguments: str, triple: str) -> None:
+    """Link a WebAssembly module against the C library; raises LinkError.
+
+    By the linker itself, since zig's own front end makes the module executable afterwards, which a
+    build's sandbox refuses.
+    """
+    warm_up_wasm(triple)
+    folder = cache.linker_folder(triple)
+    found = [max(folder.glob(f"o/*/{name}"), default=None) for name in _WASM_LIBRARIES]
+    if None in found:
+        raise LinkError(
+            f"zig's C library for {triple} is not in {folder}",
+            reason="failed",
+            hint=f"{cache.VARIABLE} chooses another place",
+        )
+    _zig("wasm-ld", *arguments, *map(str, found), folder=folder)
+
+
 def warm_up(triple: str) -> None:
     """Build the C library's start files into the shared cache, so that no build waits for it.
 

@@ -235,4 +235,9 @@ void {prefix}_close(P *c) {{
   for (size_t i = 0; i < sizeof c->growing / sizeof *c->growing; ++i)
     if (c->growing[i].data != NULL) c->own.host.release(c->own.host.user, c->growing[i].data);
   rd_open(&c->own, sizeof(P), NULL, NULL);
-}}"""
+}}
+
+#if defined(RD_GROWS)
+void *{prefix}_allocate(size_t bytes) {{ return rd_grows_allocate(NULL, bytes); }}
+void {prefix}_release(void *at) {{ rd_grows_release(NULL, at); }}
+#endif"""

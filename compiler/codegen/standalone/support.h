@@ -239,6 +239,80 @@ static void rd_libc_release(void *user, void *at) {
 }
 #endif
 
+#if defined(RD_GROWS)
+/* Memory of a WebAssembly module behind its own data: blocks in the order of their addresses, each with its size before it. */
+typedef struct rd_free {
+  struct rd_free *next;
+  size_t bytes; /* of the block, this included */
+} rd_free;
+extern unsigned char __heap_base;
+static rd_free *rd_frees;
+static size_t rd_top;
+
+static void rd_give(rd_free *block) {
+  rd_free **at = &rd_frees;
+  while (*at != NULL && *at < block) at = &(*at)->next;
+  block->next = *at;
+  if (*at != NULL && (uint8_t *)block + block->bytes == (uint8_t *)*at) {
+    block->bytes += (*at)->bytes;
+    block->next = (*at)->next;
+  }
+  *at = block;
+  if (at != &rd_frees) {
+    rd_free *before = (rd_free *)((uint8_t *)at - offsetof(rd_free, next));
+    if ((uint8_t *)before + before->bytes == (uint8_t *)block) {
+      before->bytes += block->bytes;
+      before->next = block->next;
+    }
+  }
+}
+
+static int rd_more(size_t bytes) {
+  size_t end = (size_t)__builtin_wasm_memory_size(0) << 16;
+  rd_free *block;
+  if (rd_top == 0) rd_top = RD_ROUND((size_t)&__heap_base);
+  if (bytes > SIZE_MAX - rd_top) return 0;
+  if (rd_top + bytes > end) {
+    size_t pages = (rd_top + bytes - end + 65535) >> 16;
+    if (__builtin_wasm_memory_grow(0, pages) == SIZE_MAX) return 0;
+    end += pages << 16;
+  }
+  block = (rd_free *)rd_top;
+  block->bytes = (end - rd_top) / RD_LINE * RD_LINE;
+  rd_top += block->bytes;
+  rd_give(block);
+  return 1;
+}
+
+static void *rd_grows_allocate(void *user, size_t bytes) {
+  size_t need = RD_ROUND(bytes) + RD_LINE;
+  (void)user;
+  if (need < bytes) return NULL;
+  for (int again = 0; again < 2; ++again) {
+    for (rd_free **at = &rd_frees; *at != NULL; at = &(*at)->next) {
+      rd_free *block = *at;
+      if (block->bytes < need) continue;
+      if (block->bytes - need >= 2 * RD_LINE) {
+        rd_free *rest = (rd_free *)((uint8_t *)block + need);
+        rest->bytes = block->bytes - need;
+        rest->next = block->next;
+        block->bytes = need;
+        *at = rest;
+      } else {
+        *at = block->next;
+      }
+      return (uint8_t *)block + RD_LINE;
+    }
+    if (!rd_more(need)) return NULL;
+  }
+  return NULL;
+}
+static void rd_grows_release(void *user, void *at) {
+  (void)user;
+  if (at != NULL) rd_give((rd_free *)((uint8_t *)at - RD_LINE));
+}
+#endif
+
 static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights, const relaxd_host *host) {
   memset(c, 0, size);
   c->weights = weights;
@@ -246,6 +320,10 @@ static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights, co
 #if defined(RD_LIBC)
   c->host.allocate = rd_libc_allocate;
   c->host.release = rd_libc_release;
+#endif
+#if defined(RD_GROWS)
+  c->host.allocate = rd_grows_allocate;
+  c->host.release = rd_grows_release;
 #endif
   if (host != NULL) {
     relaxd_host own = c->host;
