@@ -13,6 +13,7 @@ from compiler.targets import ObjectFormat, Runtime, Target
 
 _MACHO_ARM64 = 0x0100000C
 _COFF_X86_64 = 0x8664
+_WASM_VERSION = 1
 _BUILD_VERSION = 0x32
 _MACHO_PLATFORMS = {1: "macOS", 2: "iOS"}
 _VERSION_MIN = {0x24: "macOS", 0x25: "iOS"}
@@ -60,17 +61,16 @@ def machine_of(code: bytes) -> tuple[str, int]:
         return "macho", struct.unpack_from("<I", code, 4)[0]
     if code[:2] == b"MZ":
         return "coff", struct.unpack_from("<H", code, struct.unpack_from("<I", code, 60)[0] + 4)[0]
+    if code[:4] == b"\0asm":
+        return "wasm", code[4]
     raise AssertionError(f"neither ELF, Mach-O nor PE: {code[:8]!r}")
 
 
 def expected_machine(target: Target) -> tuple[str, int]:
     """What `machine_of` a library for the target is."""
-    numbers = {
-        "elf": ELF[target.arch].machine,
-        "macho": _MACHO_ARM64,
-        "coff": _COFF_X86_64,
-    }
-    return target.platform.object_format.value, numbers[target.platform.object_format.value]
+    numbers = {"macho": _MACHO_ARM64, "coff": _COFF_X86_64, "wasm": _WASM_VERSION}
+    form = target.platform.object_format.value
+    return form, numbers[form] if form in numbers else ELF[target.arch].machine
 
 
 def code_of(library: Path, target: Target) -> bytes:
@@ -97,6 +97,8 @@ def expected_words(target: Target) -> tuple[str, ...]:
                 "Mach-O 64-bit arm64",
                 "object" if linked else "dynamically linked shared library",
             )
+        case ObjectFormat.WASM:
+            return ("WebAssembly (wasm) binary module version 0x1",)
     elf = ELF[target.arch]
     return (f"ELF {elf.bits}-bit LSB {'relocatable' if linked else 'shared object'}", elf.words)
 
@@ -112,7 +114,7 @@ def traits(library: Path, target: Target) -> str:
         return f"{max(used)}mm" if used else "no vectors"
     if target.platform.object_format is ObjectFormat.MACHO:
         return _macho_platform(code_of(library, target))
-    if target.platform.runtime is Runtime.BUNDLED:
+    if target.platform.runtime is not Runtime.LINKED:
         return ""
     attributes = dict(re.findall(r"Tag_(\w+): \"?([^\"\n]*)", _tool("readelf", "-A", str(library))))
     if "RISCV_arch" in attributes:

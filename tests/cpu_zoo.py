@@ -23,6 +23,7 @@ from compiler import targets
 from compiler.targets import Runtime, Target
 from compiler.targets.architectures import ARCHITECTURES
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.options import Flavour
 from relaxd.loader.bundle import read_manifest
 from tests import binaries
 from tests.models import MODELS, path_of
@@ -178,7 +179,8 @@ def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]
     )
     if traits != binaries.expected_traits(target):
         yield f"the code is for {traits}, not {binaries.expected_traits(target)}"
-    if b"__tvm_ffi_" + _prefix(library, target) not in library.read_bytes():
+    mark = b"relaxd_" if manifest.flavour == Flavour.STANDALONE else b"__tvm_ffi_"
+    if mark + _prefix(library, target) not in library.read_bytes():
         yield "there is no kernel's symbol"
     if target.platform.libc and binaries.newest_glibc(library) > tuple(
         map(int, target.platform.libc.split("."))
@@ -190,7 +192,7 @@ def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]
 
 def _prefix(library: Path, target: Target) -> bytes:
     """What stands before the names of an archive's kernels."""
-    if target.platform.runtime is Runtime.BUNDLED:
+    if target.platform.runtime is not Runtime.LINKED:
         return b""
     return (
         library.with_name("model.h")

@@ -7,7 +7,12 @@ from compiler.targets import NATIVE, Runtime, Target, registry
 PAGE = Path(__file__).parent.parent / "docs" / "targets.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 _COLUMNS = ("Target", "Processor", "Vectors", "System", "Library", "TVM's runtime", "Status")
-_LIBRARIES = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF"}
+_LIBRARIES = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF", "wasm": "WebAssembly"}
+_RUNTIMES = {
+    Runtime.BUNDLED: "in the bundle",
+    Runtime.LINKED: "linked by the program",
+    Runtime.NONE: "none",
+}
 
 
 def table() -> str:
@@ -23,7 +28,7 @@ def _row(target: Target) -> tuple[str, ...]:
     )
     device = f" with {target.device.sm or target.device.name}" if target.device else ""
     system = f"{platform.os}, glibc {platform.libc}" if platform.libc else platform.os
-    runtime = "in the bundle" if platform.runtime is Runtime.BUNDLED else "linked by the program"
+    runtime = _RUNTIMES[platform.runtime]
     return (
         f"`{target.name}`",
         f"{target.arch}{device}",

@@ -45,7 +45,7 @@ WASM32 = Architecture(
         _wasm32("wasm32-simd", ("simd128",)),
         _wasm32("wasm32-relaxed-simd", ("relaxed-simd", "simd128"), fma=True),
     ),
-    platforms=(),
+    platforms=(ENGINE,),
     cpus={"generic": ()},
     features={"+simd128": "simd128", "+relaxed-simd": "relaxed-simd"},
     registers=_registers,

@@ -296,7 +296,7 @@ class StandaloneEngine:
         self._idle: list[_Context] = []
         self._dims: dict[Any, tuple[int, ...]] = {}
         named = {dim for spec in self._manifest.inputs for axis in spec.shape for dim in axis.dims}
-        self._names = [dim.name for dim in self._manifest.dims if dim.name in named]
+        self._names = sorted(dim.name for dim in self._manifest.dims if dim.name in named)
         self._host = _Host(threads=threads)
         if threads > 1 and helpers is not None:
             self._host.parallel = helpers().parallel

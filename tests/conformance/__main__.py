@@ -20,6 +20,7 @@ from tests.conformance.outcomes import Outcome, Result
 
 ENGINES = {
     "relaxd": "tests.conformance.engines:relaxd",
+    "standalone": "tests.conformance.engines:standalone",
     "onnxruntime": "tests.conformance.engines:onnxruntime",
     "openvino": "benchmarks.importers.nodes:openvino",
     "tvm": "benchmarks.importers.nodes:tvm",

@@ -1,5 +1,6 @@
 """The engines that cases run through: relaxd's own build and loader, and ONNX Runtime beside it."""
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from compiler.ir.draws import SEED
 from compiler.ir.onnx.item_names import joined, parted
 from compiler.isolation.messages import CompileJob
 from compiler.verify.reference import onnx as reference
+from relaxd.contract.options import Flavour
+from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import Model, load
 from tests.conformance import laws
@@ -27,15 +30,22 @@ _INTERNAL = ("internal", "failed", "crashed", "out_of_memory")
 
 def relaxd(case: Case, mode: Mode) -> Ran:
     """Build as `compile_model` does, load as a user does, compare as onnx's runner does."""
+    return _built(case, request(case, mode))
+
+
+def standalone(case: Case, mode: Mode) -> Ran:
+    """As `relaxd`, by a library that needs no runtime."""
+    asked = request(case, mode)
+    options = dataclasses.replace(asked.options, flavour=Flavour.STANDALONE)
+    return _built(case, dataclasses.replace(asked, options=options))
+
+
+def _built(case: Case, asked: CompileRequest) -> Ran:
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
         path.write_bytes(case.model.SerializeToString())
         try:
-            build(
-                CompileJob(
-                    str(path), request(case, mode).to_json(), "native", str(bundle), case.name
-                )
-            )
+            build(CompileJob(str(path), asked.to_json(), "native", str(bundle), case.name))
         except CompileError as error:
             outcome = (
                 Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED

@@ -36,9 +36,12 @@ class Main:
 
 
 def bound_dims(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The dims that a call binds: those that an axis of an input names."""
+    """The dims that a call binds: those that an axis of an input names, in the order of names, as
+    in manifest.json.
+    """
     named = {name for spec in inputs for axis in spec.shape for name in axis.dims}
-    return tuple(dim for dim in dims if dim.name in named)
+    found = [dim for dim in dims if dim.name in named]
+    return tuple(sorted(found, key=lambda dim: dim.name))
 
 
 def main_function(driver: Driver, inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> Main:

@@ -18,7 +18,7 @@ def test_the_pins_are_of_this_compiler() -> None:
 
 def test_every_target_that_brings_a_runtime_has_a_pin_or_is_this_machine() -> None:
     for target in targets.registry():
-        if target.platform.runtime is Runtime.LINKED:
+        if target.platform.runtime is not Runtime.BUNDLED:
             continue
         own = (target.platform.os, target.arch) == ("linux", this_host().arch)
         assert own or runtimes.pin_of(target.platform), target.name

@@ -90,7 +90,9 @@ def test_every_name_that_was_promised_is_there() -> None:
     cpus = (
         "x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-vnni aarch64 aarch64-v8.2 armv7 riscv64 riscv64-v"
     )
-    systems = "android-arm64 ios-arm64 macos-arm64 windows-x86-64"
+    systems = (
+        "wasm32 wasm32-simd wasm32-relaxed-simd android-arm64 ios-arm64 macos-arm64 windows-x86-64"
+    )
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
     assert set(targets.names()) >= {"native", *cpus.split(), *systems.split(), *gpus.split()}
 

@@ -63,6 +63,7 @@ def test_defaults():
         "atol": None,
         "seed": 0,
         "dump": False,
+        "flavour": None,
     }
 
 

@@ -155,6 +155,18 @@ def test_a_c_program_runs_two_models(folder):
     ]
 
 
+def test_dims_are_bound_in_the_order_of_their_names(tmp_path):
+    names = [f"d{i}" for i in range(12)]
+    model = models._model(
+        [models._node("Concat", names, ["y"], axis=0)],
+        [models._value(name, models.FLOAT, [f"{name}_"]) for name in names],
+        [models._value("y", models.FLOAT, ["n"])],
+    )
+    models.built(model, tmp_path, "many", {})
+    feed = {name: np.full(3 + i, i, "float32") for i, name in enumerate(names)}
+    compare(tmp_path, "many", feed)
+
+
 def test_a_check_of_the_model_says_what_differs(tmp_path):
     model = models._model(
         [models._node("Reshape", ["x", "shape"], ["r"]), models._node("Add", ["r", "z"], ["y"])],
