@@ -35,6 +35,7 @@ from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import LoadContractError
+from relaxd.loader.bundle import read_manifest
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import probe
 from relaxd.loader.host import this_host
@@ -337,12 +338,16 @@ def _runner(this: _Build) -> report.Runner | str:
         return report.ON_SOFTWARE if _in_software(this.target) else report.NATIVE
     if this.target.emulator is None:
         return reason
-    if lacking := emulator.lacking(this.target):
+    if lacking := emulator.lacking(this.target, this.flavour):
         return f"{reason}; {lacking}"
     folder = this.scratch / "emulated"
     folder.mkdir()
     # Its C++ library may have to be built first: that is no part of the time that running takes.
-    program.build(this.partial, this.target, folder / "program")
+    if this.flavour is Flavour.STANDALONE:
+        prefix = read_manifest(this.partial).entry
+        program.build_standalone(this.partial, prefix, this.target, folder / "program")
+    else:
+        program.build(this.partial, this.target, folder / "program")
     spec = (("target", this.target.name), ("scratch", str(folder)))
     return report.Runner(
         "compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _EMULATED_PATIENCE

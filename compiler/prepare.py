@@ -6,6 +6,7 @@ from compiler.runtimes import devices, threads
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 from compiler.verify.emulation import emulator, program
+from relaxd.contract.options import Flavour
 
 
 def prepare(target: Target) -> None:
@@ -25,3 +26,5 @@ def prepare(target: Target) -> None:
         zig.warm_up_wasm(target.platform.linker)
     if target.emulator is not None and emulator.lacking(target) is None:
         program.warm_up(target)
+    elif target.emulator is not None and emulator.lacking(target, Flavour.STANDALONE) is None:
+        program.warm_up_standalone(target)

@@ -10,6 +10,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.errors import CodegenError
+from compiler.tir.exprs import is_choice
 from relaxd.contract.axes import Axis
 
 C_TYPES = {
@@ -47,14 +48,11 @@ _BINARY: dict[type, str] = {
     prim.GE: "({} >= {})",
     prim.And: "({} && {})",
     prim.Or: "({} || {})",
-}
-_CALLS = {
-    "tirx.if_then_else": "({} ? {} : {})",
-    "tirx.shift_left": "({} << {})",
-    "tirx.shift_right": "({} >> {})",
-    "tirx.bitwise_and": "({} & {})",
-    "tirx.bitwise_or": "({} | {})",
-    "tirx.bitwise_xor": "({} ^ {})",
+    prim.LShift: "({} << {})",
+    prim.RShift: "({} >> {})",
+    prim.BitwiseAnd: "({} & {})",
+    prim.BitwiseOr: "({} | {})",
+    prim.BitwiseXor: "({} ^ {})",
 }
 _AXIS: dict[type[ast.operator], str] = {
     ast.Add: "({} + {})",
@@ -91,9 +89,8 @@ def expression(expr: Any, names: Mapping[Any, str]) -> str:
         case prim.Select():
             parts = (expr.condition, expr.true_value, expr.false_value)
             return "({} ? {} : {})".format(*(expression(part, names) for part in parts))
-        case tvm.ir.Call() if str(getattr(expr.op, "name", "")) in _CALLS:
-            form = _CALLS[str(expr.op.name)]
-            return form.format(*(expression(arg, names) for arg in expr.args))
+        case tvm.ir.Call() if is_choice(expr):
+            return "({} ? {} : {})".format(*(expression(arg, names) for arg in expr.args))
     form = _BINARY.get(type(expr), "")
     if not form:
         raise CodegenError(

@@ -10,6 +10,7 @@ from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.targets.architecture import Emulation
 from compiler.targets.architectures import architecture_of
+from relaxd.contract.options import Flavour
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,13 @@ class Emulator:
     command: tuple[str, ...]
 
 
-def lacking(target: Target) -> str | None:
-    """Why this machine cannot emulate the target; None when it can."""
-    found = find(target)
+def lacking(target: Target, flavour: Flavour = Flavour.VM) -> str | None:
+    """Why this machine cannot emulate a library for the target; None when it can."""
+    found = find(target, flavour)
     return found if isinstance(found, str) else None
 
 
-def find(target: Target) -> Emulator | str:
+def find(target: Target, flavour: Flavour = Flavour.VM) -> Emulator | str:
     """The target's emulator, or what is missing for one."""
     emulation = architecture_of(target.arch).emulation
     if target.emulator is None or emulation is None:
@@ -33,6 +34,8 @@ def find(target: Target) -> Emulator | str:
     program = _program(emulation.program)
     if program is None:
         return f"qemu-{emulation.program} is not installed"
+    if flavour is Flavour.STANDALONE:
+        return _without_runtime(target, emulation, program)
     if target.platform.runtime is Runtime.LINKED:
         if not archives.present(target.platform):
             return (
@@ -49,6 +52,16 @@ def find(target: Target) -> Emulator | str:
             f"`{runtimes.COMMAND}`"
         )
     return Emulator((program, *target.emulator, "-L", str(sysroot)))
+
+
+def _without_runtime(target: Target, emulation: Emulation, program: str) -> Emulator | str:
+    """The emulator of programs that need a C library at most."""
+    if target.platform.runtime is Runtime.LINKED:
+        return Emulator((program, *(target.emulator or ())))
+    sysroot = emulation.sysroot
+    if sysroot is None or not (sysroot / "lib" / "libc.so.6").is_file():
+        return f"there is no C library for {target.arch}: {_install(emulation)}"
+    return Emulator((program, *(target.emulator or ()), "-L", str(sysroot)))
 
 
 def _install(emulation: Emulation) -> str:

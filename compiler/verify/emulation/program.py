@@ -12,6 +12,7 @@ from compiler.toolchain import zig
 from relaxd.contract.manifest import THREADS
 
 DRIVER = Path(__file__).with_name("driver.c")
+STANDALONE_DRIVER = DRIVER.with_name("standalone.c")
 THREAD_COUNT = 2
 """Of a bundle's own threads, where it brings them: enough to see that they work there."""
 
@@ -36,6 +37,20 @@ def build(bundle: Path, target: Target, output: Path) -> None:
     )
 
 
+def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) -> None:
+    """Write the program for a bundle that needs no runtime to `output`; raises LinkError.
+
+    prefix: of the functions of the bundle's library.
+    """
+    library = bundle / target.platform.library
+    static = ["-static"] if _static(target) else [f"-Wl,-rpath,{bundle}"]
+    zig.compile_with_zig(
+        *("-O1", "-include", str(bundle / header.FILENAME), f"-DP={prefix}", *static),
+        *("-o", str(output), str(STANDALONE_DRIVER), str(library), "-lm"),
+        triple=target.platform.linker,
+    )
+
+
 def warm_up(target: Target) -> None:
     """Build zig's libraries for such programs into the shared cache, so that no build waits for
     them; raises LinkError.
@@ -46,6 +61,14 @@ def warm_up(target: Target) -> None:
         language="c++" if static else "cc",
         arguments=("-O1", *(["-static"] if static else [])),
     )
+    warm_up_standalone(target)
+
+
+def warm_up_standalone(target: Target) -> None:
+    """As `warm_up`, for programs with libraries that need no runtime."""
+    static = ["-static"] if _static(target) else []
+    arguments = ("-O1", *static, "-lm")
+    zig.warm_up_program(target.platform.linker, language="cc", arguments=arguments)
 
 
 def _static(target: Target) -> bool:

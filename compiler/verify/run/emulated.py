@@ -15,9 +15,11 @@ from compiler.verify.emulation import emulator, tensors
 from compiler.verify.emulation.tensors import Array
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.options import Flavour
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import BundleError
 from relaxd.loader import narrow
+from relaxd.loader.binding import Binding
 from relaxd.loader.bundle import read_manifest
 
 _TAIL = 500
@@ -32,13 +34,14 @@ class _Program:
     command: tuple[str, ...]
     manifest: Manifest
     scratch: Path
+    binding: Binding | None = None
 
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the program printed."""
         given, given_back = self.scratch / "inputs", self.scratch / "outputs"
         tensors.write(given, [_held(inputs[item.name], item) for item in self.manifest.inputs])
         done = subprocess.run(
-            [*self.command, str(given), str(given_back)],
+            [*self.command, str(given), str(given_back), *self._dims(inputs)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -53,6 +56,15 @@ class _Program:
             item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
             for item, array in zip(self.manifest.outputs, tensors.read(given_back), strict=True)
         }
+
+    def _dims(self, inputs: Arrays) -> list[str]:
+        """What a library without a runtime binds, in order; the virtual machine takes nothing."""
+        if self.binding is None:
+            return []
+        shapes = tuple(inputs[item.name].shape for item in self.manifest.inputs)
+        solved = self.binding.solve(shapes)
+        named = {dim for item in self.manifest.inputs for axis in item.shape for dim in axis.dims}
+        return [str(solved[name]) for name in sorted(named)]
 
 
 def _held(array: Array, item: TensorSpec) -> Array:
@@ -70,10 +82,14 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
 
 def _program(spec: Record) -> _Program:
     bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
-    found = emulator.find(targets.resolve(spec["target"]))
+    manifest = read_manifest(bundle)
+    found = emulator.find(targets.resolve(spec["target"]), Flavour(manifest.flavour))
     if isinstance(found, str):
         raise BundleError(found)
-    manifest = read_manifest(bundle)
+    if manifest.flavour == Flavour.STANDALONE:
+        file = str(bundle / manifest.weights_file) if manifest.weights else "-"
+        command = (*found.command, str(scratch / "program"), file)
+        return _Program(command, manifest, scratch, Binding(manifest.inputs, manifest.dims))
     weights = scratch / "weights"
     tensors.write(weights, _weights(bundle, manifest))
     arguments = (str(scratch / "program"), str(bundle / manifest.library), str(weights))
