@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from relaxd.contract.tensors import TensorSpec, storage_of
+from relaxd.loader.borrowed import Borrowed
 
 if TYPE_CHECKING:
     from relaxd.loader.arrays import Transport
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Runs a library on arrays that were checked."""
 
-    def prepare(self, arrays: Sequence[np.ndarray]) -> Any:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Any:
         """What a call takes: done before it has the threads to itself. Raises any error."""
 
     def compute(self, prepared: Any) -> list[np.ndarray]:
@@ -43,7 +44,7 @@ class VirtualMachine:
         self._inputs = inputs
         self._dtypes = [storage_of(spec.dtype) for spec in inputs]
 
-    def prepare(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> list[Any]:
         """Tensors of the arrays."""
         return [
             self._transport.to_tensor(array, dtype)

@@ -309,21 +309,24 @@ class StandaloneEngine:
         """There is one entry function alone; raises TypeError."""
         raise TypeError(f"{self._manifest.library} has one entry function")
 
-    def prepare(self, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Sequence[np.ndarray]:
         """The arrays as C has them: dense, in the machine's byte order; raises InputError."""
-        for array, spec in zip(arrays, self._manifest.inputs, strict=True):
-            if isinstance(array, Borrowed):
-                raise InputError(
-                    f"input {spec.name!r} is a tensor that numpy cannot see",
-                    hint="give a numpy array; of bfloat16, one of ml_dtypes",
-                    input=spec.name,
-                )
         return [
             array
-            if array.flags.c_contiguous and array.dtype.isnative
-            else np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
-            for array in arrays
+            if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative
+            else self._dense(array, position)
+            for position, array in enumerate(arrays)
         ]
+
+    def _dense(self, array: np.ndarray | Borrowed, position: int) -> np.ndarray:
+        if isinstance(array, Borrowed):
+            name = self._manifest.inputs[position].name
+            raise InputError(
+                f"input {name!r} is a tensor that numpy cannot see",
+                hint="give a numpy array; of bfloat16, one of ml_dtypes",
+                input=name,
+            )
+        return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
     def compute(self, prepared: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run a context that is idle, bound to the dims of the arrays."""
