@@ -22,10 +22,10 @@ from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
 from compiler.profile import kernels, measure
-from compiler.targets import Runtime, Target, TargetStatus
+from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
-from compiler.verify.emulation import emulator, program
+from compiler.verify.emulation import emulator, engine, program
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
@@ -312,7 +312,7 @@ def _verify(
     runner = _runner(this)
     if isinstance(runner, str):
         return report.not_run(runner, TargetStatus.COMPILED_ONLY)
-    how = "" if runner is report.NATIVE else ", emulated"
+    how = "" if runner.status is TargetStatus.EXECUTED else ", emulated"
     this.on_event(
         Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")
     )
@@ -336,6 +336,8 @@ def _runner(this: _Build) -> report.Runner | str:
     reason = _cannot_run(this.target)
     if reason is None:
         return report.ON_SOFTWARE if _in_software(this.target) else report.NATIVE
+    if this.target.platform.object_format is ObjectFormat.WASM:
+        return _engine(this, reason)
     if this.target.emulator is None:
         return reason
     if lacking := emulator.lacking(this.target, this.flavour):
@@ -351,6 +353,18 @@ def _runner(this: _Build) -> report.Runner | str:
     spec = (("target", this.target.name), ("scratch", str(folder)))
     return report.Runner(
         "compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _EMULATED_PATIENCE
+    )
+
+
+def _engine(this: _Build, reason: str) -> report.Runner | str:
+    """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
+    if lacking := engine.lacking():
+        return f"{reason}; {lacking}"
+    folder = this.scratch / "engine"
+    folder.mkdir()
+    spec = (("scratch", str(folder)),)
+    return report.Runner(
+        "compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _EMULATED_PATIENCE
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from compiler import runtimes
 from compiler.isolation.level import Level
 from compiler.isolation.probe import level as sandbox_level
-from compiler.targets import Runtime, Target, TargetStatus, registry
+from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
-from compiler.verify.emulation import emulator
+from compiler.verify.emulation import emulator, engine
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import probe
@@ -59,4 +59,6 @@ def verification(target: Target) -> TargetStatus:
             return TargetStatus.EMULATED if driver and driver.software else TargetStatus.EXECUTED
         except LoadContractError:
             pass
+    if target.platform.object_format is ObjectFormat.WASM:
+        return TargetStatus.COMPILED_ONLY if engine.lacking() else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

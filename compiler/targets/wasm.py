@@ -29,7 +29,7 @@ def _wasm32(name: str, isa: tuple[str, ...], *, fma: bool = False) -> Target:
         # WebAssembly has no registers: this is what x86-64 has for vectors of 128 bits.
         vector_registers=16,
         caches=_DEVICE,
-        status=TargetStatus.COMPILED_ONLY,
+        status=TargetStatus.EXECUTED,
         fma=fma,
     )
 

@@ -39,7 +39,7 @@ class _Program:
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the program printed."""
         given, given_back = self.scratch / "inputs", self.scratch / "outputs"
-        tensors.write(given, [_held(inputs[item.name], item) for item in self.manifest.inputs])
+        tensors.write(given, [held(inputs[item.name], item) for item in self.manifest.inputs])
         done = subprocess.run(
             [*self.command, str(given), str(given_back), *self._dims(inputs)],
             capture_output=True,
@@ -67,7 +67,8 @@ class _Program:
         return [str(solved[name]) for name in sorted(named)]
 
 
-def _held(array: Array, item: TensorSpec) -> Array:
+def held(array: Array, item: TensorSpec) -> Array:
+    """The array as a library takes it."""
     return narrow.bytes_of(array, item) if item.dtype in STORAGE else array
 
 
@@ -77,7 +78,7 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     spec: bundle, target, scratch (with the `program` in it); its seconds are of processor time, so
     that how many points are run does not depend on what else the machine does.
     """
-    run_points(spec, record, _program(spec).run, clock=_emulated_seconds)
+    run_points(spec, record, _program(spec).run, clock=child_seconds)
 
 
 def _program(spec: Record) -> _Program:
@@ -96,7 +97,7 @@ def _program(spec: Record) -> _Program:
     return _Program((*found.command, *arguments), manifest, scratch)
 
 
-def _emulated_seconds() -> float:
+def child_seconds() -> float:
     """Processor time of every run that has ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,0 +1,86 @@
+"""The library's side of verify where it is a WebAssembly module: as `compiler.verify.run.native`,
+in node.
+"""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.isolation import privileges
+from compiler.isolation.step import Record, serve
+from compiler.verify.emulation import engine, tensors
+from compiler.verify.point_loop import Arrays, PointFailed, run_points
+from compiler.verify.run.emulated import child_seconds, held
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.tensors import STORAGE
+from relaxd.errors import BundleError
+from relaxd.loader import narrow
+from relaxd.loader.binding import Binding
+from relaxd.loader.bundle import read_manifest
+
+_TAIL = 500
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module of a bundle, the engine for it, and the folder of its inputs and outputs."""
+
+    program: str
+    bundle: Path
+    manifest: Manifest
+    scratch: Path
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs by name; raises PointFailed with the end of what the engine printed."""
+        manifest, given, taken = self.manifest, self.scratch / "inputs", self.scratch / "outputs"
+        arrays = [inputs[item.name] for item in manifest.inputs]
+        tensors.write(
+            given, [held(array, item) for array, item in zip(arrays, manifest.inputs, strict=True)]
+        )
+        values = Binding(manifest.inputs, manifest.dims).solve(tuple(a.shape for a in arrays))
+        dims = [f"{name}={value}" for name, value in values.items()]
+        done = subprocess.run(
+            [*self._command(), str(given), str(taken), *dims],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            preexec_fn=privileges.end_with_parent,
+        )
+        if done.returncode:
+            raise PointFailed(f"under node: {_reason(done)}")
+        return {
+            item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
+            for item, array in zip(manifest.outputs, tensors.read(taken), strict=True)
+        }
+
+    def _command(self) -> list[str]:
+        manifest = self.manifest
+        weights = str(self.bundle / manifest.weights_file) if manifest.weights else ""
+        library = str(self.bundle / manifest.library)
+        return [self.program, str(engine.DRIVER), library, manifest.entry, weights]
+
+
+def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+    errors = [line for line in done.stderr.splitlines() if "Error: " in line]
+    return (errors[0].strip() if errors else done.stderr.strip())[-_TAIL:] or (
+        f"ended with status {done.returncode}"
+    )
+
+
+def run_library(spec: Record, record: Callable[[Record], None]) -> None:
+    """Run the module at every point of the spec (see `run_points`).
+
+    spec: bundle, scratch; its seconds are of processor time.
+    """
+    program = engine.find()
+    if program is None:
+        raise BundleError(str(engine.lacking()))
+    bundle = Path(spec["bundle"]).absolute()
+    module = _Module(program, bundle, read_manifest(bundle), Path(spec["scratch"]).absolute())
+    run_points(spec, record, module.run, clock=child_seconds)
+
+
+if __name__ == "__main__":
+    serve(run_library)

@@ -1,0 +1,69 @@
+"""Modules for WebAssembly are run in node before they are published."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compiler import capabilities, compile_model, targets
+from compiler.targets import TargetStatus
+from compiler.verify.emulation import engine
+from compiler.verify.run.wasm import run_library
+from tests.servers import missing
+from tests.small_models import masked
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if engine.lacking():
+        missing("node", "apt-get install nodejs")
+    folder = tmp_path_factory.mktemp("wasm") / "out"
+    compile_model(
+        masked(),
+        output=folder,
+        target="wasm32-simd",
+        dims={"batch": "1:4", "seq": "1:16"},
+        options={"profile": False},
+    )
+    return folder
+
+
+def test_a_module_is_run_at_every_point(bundle: Path) -> None:
+    numerics = json.loads((bundle / "numerics.json").read_text())
+    assert (numerics["verdict"], numerics["status"]) == ("passed", "executed")
+    assert numerics["left_out"] == []
+    assert numerics["verified_up_to"] == {"batch": 4, "seq": 16}
+
+
+def test_what_fails_in_a_module_is_reported_with_its_sentence(bundle: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(bundle, broken)
+    (broken / "model.wasm").write_bytes(b"\0asm\1\0\0\0" + b"\x63")
+    inputs = tmp_path / "inputs.npz"
+    _write_inputs(inputs)
+    points = [{"index": 0, "inputs": str(inputs), "outputs": str(tmp_path / "outputs.npz")}]
+    records: list[dict[str, object]] = []
+    spec = {"bundle": str(broken), "scratch": str(tmp_path), "seconds": 60, "points": points}
+    run_library(spec, records.append)
+    assert "CompileError" in str(records[0]["failed"])
+
+
+def test_without_an_engine_modules_are_only_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.resolve("wasm32-simd")
+    monkeypatch.setattr(engine.shutil, "which", lambda name: "/usr/bin/node")
+    assert capabilities.verification(target) is TargetStatus.EXECUTED
+    monkeypatch.setattr(engine.shutil, "which", lambda name: None)
+    assert engine.lacking() == "node is not installed"
+    assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
+
+
+def _write_inputs(path: Path) -> None:
+    import numpy as np
+
+    from compiler.verify import npz
+
+    x = np.zeros((1, 2, 32), "float32")
+    npz.write(path, {"x": x, "mask": np.ones((1, 2), "int64")})
