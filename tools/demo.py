@@ -29,8 +29,11 @@ console = Console()
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """URL of an embedded service that keeps everything in `folder`; it is stopped at the end."""
+def served(folder: Path, **settings: str) -> Iterator[str]:
+    """URL of an embedded service that keeps everything in `folder`; it is stopped at the end.
+
+    settings: environment variables.
+    """
     port, log = folder / "port", folder / "serve.log"
     command = [
         sys.executable,
@@ -49,7 +52,7 @@ def served(folder: Path) -> Iterator[str]:
             name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")
         }
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, env=plain | {"TMPDIR": str(folder)}
+            command, stdout=output, stderr=output, env=plain | settings | {"TMPDIR": str(folder)}
         )
     try:
         deadline = time.monotonic() + START_S

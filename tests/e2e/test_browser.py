@@ -1,0 +1,52 @@
+"""A page in headless Chromium pulls a model by digest from a service, checks it, runs it at several
+shapes and agrees with ONNX Runtime.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import relaxd
+from tests.servers import missing
+from tests.small_models import WIDTH, perceptron, reference
+from tools.browser import chromium
+from tools.browser.checking import Point, origins, plan, watch
+
+pytestmark = pytest.mark.slow
+
+DIMS = {"batch": "1:4", "seq": "1:64"}
+SHAPES = ((1, 1), (1, 7), (2, 13), (3, 64), (4, 33))
+
+
+def points() -> list[Point]:
+    import numpy as np
+
+    draw, found = np.random.default_rng(0), []
+    for batch, seq in SHAPES:
+        inputs = {"x": draw.standard_normal((batch, seq, WIDTH)).astype("float32")}
+        (want,) = reference(perceptron(), inputs)
+        found.append(Point({"batch": batch, "seq": seq}, inputs, {"y": want}))
+    return found
+
+
+def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
+    program = chromium.find()
+    if program is None:
+        missing("Chromium", "apt-get install chromium")
+    with origins(tmp_path) as (pages, server), relaxd.Client(server) as client:
+        options = {"profile": False}
+        job = client.compile(
+            perceptron().SerializeToString(), dims=DIMS, targets=["wasm32-simd"], options=options
+        )
+        build = job.wait().build()
+        assert build["state"] == "succeeded", build["error"]
+        assert build["numerics"]["status"] == "executed"
+        reference_of = build["artifact"]["ref"]
+        plan(pages, server, reference_of, points())
+        for where in ("", "?in=page"):
+            seen = watch(program, f"{pages.url}/{where}", seconds=120)
+            assert (seen.state, seen.wrong) == ("near", ())
+            assert len(seen.rows) == len(SHAPES)
+        # What is not what the digest says is refused.
+        plan(pages, server, reference_of[:-1] + "01"[reference_of.endswith("0")], points())
+        assert watch(program, pages.url, seconds=120).state == "wrong"

@@ -1,0 +1,1 @@
+"""A page that pulls a bundle from a service and runs it, in headless Chromium."""

@@ -1,0 +1,95 @@
+"""Compiles a model for a browser, and has a page pull it and compare it with ONNX Runtime."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page
+
+from tools.browser import chromium, site
+from tools.demo import served
+
+PACKAGE = Path(__file__).parents[2] / "clients" / "js" / "src"
+PAGE = Path(__file__).parent / "page"
+TOLERANCE = 1e-3
+
+Feed = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One shape: what goes in, and what ONNX Runtime makes of it."""
+
+    dims: Mapping[str, int]
+    inputs: Feed
+    outputs: Feed
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the page came to: its verdict, the rows of its table, what went wrong in it."""
+
+    state: str
+    verdict: str
+    rows: tuple[tuple[str, ...], ...]
+    wrong: tuple[str, ...]
+
+
+@contextmanager
+def origins(folder: Path) -> Iterator[tuple[site.Site, str]]:
+    """A site with the page and the npm package, and the URL of a service whose bundles it may
+    pull.
+    """
+    with site.served({}) as pages:
+        pages.add("/", PAGE)
+        pages.add("/relaxd/", PACKAGE)
+        pages.files["/"] = PAGE / "index.html"
+        with served(folder, RELAXD_PULL_ORIGINS=pages.url) as server:
+            pages.connect = server
+            yield pages, server
+
+
+def plan(pages: site.Site, server: str, reference: str, points: Sequence[Point]) -> None:
+    """Write what the page is to do, and serve it: arrays as raw files beside `plan.json`."""
+    folder = Path(tempfile.mkdtemp(dir=pages.scratch))
+    listed = []
+    for number, point in enumerate(points):
+        entry: dict[str, Any] = {"dims": dict(point.dims)}
+        for kind, arrays in (("inputs", point.inputs), ("outputs", point.outputs)):
+            entry[kind] = []
+            for index, (name, array) in enumerate(arrays.items()):
+                file = folder / f"{number}.{kind}.{index}.bin"
+                file.write_bytes(np.ascontiguousarray(array).tobytes())
+                entry[kind].append({"name": name, "dtype": str(array.dtype), "url": file.name})
+        listed.append(entry)
+    document = {"server": server, "reference": reference, "tolerance": TOLERANCE, "points": listed}
+    (folder / "plan.json").write_text(json.dumps(document))
+    pages.add("/", folder)
+
+
+def watch(
+    program: str,
+    url: str,
+    *,
+    seconds: float = 300,
+    look: Callable[[Page], object] = lambda page: None,
+) -> Seen:
+    """Open the page and wait for its verdict; `look` gets the page then."""
+    with chromium.opened(program) as (page, wrong):
+        page.goto(url)
+        # The page's policy forbids the evaluation of any string, playwright's too.
+        page.wait_for_selector("body[data-state]", timeout=seconds * 1000)
+        rows = page.locator("#rows tr").all()
+        seen = Seen(
+            page.locator("body").get_attribute("data-state") or "",
+            page.locator("#verdict").inner_text(),
+            tuple(tuple(row.locator("td").all_inner_texts()) for row in rows),
+            tuple(wrong),
+        )
+        look(page)
+        return seen
