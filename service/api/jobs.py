@@ -43,6 +43,11 @@ WaitForWorker = Annotated[
         "such a request is refused with `worker.none` or `worker.target`."
     ),
 ]
+EVENT_STREAM = {
+    "type": "string",
+    "contentMediaType": "text/event-stream",
+    "contentSchema": {"$ref": "#/components/schemas/EventOut"},
+}
 LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
@@ -140,7 +145,7 @@ def cancel(jobs: UseJobs, job_id: JobId) -> JobOut:
         200: {
             "description": "Server-sent events: `id` is the event's seq, `event` its type, `data` "
             "an EventOut document.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": EVENT_STREAM}},
         },
         204: {"description": "The job has ended and every event has been sent."},
     },

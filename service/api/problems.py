@@ -169,8 +169,7 @@ def problem_of(error: Exception) -> Problem:
         return _of_validation(list(error.errors()))
     if isinstance(error, HTTPException):
         return _of_http(error)
-    kind = next((kind for known, kind in KINDS if isinstance(error, known)), None)
-    if kind is None or not isinstance(error, RelaxdError):
+    if not isinstance(error, RelaxdError) or (kind := _known(type(error))) is None:
         return Problem(
             int(INTERNAL.status),
             "internal",
@@ -197,6 +196,15 @@ def problem_of(error: Exception) -> Problem:
         extra,
         _headers(error, kind),
     )
+
+
+def kind_of(error: type[RelaxdError]) -> Kind:
+    """The HTTP form of a class of errors."""
+    return _known(error) or INTERNAL
+
+
+def _known(error: type[Exception]) -> Kind | None:
+    return next((kind for known, kind in KINDS if issubclass(error, known)), None)
 
 
 def _headers(error: Exception, kind: Kind) -> dict[str, str]:

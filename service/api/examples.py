@@ -1,0 +1,130 @@
+"""Examples of requests and answers, as the OpenAPI document and its page show them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+DIGEST = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+OTHER = "sha256:b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"
+JOB_ID, AT, LATER = "baeacffadd65146a", "2026-01-01T00:00:00Z", "2026-01-01T00:00:41Z"
+DIMS = {"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}
+REQUEST = {"dims": DIMS, "targets": ["x86-64-v3", "aarch64"], "options": {"verify": True}}
+BUNDLE = {"digest": OTHER, "ref": f"relaxd/bundles@{OTHER}", "size": 3399190}
+BUILD = {
+    "target": "x86-64-v3",
+    "state": "succeeded",
+    "stage": "publish",
+    "action_key": DIGEST,
+    "cached": False,
+    "artifact": BUNDLE,
+    "dump": None,
+    "error": None,
+    "profile": {"measured": True},
+    "numerics": {"verdict": "passed", "status": "executed"},
+    "started_at": AT,
+    "finished_at": LATER,
+    "attempts": 1,
+    "note": None,
+    "position": None,
+    "status": "executed",
+}
+JOB = {
+    "id": JOB_ID,
+    "state": "succeeded",
+    "created_at": AT,
+    "finished_at": LATER,
+    "model": DIGEST,
+    "name": "minilm.onnx",
+    "request": REQUEST,
+    "builds": [BUILD],
+    "index": BUNDLE,
+}
+BRIEF = {
+    "id": JOB_ID,
+    "state": "running",
+    "name": "minilm.onnx",
+    "model": DIGEST,
+    "created_at": AT,
+    "finished_at": None,
+    "builds": {"succeeded": 1, "running": 1},
+    "cached": 0,
+    "running": [{"target": "aarch64", "stage": "codegen"}],
+    "position": None,
+}
+QUEUE = {"running": 1, "queued": 3, "workers": 2, "positions": {"0b9d5ecf2a6f4d11": 1}}
+INSPECTION = {
+    "model": DIGEST,
+    "supported": True,
+    "inputs": [{"name": "ids", "dtype": "int64", "shape": ["batch", "seq"]}],
+    "outputs": [{"name": "y", "dtype": "float32", "shape": ["batch", 384]}],
+    "dims": {"batch": {"min": 1, "multiple": 1}, "seq": {"min": 1, "multiple": 1}},
+    "operators": {"MatMul": 36, "Softmax": 6},
+    "nodes": [{"node": "/encoder/MatMul", "op": "MatMul", "supported": True}],
+    "error": None,
+}
+TOKEN = {
+    "id": "5f0d1c2e9ab34710",
+    "tenant": "vision",
+    "name": "nightly",
+    "scopes": ["pull", "read", "submit"],
+    "created_at": AT,
+    "expires_at": None,
+    "revoked_at": None,
+    "last_used_at": None,
+}
+TENANT = {
+    "name": "vision",
+    "created_at": AT,
+    "stored_bytes": 50_000_000_000,
+    "running": 4,
+    "queued": 200,
+    "requests": 50.0,
+    "weight": 2.0,
+    "shares_cache": False,
+    "stores_bytes": 1_204_000_000,
+}
+PIN = {"digest": OTHER, "who": "serving", "why": "in use", "created_at": AT, "expires_at": None}
+WHOAMI = {
+    "tenant": "default",
+    "name": "token",
+    "scopes": ["admin"],
+    "method": "token",
+    "namespace": "relaxd",
+}
+
+BODIES: Mapping[tuple[str, str], Any] = {
+    ("post", "/v1/compile"): {"request": REQUEST},
+    ("post", "/v1/jobs"): {"model": DIGEST, **REQUEST},
+    ("post", "/v1/inspect"): {"model": DIGEST, "dims": DIMS},
+    ("put", "/v1/pins/{digest}"): {"who": "serving", "why": "in use", "days": None},
+    ("post", "/v1/tokens"): {"name": "nightly", "scopes": ["submit", "read", "pull"], "days": 90},
+    ("post", "/v1/tokens/{token_id}:rotate"): {"overlap_hours": 24},
+    ("post", "/v1/tenants"): {"name": "vision"},
+    ("patch", "/v1/tenants/{name}"): {"running": 4, "queued": 200, "weight": 2.0},
+}
+"""Of JSON bodies, and of the `request` field of forms."""
+
+ANSWERS: Mapping[tuple[str, str], Any] = {
+    ("post", "/v1/compile"): JOB,
+    ("post", "/v1/jobs"): JOB,
+    ("get", "/v1/jobs"): {"jobs": [JOB]},
+    ("get", "/v1/jobs/{job_id}"): JOB,
+    ("post", "/v1/jobs/{job_id}:cancel"): JOB,
+    ("get", "/v1/overview"): {"jobs": [BRIEF], "queue": QUEUE},
+    ("post", "/v1/inspect"): INSPECTION,
+    ("get", "/v1/actions/{digest}"): {
+        "digest": DIGEST,
+        "parts": {"model": DIGEST},
+        "bundle": OTHER,
+    },
+    ("get", "/v1/whoami"): WHOAMI,
+    ("get", "/v1/tokens"): {"tokens": [TOKEN]},
+    ("post", "/v1/tokens"): {**TOKEN, "token": "relaxd_5f0d1c2e9ab34710_..."},
+    ("get", "/v1/tenants"): {"tenants": [TENANT]},
+    ("post", "/v1/tenants"): TENANT,
+    ("patch", "/v1/tenants/{name}"): TENANT,
+    ("get", "/v1/pins"): {"pins": [PIN]},
+    ("put", "/v1/pins/{digest}"): PIN,
+    ("get", "/healthz"): {"status": "ok"},
+    ("get", "/readyz"): {"status": "ok"},
+}
+"""Of the JSON documents that successes have."""
