@@ -203,7 +203,7 @@ def test_integers() -> None:
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["floats", "rounded"])
 def test_few_bits(rounded: bool) -> None:
-    """Three rows of 16 by a panel of four or eight columns of 4-bit numbers, in blocks of 16."""
+    """A row of floats, or three that are rounded, by a panel of four or eight columns."""
     random = np.random.default_rng(0)
     numbers = random.integers(0, 256, (4, 1, 8)).astype("uint8")
     table = Blocks(4, 16, 16, numbers, random.random((4, 1)).astype("float32"), None)
@@ -219,8 +219,8 @@ def test_few_bits(rounded: bool) -> None:
         held = [relax.const(tensor.data) for tensor in table.tensors]
         return builder.emit_te(product, x, *held, primfunc_name_hint=PRODUCTS[4, rounded])
 
-    unit = BYTES if rounded else TWO_LANES
-    packed = PackNBits(unit).apply(build_module(graph, {"x": ((3, 16), "float32")}))
+    unit, rows = (BYTES, 3) if rounded else (TWO_LANES, 1)
+    packed = PackNBits(unit).apply(build_module(graph, {"x": ((rows, 16), "float32")}))
     kernel = ScheduleKernels(unit).apply(packed)["nbits_panels"]
     name = "rounded_bits.txt" if rounded else "bits.txt"
     assert loops(kernel) == (AFTER / name).read_text()

@@ -3,29 +3,39 @@
 First the left side is made ready once for all columns (`rows`). A task then is a block of rows by
 one panel of two vectors of columns, in tiles of up to 8 rows; per tile the blocks of the depth,
 whose words are read in one stream, and each word for all rows of the tile. Last, what was fused
-behind the matmul, row by row. A panel's numbers stay in L1 or L2 over the tiles of a task.
+behind the matmul, row by row. A panel's numbers stay in L1 or L2 over the tiles of a task. More
+rows of floats than a tile has are multiplied by a panel unpacked to scratch memory once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
 
 from compiler.passes.cpu.families.nbits.match import NBits
-from compiler.passes.cpu.families.nbits.rows import Rounded, float_rows, rounded_rows
-from compiler.passes.cpu.families.nbits.tiles import emit_floats, emit_integers, product_of
-from compiler.passes.cpu.shared.register_tile import least, panel_columns
+from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, float_rows, rounded_rows
+from compiler.passes.cpu.families.nbits.tiles import (
+    emit_floats,
+    emit_integers,
+    emit_reals,
+    emit_unpacked,
+    product_of,
+)
+from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
+    alloc,
     emit,
     let,
     let_all,
     let_opaque,
+    otherwise,
     serial,
     share_out,
     statements,
+    when,
 )
 from compiler.tir.exprs import Expr, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
@@ -64,23 +74,43 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
         for task in share_out(parts * nbits.panels, work >= PARALLEL_FLOPS):
             first = let("first", task // nbits.panels * ROWS)
             panel = let("panel", task % nbits.panels)
-            for row, size in _tiles(known, unit, first, tirx.min(ROWS, m - first)):
-                rows = [let(f"row{i}", tirx.min(row + i, m - 1)) for i in range(size)]
-                if isinstance(left, Rounded):
+            count = let("count", tirx.min(ROWS, m - first))
+            if isinstance(left, Rounded):
+                for row, rows in _tiles(sizes_of(known, unit), m, first, count):
                     sums = emit_integers(known, unit, left, rows, panel)
-                else:
-                    sums = emit_floats(known, unit, left, rows, panel)
-                _emit_results(known, unit, sums, (row, tirx.min(size, m - row)), panel)
+                    _emit_results(known, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+            else:
+                _emit_task_of_floats(known, unit, left, m, (first, count), panel)
     return body.stmt
 
 
-def _tiles(nbits: NBits, unit: VectorUnit, first: Expr, count: Expr) -> Iterator[tuple[Expr, int]]:
-    """(first row, rows) of every tile of a task: the last one may reach past the rows."""
+def _emit_task_of_floats(
+    nbits: NBits, unit: VectorUnit, left: Floats, m: Expr, task: tuple[Expr, Expr], panel: Expr
+) -> None:
+    """Emit the rows of a task, (first, count), by a panel: unpacked in registers for a tile of
+    them, in scratch memory for more.
+    """
     sizes = sizes_of(nbits, unit)
+    with when(task[1] > sizes[-1]):
+        reals = alloc([nbits.blocks * nbits.block * nbits.width], "float32", "reals", "global")
+        emit_unpacked(nbits, unit, panel, reals)
+        for row, rows in _tiles((rows_for(unit, 2),), m, *task):
+            sums = emit_reals(nbits, unit, left, rows, reals)
+            _emit_results(nbits, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+    with otherwise():
+        for row, rows in _tiles(sizes, m, *task):
+            sums = emit_floats(nbits, unit, left, rows, panel)
+            _emit_results(nbits, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+
+
+def _tiles(
+    sizes: Sequence[int], m: Expr, first: Expr, count: Expr
+) -> Iterator[tuple[Expr, list[Expr]]]:
+    """(first row, rows) of every tile of a task: past the last row it is the last one again."""
     with serial(tirx.ceildiv(count, sizes[-1]), "tile") as tile:
         row = let("row", first + tile * sizes[-1])
         for size in least(sizes, first + count - row):
-            yield row, size
+            yield row, [let(f"row{i}", tirx.min(row + i, m - 1)) for i in range(size)]
 
 
 def _emit_results(

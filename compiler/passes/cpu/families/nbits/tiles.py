@@ -1,10 +1,12 @@
 """Register tiles of a matmul by numbers of few bits: some rows by a panel of columns.
 
 With float32 rows each vector of numbers is unpacked, turned into reals and multiplied by an element
-of each row. With rows of 8-bit integers one instruction multiplies and adds four numbers of each
-column; at the end of a block its sums become reals.
+of each row; where there are many rows the whole panel is unpacked before. With rows of 8-bit
+integers one instruction multiplies and adds four numbers of each column; at the end of a block its
+sums become reals.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from tvm import tirx
@@ -14,7 +16,7 @@ from compiler.passes.cpu.families.nbits.match import NBits
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
 from compiler.targets.architecture import IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, fresh, let, serial
+from compiler.tir.building import alloc, emit, fresh, let, serial, steps
 from compiler.tir.exprs import Expr, const, dtype_of, load
 
 _BYTES = 4
@@ -72,14 +74,63 @@ class _Held:
 def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr) -> Any:
     """Emit the rows by a panel; gives the buffer of sums [rows, width]."""
     vectors = _Vectors(nbits, unit, panel)
+    starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
+    sums = _zeros(vectors, len(rows))
+    for k, reals in _reals(nbits, vectors):
+        _add_products(vectors, left, starts, k, reals, sums)
+    return sums.buffer
+
+
+def emit_unpacked(nbits: NBits, unit: VectorUnit, panel: Expr, reals: Any) -> None:
+    """Emit reals[k, column] of a panel, for `emit_reals`."""
+    vectors = _Vectors(nbits, unit, panel)
+    for k, held in _reals(nbits, vectors):
+        for v, start in enumerate(vectors.starts):
+            place = prim.Ramp(k * nbits.width + start, const(1), vectors.lanes)
+            emit(tirx.BufferStore(reals, held[v], [place]))
+
+
+def emit_reals(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], reals: Any) -> Any:
+    """Emit the rows by a panel that is unpacked; gives the buffer of sums [rows, width]."""
+    vectors = _Vectors(nbits, unit, const(0))
     lanes, many = vectors.lanes, len(vectors.starts)
     starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
-    sums = _Held(len(rows) * many, lanes, "float32", "sums")
-    for i in range(len(rows) * many):
-        sums[i] = vectors.spread(tirx.const(0.0, "float32"))
-    whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
+    sums = _zeros(vectors, len(rows))
+    for k in steps(const(nbits.depth), unit.together):
+        held = _Held(many, lanes, "float32", "held")
+        for v, start in enumerate(vectors.starts):
+            held[v] = load(reals, [prim.Ramp(k * nbits.width + start, const(1), lanes)])
+        _add_products(vectors, left, starts, k, held, sums)
+    return sums.buffer
 
-    def block_of(block: Expr, words: int) -> None:
+
+def _add_products(
+    vectors: _Vectors, left: Floats, starts: list[Expr], k: Expr, reals: _Held, sums: _Held
+) -> None:
+    """Emit element k of each row times the reals, row by row: an element is spread once for all
+    vectors, and needs one register.
+    """
+    many = len(vectors.starts)
+    for i, place in enumerate(starts):
+        element = _Held(1, vectors.lanes, "float32", "element")
+        element[0] = vectors.spread(load(left.values, [place + k]))
+        for v in range(many):
+            sums[i * many + v] = sums[i * many + v] + element[0] * reals[v]
+
+
+def _zeros(vectors: _Vectors, rows: int) -> _Held:
+    """Sums of each row and vector of columns."""
+    sums = _Held(rows * len(vectors.starts), vectors.lanes, "float32", "sums")
+    for i in range(rows * len(vectors.starts)):
+        sums[i] = vectors.spread(tirx.const(0.0, "float32"))
+    return sums
+
+
+def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
+    """(k, reals) for every row of a panel, a word of each column after the other."""
+    lanes, many = vectors.lanes, len(vectors.starts)
+    whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
+    for block, words in _blocks(nbits, whole, rest):
         scales = _Held(many, lanes, "float32", "scales")
         offsets = _Held(many, lanes, "float32", "offsets")
         for v, start in enumerate(vectors.starts):
@@ -91,19 +142,19 @@ def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], 
                 held[v] = _as_words(vectors.number_words(block, word, start), lanes)
             first = let("first", block * nbits.block + word * nbits.each)
             for number in range(nbits.each):
+                reals = _Held(many, lanes, "float32", "reals")
                 for v in range(many):
-                    real = _Held(1, lanes, "float32", "real")
-                    whole = _number(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
-                    real[0] = whole * scales[v] - offsets[v]
-                    for i, place in enumerate(starts):
-                        x = vectors.spread(load(left.values, [place + first + number]))
-                        sums[i * many + v] = sums[i * many + v] + x * real[0]
+                    integer = _number(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
+                    reals[v] = integer * scales[v] - offsets[v]
+                yield first + number, reals
 
+
+def _blocks(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]:
+    """(block, words) of every block, the last of which may have fewer words."""
     with serial(whole, "block") as block:
-        block_of(block, nbits.words)
+        yield block, nbits.words
     if rest:
-        block_of(const(whole), rest)
-    return sums.buffer
+        yield const(whole), rest
 
 
 def _zero(nbits: NBits, vectors: _Vectors, block: Expr, start: int) -> Expr:
@@ -142,9 +193,7 @@ def emit_integers(
     """Emit the rounded rows by a panel; gives the buffer of sums [rows, width]."""
     vectors = _Vectors(nbits, unit, panel)
     lanes, many = vectors.lanes, len(vectors.starts)
-    sums = _Held(len(rows) * many, lanes, "float32", "sums")
-    for i in range(len(rows) * many):
-        sums[i] = vectors.spread(tirx.const(0.0, "float32"))
+    sums = _zeros(vectors, len(rows))
     with serial(nbits.blocks, "block") as block:
         for v, start in enumerate(vectors.starts):
             totals = _Held(len(rows), lanes, "int32", "totals")
