@@ -174,12 +174,12 @@ def read_program(func: tirx.PrimFunc) -> Program | None:
 
 
 def read_copy(func: Any) -> tuple[list[Any], list[Expr]] | None:
-    """The variables over which a function of one input copies it, and the indices it reads at; None
-    for any other function.
+    """The variables over which a function of one tensor copies it, and the indices it reads at;
+    None for any other function.
     """
-    program = (
-        read_program(func) if isinstance(func, tirx.PrimFunc) and len(func.params) == 2 else None
-    )
+    program = read_program(func) if isinstance(func, tirx.PrimFunc) else None
+    if program is not None and len(program.params) != 2:
+        return None
     stage = program.stages[0] if program is not None and len(program.stages) == 1 else None
     if stage is None or stage.init is not None or not isinstance(stage.value, tvm.ir.TensorLoad):
         return None

@@ -12,8 +12,8 @@ from tvm import relax, te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear
 from compiler.ir.ops import nn_norm as norm
 from compiler.ir.values import Known, Value
 
@@ -63,6 +63,11 @@ def share_heads(b: Builder, x: Value, heads: Extent) -> Value:
         ex.both(ex.greater(own, 0), ex.equal(ex.floormod(heads, own), 0)),
         f"{heads} query heads do not share {own} heads",
     )
+    if isinstance(own, int) and isinstance(heads, int):
+        # In the form of exporters, through which attention reads the heads where they lie.
+        apart = layout.unsqueeze(b, x, [2])
+        repeated = broadcast.expand(b, apart, [batch, own, heads // own, length, size])
+        return layout.reshape(b, repeated, [batch, heads, length, size])
     shape = [ex.prim(extent) for extent in (batch, heads, length, size)]
 
     def compute(data: te.Tensor) -> te.Tensor:

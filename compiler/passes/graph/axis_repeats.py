@@ -31,13 +31,12 @@ def read_repeat(
     if op_name(call) != "relax.reshape":
         return None
     repeated = bound(call.args[0])
-    if (
-        op_name(repeated) != "relax.call_tir"
-        or len(repeated.args) != 2
-        or len(repeated.args[1].fields) != 1
-    ):
+    if op_name(repeated) != "relax.call_tir" or len(repeated.args) != 2:
         return None
-    source = repeated.args[1].fields[0]
+    # Dims that no axis has for an extent are given beside the tensor.
+    source, *others = repeated.args[1].fields
+    if any(isinstance(other.ty, relax.TensorType) for other in others):
+        return None
     axis = _repeated_axis(module[repeated.args[0]])
     shapes = [tensor.ty.shape for tensor in (source, repeated, call)]
     if axis is None or not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):

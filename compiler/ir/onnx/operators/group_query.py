@@ -25,7 +25,7 @@ from compiler.ir.onnx.operators.microsoft_attention import (
 )
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
-from compiler.ir.ops import indexing, layout, rotary
+from compiler.ir.ops import caches, indexing, layout, rotary
 from compiler.ir.ops.attention_bias import Sight
 from compiler.ir.values import Known, Value
 
@@ -156,30 +156,10 @@ def _turned(b: Builder, node: Node, parts: Parts, lengths: Value) -> Parts:
 
 
 def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: Extent) -> Value:
-    """[batch, groups, columns, size]: the past with the new rows put before each entry's end; zeros
-    where nothing is.
-    """
-    batch, groups, rows, size = now.shape
+    """[batch, groups, columns, size]: the past with the new rows put before each entry's end."""
+    batch, groups, _, size = now.shape
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")
     room = 0 if past is None else past.shape[2]
     (columns,) = b.extents([ex.maximum(room, total)], "present")
-
-    def compute(new: te.Tensor, end: te.Tensor, *old: te.Tensor) -> te.Tensor:
-        def value(n: Any, g: Any, j: Any, d: Any) -> Any:
-            start = end(n) - ex.prim(rows)
-            nothing = tirx.const(0, now.dtype)
-            kept = (
-                tirx.if_then_else(
-                    tirx.And(j < ex.prim(room), j < start), old[0](n, g, j, d), nothing
-                )
-                if old
-                else nothing
-            )
-            return tirx.if_then_else(
-                tirx.And(j >= start, j < end(n)), new(n, g, j - start, d), kept
-            )
-
-        return te.compute([ex.prim(e) for e in (batch, groups, columns, size)], value, name="cache")
-
-    return b.te(compute, now, lengths, *([] if past is None else [past]), name="cache")
+    return caches.appended(b, past, now, lengths, columns)

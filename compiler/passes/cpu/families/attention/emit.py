@@ -9,14 +9,13 @@ queries are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64
 each. Up to two queries, as when text is decoded, read the keys straight from memory.
 """
 
-import operator
 from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.match import Attention
-from compiler.passes.cpu.families.attention.softmax import pairwise, softmax_row
+from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -172,7 +171,18 @@ def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores:
                 term = substitute(attention.query, at) * substitute(attention.key, at)
                 store(acc, load(acc, [lane]) + term, lane)
         # One query has no other rows to fill a register with: lanes hold parts of one sum instead.
-        store(scores, pairwise(acc, lanes, operator.add), j)
+        _halve(acc, lanes)
+        store(scores, load(acc, [0]), j)
+
+
+def _halve(acc: Any, lanes: int) -> None:
+    """Emit the sum of all lanes into the first, half of them at a time: taken out one by one they
+    are more additions than a key of 64 elements has products.
+    """
+    while lanes > 1:
+        lanes //= 2
+        with vectorized(lanes) as lane:
+            store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
 
 
 def _weigh_values(

@@ -3,11 +3,15 @@ import pytest
 import tvm
 from tvm import relax, te
 
+from compiler.ir import import_model
 from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.manager import to_kernels
 from compiler.tir.stages import read_program
-from tests.compiler.conftest import build_module
+from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import HOST, build_module
+from tests.compiler.ir.onnx.operators.test_group_query import model_of
 
 op = relax.op
 
@@ -294,3 +298,14 @@ def test_operands_that_are_read_twice_are_searched_once():
 
     module = build_module(graph, dict.fromkeys(("scores", "v"), (("b", 8, 8), "float32")))
     tvm.ir.assert_structural_equal(FuseAttention().apply(module), module)
+
+
+def test_heads_that_share_a_cache_are_read_where_they_lie():
+    """GroupQueryAttention, whose cache has an extent that no tensor gives alone."""
+    names = ("n", "s", "p")
+    request = CompileRequest.of(dims=dict.fromkeys(names, (1, 64)))
+    imported = import_model(model_of("q k v pk pv l t"), request)
+    scheduled = to_kernels(imported.module, HOST, imported.ranges)
+    kernels = {gvar.name_hint.rstrip("0123456789") for gvar in scheduled.get_global_vars()}
+    assert "attention" in kernels
+    assert "expand" not in kernels

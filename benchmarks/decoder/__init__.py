@@ -1,0 +1,1 @@
+"""Steps of decoders with caches, beside ONNX Runtime."""

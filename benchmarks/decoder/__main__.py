@@ -1,0 +1,99 @@
+"""`python -m benchmarks.decoder MODEL`: a step of a decoder as onnxruntime-genai's builder exports
+it, at several lengths of its past, relaxd and ONNX Runtime in turns on one thread, by the time of
+their thread.
+
+A step takes one token for each entry of the batch, and gives the whole cache anew.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+
+from benchmarks.engines import Arrays, Subject, onnxruntime, relaxd
+
+_DIMS = {
+    "batch_size": "1:16",
+    "sequence_length": "1:1024",
+    "past_sequence_length": "0:8192",
+    "total_sequence_length": "1:8192",
+}
+
+
+def main() -> int:
+    """Print a row for each batch and context."""
+    options = _parser().parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    graph = onnx.load(options.model, load_external_data=False).graph
+    inputs = {entry.name: entry for entry in graph.input}
+    head = next(2 * table.dims[1] for table in graph.initializer if table.name == "cos_cache")
+    with TemporaryDirectory(prefix="relaxd-decoder-") as folder:
+        built = options.built or Path(folder)
+        subject = Subject(options.model, tuple(inputs), _DIMS, threads=1, built=built)
+        ours, theirs = relaxd(subject), onnxruntime(subject)
+        print("| batch | tokens | context | relaxd ms | onnxruntime ms | times as fast |")
+        print("|---:|---:|---:|---:|---:|---:|")
+        for batch in options.batch:
+            for context in options.context:
+                feed = _feed(inputs, head, batch, options.tokens, context)
+                _agree(ours(feed)[0], theirs(feed)[0])
+                times = [(_timed(ours, feed), _timed(theirs, feed)) for _ in range(options.turns)]
+                own, other = (median(column) * 1e3 for column in zip(*times, strict=True))
+                ratio = median(other / own for own, other in times)
+                print(
+                    f"| {batch} | {options.tokens} | {context} | {own:.2f} | {other:.2f} | "
+                    f"{ratio:.2f} |",
+                    flush=True,
+                )
+    return 0
+
+
+def _feed(inputs: dict[str, Any], head: int, batch: int, tokens: int, context: int) -> Arrays:
+    random = np.random.default_rng(0)
+    feed: Arrays = {}
+    for name, entry in inputs.items():
+        sizes = [dim.dim_value for dim in entry.type.tensor_type.shape.dim]
+        if name == "input_ids":
+            feed[name] = random.integers(0, 100, (batch, tokens))
+        elif name == "attention_mask":
+            feed[name] = np.ones((batch, context + tokens), np.int64)
+        elif name == "position_ids":
+            feed[name] = np.tile(np.arange(context, context + tokens), (batch, 1))
+        else:
+            shape = (batch, sizes[1], context, head)
+            feed[name] = random.standard_normal(shape, np.float32)
+    return feed
+
+
+def _agree(ours: Any, theirs: Any) -> None:
+    apart = np.abs(ours - theirs).mean() / np.abs(theirs).max()
+    assert apart < 1e-2, f"the engines differ by {apart:.1e} of the range in the mean"
+
+
+def _timed(run: Callable[[Arrays], Any], feed: Arrays) -> float:
+    started = time.thread_time()
+    run(feed)
+    return time.thread_time() - started
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoder", description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1])
+    parser.add_argument("--tokens", type=int, default=1)
+    parser.add_argument("--context", type=int, nargs="+", default=[1, 128, 1024, 2000])
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--built", type=Path, help="a folder that keeps the bundle")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
