@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, te
 
+from compiler.ir.ops import indexing
 from compiler.ir.ops.nbits import reals
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.nbits_calls import read_nbits_call
@@ -15,7 +16,7 @@ from compiler.passes.graph.rewriting import rewrite_functions
 @dataclass(frozen=True)
 class UnpackNBits:
     """Rewrites matmuls by matrices of few bits into `matmul(x, constant [K, N])`, and reads of
-    their rows into `take`.
+    their rows into those of constants.
     """
 
     name = "unpack_nbits"
@@ -36,4 +37,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         table = reals(found.table)
         if found.rounded is not None:
             return relax.op.matmul(found.given, relax.const(table.T.copy()))
-        return relax.op.take(relax.const(table), found.given, axis=0)
+        return self.builder_.call_te(
+            _rows, relax.const(table), found.given, primfunc_name_hint="take"
+        )
+
+
+def _rows(table: Any, index: Any) -> Any:
+    """Rows of a table, at negative indices from its end."""
+    return te.compute(
+        (*index.shape, table.shape[1]),
+        lambda *at: table(indexing.wrap(index(*at[:-1]), table.shape[0]), at[-1]),
+        name="take",
+    )

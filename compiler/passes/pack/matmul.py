@@ -16,6 +16,7 @@ from compiler.passes.graph.rewriting import (
     rewrite_functions,
     with_simple_shape,
 )
+from compiler.passes.pack.tied import TiedTables, digest, rows_of_panels
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
 
@@ -30,7 +31,10 @@ def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PackMatmul:
-    """Rewrites float32 `matmul(x, constant [K, N])` into a tensor program over packed panels."""
+    """Rewrites float32 `matmul(x, constant [K, N])` into a tensor program over packed panels. Rows
+    of a table that is also the weight of a matmul are read from its panels, so that it is there
+    once.
+    """
 
     unit: VectorUnit
     name = "pack_matmul"
@@ -38,7 +42,9 @@ class PackMatmul:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self.unit), module)
+        rewriter = _Rewriter(module, self.unit)
+        rewriter.tied = TiedTables(rewriter, module)
+        return rewrite_functions(rewriter, module)
 
 
 @relax.expr_functor.mutator
@@ -47,30 +53,59 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.unit = unit
         self.packed: dict[Any, Any] = {}
+        self.tied: TiedTables
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         if op_name(call) != "relax.matmul":
-            return call
+            return self._rows(call)
         left, right = call.args[0], constant_of(self, call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
-        weight = right.value.numpy()
-        columns = weight.shape[1]
-        key = right.__hash__()
-        width = panel_width(self.unit, columns)
-        # Layers that share a weight share its panels.
-        if key not in self.packed:
-            self.packed[key] = (right, relax.const(pack_panels(weight, width)))
-        rows = with_simple_shape(self, left)
+        columns = right.value.shape[1]
         return self.builder_.call_te(
             _panel_matmul,
-            rows,
-            self.packed[key][1],
+            with_simple_shape(self, left),
+            self._panels(right),
             columns,
-            width,
+            panel_width(self.unit, columns),
             primfunc_name_hint="panel_matmul",
             primfunc_attrs=FUSABLE,
+        )
+
+    def _panels(self, right: Any) -> Any:
+        """The panels of a weight; layers that share one share them, and so do tied tables."""
+        key = right.__hash__()
+        if key not in self.packed:
+            weight = right.value.numpy()
+            made = self._tied(weight.T)
+            if made is None:
+                made = relax.const(pack_panels(weight, panel_width(self.unit, weight.shape[1])))
+            self.packed[key] = (right, made)
+        return self.packed[key][1]
+
+    def _tied(self, table: np.ndarray) -> Any:
+        """The panels of a tied table, None for any other."""
+        key = digest(table) if table.shape in self.tied.shapes else b""
+        if key not in self.tied.digests:
+            return None
+        if key not in self.packed:
+            panels = pack_panels(table.T, panel_width(self.unit, len(table)))
+            self.packed[key] = (table, relax.const(panels))
+        return self.packed[key][1]
+
+    def _rows(self, call: Any) -> Any:
+        """A read of rows from the panels of the table if it is tied, else the call."""
+        table = self.tied.table_read(call)
+        panels = None if table is None else self._tied(table)
+        if table is None or panels is None:
+            return call
+        return self.builder_.call_te(
+            rows_of_panels,
+            with_simple_shape(self, call.args[1].fields[1]),
+            panels,
+            len(table),
+            primfunc_name_hint="rows_of_panels",
         )
 
 

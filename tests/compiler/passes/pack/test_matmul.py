@@ -3,14 +3,22 @@
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax
 from tvm.script import tirx as T
 
+from compiler.bundle.weights import separate
+from compiler.ir import import_model
+from compiler.passes.manager import to_kernels
 from compiler.passes.pack.matmul import PackMatmul, pack_panels
 from compiler.targets.vector_unit import VectorUnit
-from tests.compiler.conftest import build_module
+from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import HOST, build_module
+from tests.compiler.ir.onnx.running import assert_close, model_of, session_of
+from tests.compiler.passes.lowered import build
 
 op = relax.op
 FOUR_LANES = VectorUnit(vector_bits=128)
@@ -76,3 +84,38 @@ def test_the_last_panel_is_filled_with_zeros() -> None:
     weight = np.arange(1, 11, dtype="float32").reshape(2, 5)
     wanted = [[[1, 2, 3], [6, 7, 8]], [[4, 5, 0], [9, 10, 0]]]
     np.testing.assert_array_equal(pack_panels(weight, 3), np.array(wanted, "float32"))
+
+
+def tied(other: bool) -> onnx.ModelProto:
+    """Rows of a table times its transpose, or that of another table of its shape."""
+    table = np.random.default_rng(0).standard_normal((75, 24)).astype("float32")
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], axis=0),
+        helper.make_node("MatMul", ["x", "weight"], ["y"]),
+    ]
+    constants = {"table": table, "weight": np.ascontiguousarray((table + other).T)}
+    return model_of(nodes, {"ids": "int64[n,m]"}, constants)
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_tied_table_is_stored_once(other: bool) -> None:
+    model = tied(other)
+    imported = import_model(model, CompileRequest.of(dims={"n": (1, 4), "m": (1, 8)}))
+    constants = separate(to_kernels(imported.module, HOST, imported.ranges)).constants
+    assert len(constants) == 1 + other
+    built, session = build(model, {"n": (1, 4), "m": (1, 8)}), session_of(model)
+    for ids in ([[0]], [[3, 74, -11], [9, 2, 31]]):
+        feed = {"ids": np.array(ids, np.int64)}
+        assert_close(built.run(feed), session.run(None, feed), ["x", "y"])
+
+
+def test_columns_of_a_table_are_not_its_rows() -> None:
+    """A square table, read along its other axis."""
+    table = np.arange(16, dtype="float32").reshape(4, 4)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], axis=1),
+        helper.make_node("MatMul", ["x", "weight"], ["y"]),
+    ]
+    model = model_of(nodes, {"ids": "int64[4]"}, {"table": table, "weight": table.T.copy()})
+    feed = {"ids": np.array([2, 0, 1, 1])}
+    assert_close(build(model).run(feed), session_of(model).run(None, feed), ["x", "y"])
