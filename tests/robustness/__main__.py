@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
     kept |= {result.row.name: result for result in results}
     console.print(_table(results))
     if options.record:
-        PAGE.write_text(page([kept[row.name] for row in rows if row.name in kept]))
+        lacking = [row for row in rows if row.name not in kept]
+        PAGE.write_text(page([kept[row.name] for row in rows if row.name in kept], lacking))
     return int(not all(result.held for result in results))
 
 

@@ -8,16 +8,24 @@ from pathlib import Path
 import psutil
 
 from tests.robustness.judge import ROOT, Result
+from tests.robustness.row import Row
 
 PAGE = ROOT / "docs" / "reliability.md"
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], lacking: Sequence[Row] = ()) -> str:
     """The page's text: when, on what and how much was run, the figures, and what they leave
     open.
     """
     return "\n".join(
-        [*_head(results), *_figures(results), *_broken(results), *_unproven(results), ""]
+        [
+            *_head(results),
+            *_figures(results),
+            *_broken(results),
+            *_lacking(lacking),
+            *_unproven(results),
+            "",
+        ]
     )
 
 
@@ -47,6 +55,14 @@ def _amount(results: Sequence[Result]) -> str:
     if not partial:
         return "Every row at its full count"
     return f"Full counts, but for {', '.join(partial.values())}"
+
+
+def _lacking(rows: Sequence[Row]) -> Iterator[str]:
+    if rows:
+        yield "## Not run at these counts"
+        yield ""
+        yield f"{', '.join(f'`{row.name}`' for row in rows)}."
+        yield ""
 
 
 def _broken(results: Sequence[Result]) -> Iterator[str]:

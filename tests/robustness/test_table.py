@@ -98,6 +98,14 @@ def test_a_table_run_in_pieces_is_recorded_whole(
     assert "- `broken`: 2 of 3 lost" in text
 
 
+def test_the_page_names_the_rows_that_were_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
+    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (HELD, BROKEN))
+    assert "## Not run at these counts\n\n`broken`." in (tmp_path / "page.md").read_text()
+
+
 def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
     keep = ["--keep", str(tmp_path / "kept")]
