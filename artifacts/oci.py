@@ -79,6 +79,11 @@ class IndexEntry:
     status: str | None = None
 
 
+def bundle_annotations(action_key: str, target: str) -> dict[str, str]:
+    """The annotations of a bundle's manifest."""
+    return {ACTION_KEY: action_key, TARGET: target}
+
+
 def publish_bundle(
     blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None
 ) -> Published:

@@ -25,7 +25,7 @@ from relaxd.cli.command import Command
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Compile dynamic-shape models once per target, and run them anywhere.",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.run import BundlePath, Seed, Threads
 from relaxd.cli.views import plain_table
+from relaxd.client import extras
 from relaxd.errors import DeclarationError
 
 if TYPE_CHECKING:

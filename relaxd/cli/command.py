@@ -5,8 +5,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from relaxd.cli.console import error_document, exit_code, print_json, render_error, stderr
+from relaxd.cli.console import Exit, error_document, exit_code, print_json, render_error, stderr
 from relaxd.errors import RelaxdError
+
+# The base of all mistakes on a command line; typer offers it under no name of its own.
+_UsageError: Any = typer.BadParameter.__base__
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
@@ -15,6 +18,18 @@ class Command(TyperCommand):
     """A command that ends with the exit code of the RelaxdError it raises; `--json` makes the error
     a document too.
     """
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
+        """Read the command's arguments; with `--json`, a mistake among them is a document too."""
+        wants_json = "--json" in args
+        try:
+            return super().make_context(info_name, args, *rest, **more)
+        except _UsageError as error:
+            if wants_json:
+                mistake = {"code": "request.invalid", "message": error.format_message()}
+                print_json({"error": {**mistake, "hint": f"relaxd {info_name} --help"}})
+                raise typer.Exit(Exit.USAGE) from None
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -10,13 +10,13 @@ from rich.markup import escape
 from rich.text import Text
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import Exit, error_document, print_json, render_error, stderr, stdout
 from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress
 from relaxd.cli.views import size, status_mark, warning_lines
-from relaxd.client import Client, JobHandle
+from relaxd.client import Client, JobHandle, extras
+from relaxd.client.compiling import digest_here
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.folder import emptied, replacing
 from relaxd.client.job import failure_of, reproducer_of
@@ -89,6 +89,7 @@ class Result:
     target: str
     output: Path | None = None
     size: int = 0
+    digest: str | None = None
     report: Numerics = field(default_factory=Numerics)
     error: RelaxdError | None = None
 
@@ -100,6 +101,7 @@ class Result:
             "target": self.target,
             "output": str(self.output),
             "size": self.size,
+            "digest": self.digest,
             "status": self.report.status,
             "verdict": self.report.verdict,
             "warnings": list(self.report.warnings),
@@ -211,7 +213,8 @@ def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Res
     job.pull(target, place)
     if dump:
         job.pull_dump(target, dump)
-    return Result(target, place, build["artifact"]["size"], report)
+    artifact = build["artifact"]
+    return Result(target, place, artifact["size"], artifact["digest"], report)
 
 
 def _failure(job: JobHandle, build: dict[str, Any], reproducer: Path) -> JobFailed:
@@ -303,11 +306,13 @@ def _build(
             )
             report = _report_in(fresh)
             delivery.admit(report)
+            digest = digest_here(fresh, target, manifest)
     except RelaxdError as error:
         progress.end(target, State.FAILED)
         return Result(target, error=error)
     progress.end(target, State.SUCCEEDED)
-    return Result(target, place, sum(entry.size for entry in manifest.files.values()), report)
+    size = sum(entry.size for entry in manifest.files.values())
+    return Result(target, place, size, digest, report)
 
 
 def _report_in(bundle: Path) -> Numerics:

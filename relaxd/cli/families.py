@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
+from relaxd.client import extras
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.report import render_report
-from relaxd.client import Client
+from relaxd.client import Client, extras
 from relaxd.errors import DeclarationError
 
 

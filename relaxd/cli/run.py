@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import plain_table
+from relaxd.client import extras
 from relaxd.errors import DeclarationError
 
 BundlePath = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from relaxd.cli import extras
+from relaxd.client import extras
 
 Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 Port = Annotated[

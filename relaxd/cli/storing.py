@@ -8,11 +8,10 @@ import typer
 from rich.table import Table
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import size
-from relaxd.client import Client
+from relaxd.client import Client, extras
 from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 

@@ -1,11 +1,10 @@
 """`relaxd targets`: the targets that can be compiled for."""
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import missing_lines, targets_table
-from relaxd.client import Client
+from relaxd.client import Client, extras
 
 
 def targets_command(

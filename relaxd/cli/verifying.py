@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from relaxd.cli import declarations as declare
-from relaxd.cli import extras
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
-from relaxd.client import Client
+from relaxd.client import Client, extras
 from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 from relaxd.provenance.checking import check_folder

@@ -1,6 +1,7 @@
 """The client's front: submit, inspect, find and pull."""
 
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,20 +34,28 @@ from relaxd.provenance.checking import check_folder
 from relaxd.provenance.keys import Trust
 
 DEFAULT_URL = "http://127.0.0.1:8484"
+SERVER, TOKEN = "RELAXD_SERVER", "RELAXD_TOKEN"
+"""The variables of a process's environment that name its service and token."""
 
 
 class Client(Administration):
     """A relaxd service at `url`; `token` is its bearer token; `timeout` is in seconds, for one
     answer.
 
+    url: by default RELAXD_SERVER, else this machine's. token: by default RELAXD_TOKEN, which is
+    sent to no other server than that of RELAXD_SERVER or the default.
+
     Every method raises ServerError for a problem that the service reports and ServerUnreachable
     when nothing answers.
     """
 
     def __init__(
-        self, url: str = DEFAULT_URL, token: str | None = None, timeout: float = 30.0
+        self, url: str | None = None, token: str | None = None, timeout: float = 30.0
     ) -> None:
-        self._transport = Transport(url, token=token, timeout=timeout)
+        usual = os.environ.get(SERVER) or DEFAULT_URL
+        if token is None and url in (None, usual):
+            token = os.environ.get(TOKEN)
+        self._transport = Transport(usual if url is None else url, token=token, timeout=timeout)
 
     def __enter__(self) -> "Client":
         return self
@@ -71,13 +80,14 @@ class Client(Administration):
         options: CompileOptions | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
+        on_upload: Report | None = None,
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
 
         `model` is a path, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as
         in `compiler.compile_model`. Raises DeclarationError before anything is sent if a
         declaration is malformed; without `wait_for_worker`, ServerError where no running worker
-        compiles for a target.
+        compiles for a target. on_upload: gets the bytes sent and the bytes in all.
         """
         request = CompileRequest.of(
             dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
@@ -88,6 +98,7 @@ class Client(Administration):
             samples=samples,
             idempotency_key=idempotency_key,
             wait_for_worker=wait_for_worker,
+            on_upload=on_upload,
         )
 
     def submit(
@@ -98,9 +109,10 @@ class Client(Administration):
         samples: Samples | None = None,
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
+        on_upload: Report | None = None,
     ) -> JobHandle:
         """As `compile`, with the declarations already read."""
-        document = self._document(model, request, samples)
+        document = self._document(model, request, samples, on_upload)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
         params = {"name": name} if name else {}
@@ -255,6 +267,18 @@ class Client(Administration):
                 report=report or (lambda done, total: None),
             )
 
+    def resolve(self, ref: str, target: str | None = None) -> str:
+        """The digest of the bundle that a reference names, of several that of `target` or the best
+        that this machine can run; raises as `pull`.
+        """
+        with self._located(ref, target, best=target is None) as (source, name, version):
+            return find(source, name, version, target).digest
+
+    def pull_digest(self, ref: str, digest: str, directory: str | Path) -> Path:
+        """Fetch the bundle of that digest from where the reference leads; raises as `pull`."""
+        with self._located(ref, None) as (source, name, _):
+            return pull(source, name, digest, Path(directory))
+
     @contextmanager
     def _located(
         self, ref: str, target: str | None, *, best: bool = False
@@ -269,7 +293,7 @@ class Client(Administration):
         source = (
             self._transport
             if own
-            else Transport(str(reference.url), timeout=self._transport.timeout)
+            else Transport.of_registry(str(reference.url), self._transport.timeout)
         )
         version = reference.version
         name = self._transport.repository(BUNDLES) if is_digest(ref) else reference.name
@@ -282,11 +306,15 @@ class Client(Administration):
                 source.close()
 
     def _document(
-        self, model: Model, request: CompileRequest, samples: Samples | None
+        self,
+        model: Model,
+        request: CompileRequest,
+        samples: Samples | None,
+        on_upload: Report | None = None,
     ) -> dict[str, Any]:
         document: dict[str, Any] = {
             **request.to_json(),
-            "model": upload_model(self._transport, model),
+            "model": upload_model(self._transport, model, on_upload),
         }
         if samples is not None:
             document["samples"] = upload_samples(self._transport, samples)

@@ -15,6 +15,7 @@ from relaxd.contract.states import State
 from relaxd.errors import ServerError
 
 if TYPE_CHECKING:
+    from relaxd.client.build import Build
     from relaxd.client.pull import Report
 
 LONG_POLL = 20.0
@@ -59,6 +60,13 @@ class JobHandle:
         `numerics`.
         """
         return list(self.document["builds"])
+
+    @property
+    def results(self) -> tuple["Build", ...]:
+        """The builds, typed, as last seen."""
+        from relaxd.client.build import Build
+
+        return tuple(map(Build.from_json, self.document["builds"]))
 
     @property
     def path(self) -> str:

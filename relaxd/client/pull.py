@@ -90,12 +90,18 @@ def pull_found(
     """As `pull`, once the manifest is there."""
     layers = _layers(found.document)
     total, done = sum(layer.size for layer in layers), 0
+    tell = report or (lambda received, total: None)
     with replacing(directory) as fresh:
         for layer in layers:
-            _fetch(transport, name, layer, fresh / layer.path)
+            _fetch(
+                transport,
+                name,
+                layer,
+                fresh / layer.path,
+                lambda received, before=done: tell(before + received, total),  # type: ignore[misc]
+            )
             done += layer.size
-            if report:
-                report(done, total)
+            tell(done, total)
         if any(layer.path.as_posix() == FILENAME for layer in layers):
             lines = envelopes(transport, name, found.digest)
             if lines:
@@ -258,11 +264,15 @@ def _choose(found: dict[str, str], target: str | None) -> str:
     return found[target]
 
 
-def _fetch(transport: Transport, name: str, layer: Layer, path: Path) -> None:
+def _fetch(
+    transport: Transport, name: str, layer: Layer, path: Path, report: Callable[[int], None]
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    download = _Download(transport, f"/v2/{name}/blobs/{layer.digest}", layer, path)
     for attempt in range(ATTEMPTS):
         try:
-            return _download(transport, name, layer, path)
+            return download.go_on(report)
         except httpx.TransportError as error:
             if attempt == ATTEMPTS - 1:
                 raise transport.translate(error) from error
@@ -270,22 +280,40 @@ def _fetch(transport: Transport, name: str, layer: Layer, path: Path) -> None:
     return None
 
 
-def _download(transport: Transport, name: str, layer: Layer, path: Path) -> None:
-    hasher, size = hashlib.sha256(), 0
-    with (
-        transport.stream(
-            "GET", f"/v2/{name}/blobs/{layer.digest}", headers={"Accept-Encoding": "identity"}
-        ) as answer,
-        path.open("wb") as file,
-    ):
-        for chunk in answer.iter_bytes():
-            size += len(chunk)
-            if size > layer.size:
-                break
-            hasher.update(chunk)
-            file.write(chunk)
-    if size != layer.size or f"sha256:{hasher.hexdigest()}" != layer.digest:
-        raise PullError(
-            f"{layer.path}: the content does not match {layer.digest}",
-            hint="the content was damaged on its way; try again",
-        )
+class _Download:
+    """One layer on its way into a file; goes on where it broke off, if the server knows ranges."""
+
+    def __init__(self, transport: Transport, url: str, layer: Layer, path: Path) -> None:
+        self._transport, self._url, self._layer, self._path = transport, url, layer, path
+        self._hasher, self._size = hashlib.sha256(), 0
+
+    def go_on(self, report: Callable[[int], None]) -> None:
+        """Receive what is missing; raises PullError for content that belies its digest."""
+        if self._size < self._layer.size or not self._layer.size:
+            self._receive(report)
+        if (
+            self._size != self._layer.size
+            or f"sha256:{self._hasher.hexdigest()}" != self._layer.digest
+        ):
+            raise PullError(
+                f"{self._layer.path}: the content does not match {self._layer.digest}",
+                hint="the content was damaged on its way; try again",
+            )
+
+    def _receive(self, report: Callable[[int], None]) -> None:
+        headers = {"Accept-Encoding": "identity"}
+        if self._size:
+            headers["Range"] = f"bytes={self._size}-"
+        with self._transport.stream("GET", self._url, headers=headers) as answer:
+            if self._size and answer.status_code != httpx.codes.PARTIAL_CONTENT:
+                self._hasher, self._size = hashlib.sha256(), 0
+            with self._path.open("r+b") as file:
+                file.seek(self._size)
+                file.truncate()
+                for chunk in answer.iter_bytes():
+                    self._size += len(chunk)
+                    if self._size > self._layer.size:
+                        break
+                    self._hasher.update(chunk)
+                    file.write(chunk)
+                    report(self._size)

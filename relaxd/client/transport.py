@@ -23,7 +23,14 @@ class Transport:
     answer.
     """
 
-    def __init__(self, url: str, *, token: str | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = 30.0,
+        auth: httpx.Auth | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         self._signs_in = bool(token)
         self._namespace: str | None = None
@@ -32,13 +39,26 @@ class Transport:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                timeout=timeout,
+                auth=auth,
+                follow_redirects=auth is not None,
+            )
             if self._http.base_url.scheme not in ("http", "https"):
                 raise httpx.InvalidURL("not http")
         except httpx.InvalidURL as error:
             raise ServerUnreachable(
                 f"{url!r} is not the URL of a server", hint="as in http://127.0.0.1:8484"
             ) from error
+
+    @classmethod
+    def of_registry(cls, url: str, timeout: float) -> "Transport":
+        """A registry of somebody's, with the credentials that docker's configuration has for it."""
+        from relaxd.client.credentials import RegistryAuth
+
+        return cls(url, timeout=timeout, auth=RegistryAuth(httpx.URL(url).netloc.decode()))
 
     def repository(self, name: str) -> str:
         """The repository of that name in the namespace of one's tenant, which the service is asked

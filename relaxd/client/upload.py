@@ -3,7 +3,7 @@
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -15,6 +15,7 @@ from relaxd.contract.canonical import is_digest
 from relaxd.errors import DeclarationError, ServerUnreachable
 
 CHUNK = 8 << 20
+Report = Callable[[int, int], None]
 MODELS = "models"
 """The repository of models, in the namespace of one's tenant."""
 
@@ -37,13 +38,13 @@ def name_of(model: Model) -> str | None:
     return Path(model).name if isinstance(model, (str, Path)) and not _digest(model) else None
 
 
-def upload_model(transport: Transport, model: Model) -> str:
+def upload_model(transport: Transport, model: Model, report: Report | None = None) -> str:
     """The digest of a path, of bytes, of a ModelProto, or the digest given; raises DeclarationError
-    for a missing file.
+    for a missing file. `report` gets the bytes sent and the bytes in all.
     """
     if isinstance(model, Serializable):
         model = model.SerializeToString()
-    return _upload(transport, model, field="model")
+    return _upload(transport, model, field="model", report=report)
 
 
 def upload_samples(transport: Transport, samples: Samples) -> str:
@@ -65,7 +66,9 @@ def _digest(source: Any) -> bool:
     return isinstance(source, str) and is_digest(source)
 
 
-def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> str:
+def _upload(
+    transport: Transport, source: str | Path | bytes, *, field: str, report: Report | None = None
+) -> str:
     if isinstance(source, str) and _digest(source):
         return source
     with _opened(source, field) as file:
@@ -76,7 +79,7 @@ def _upload(transport: Transport, source: str | Path | bytes, *, field: str) -> 
             "HEAD", f"/v2/{transport.repository(MODELS)}/blobs/{digest}", accept=frozenset({404})
         )
         if known.status_code == 404:
-            _send(transport, file, size, digest)
+            _send(transport, file, size, digest, report or (lambda done, total: None))
     return digest
 
 
@@ -95,7 +98,7 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
         yield file
 
 
-def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
+def _send(transport: Transport, file: BinaryIO, size: int, digest: str, report: Report) -> None:
     path = f"/v2/{transport.repository(MODELS)}/blobs/uploads/"
     location = transport.request("POST", path).headers["Location"]
     offset, failures = 0, 0
@@ -121,6 +124,7 @@ def _send(transport: Transport, file: BinaryIO, size: int, digest: str) -> None:
             )
         offset = _received(answer) if interrupted else offset + len(chunk)
         location = answer.headers.get("Location", location)
+        report(offset, size)
     transport.request("PUT", str(httpx.URL(location).copy_merge_params({"digest": digest})))
 
 

@@ -14,6 +14,7 @@ from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.contract.numerics import Numerics
 from relaxd.errors import BundleError, BundleNotFound
+from relaxd.loader import layouts
 from relaxd.loader.archive import budget_of, members
 
 _FETCH_AGAIN = "fetch the bundle again"
@@ -90,9 +91,13 @@ def read_manifest(path: Path) -> Manifest:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Bundle]:
-    """The bundle of a directory, or of a tar unpacked into a temporary directory that is gone
-    afterwards.
+    """The bundle of a directory, or of a tar or an image layout unpacked into a temporary directory
+    that is gone afterwards.
     """
+    if path.is_dir() and layouts.is_layout(path):
+        with layouts.laid_out(path) as directory:
+            yield Bundle(directory, read_manifest(directory))
+        return
     manifest = read_manifest(path)
     if path.is_dir():
         yield Bundle(path, manifest)

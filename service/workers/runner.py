@@ -12,7 +12,7 @@ import structlog
 from artifacts.dumps import publish_dump
 from artifacts.errors import StoreFull
 from artifacts.files import storage_errors
-from artifacts.oci import ACTION_KEY, REPRODUCER, TARGET, publish_bundle, publish_files
+from artifacts.oci import REPRODUCER, bundle_annotations, publish_bundle, publish_files
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
@@ -214,7 +214,7 @@ class Runner:
         published = publish_bundle(
             self._core.store.blobs,
             bundle,
-            {ACTION_KEY: claim.action_key, TARGET: claim.target},
+            bundle_annotations(claim.action_key, claim.target),
         )
         # Before the action cache names it: a bundle that others can find has its attestations.
         attesting.attest(self._core, claim, published.digest, self._signer)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relaxd.cli.extras import OWN
+from relaxd.client.extras import OWN
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,6 +82,10 @@ def test_a_command_line_that_cannot_be_read(relaxd: Any, arguments: list[str]) -
     ended = relaxd(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "Usage: relaxd" in ended.err
+    if arguments != ["nonesuch"]:
+        ended = relaxd(*arguments, "--json")
+        assert ended.code == 2
+        assert ended.json["error"]["code"] == "request.invalid"
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -5,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from artifacts import open_store
+from artifacts.oci import bundle_annotations, publish_bundle
 from compiler import api
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
@@ -58,6 +61,17 @@ def test_one_target_fills_the_folder(relaxd: Any, model: str, child: list[Compil
     assert "native: import" in ended.err
     assert "a line of the compiler" in ended.err
     assert relaxd("compile", model).code == 0, "an older bundle is replaced"
+
+
+def test_the_document_has_the_digest_that_a_service_would_publish(
+    relaxd: Any, model: str, child: list[CompileJob], tmp_path: Path
+) -> None:
+    (result,) = relaxd("compile", model, "--json").json["results"]
+    manifest = Manifest.from_json(json.loads(Path("out/manifest.json").read_bytes()))
+    annotations = bundle_annotations(manifest.action_key["digest"], "native")
+    blobs = open_store(tmp_path / "store").blobs
+    assert result["digest"] == publish_bundle(blobs, Path("out"), annotations).digest
+    assert result["output"] == "out"
 
 
 def test_samples_count_in_the_request(relaxd: Any, model: str, child: list[CompileJob]) -> None:

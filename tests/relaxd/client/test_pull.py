@@ -1,8 +1,10 @@
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from artifacts.documents import TITLE
@@ -178,3 +180,36 @@ def test_what_the_registry_does_not_have(api: Live, transport: Transport, tmp_pa
     with pytest.raises(ServerError) as caught:
         pull(transport, NAME, digest_of(b"nowhere"), tmp_path / "out")
     assert caught.value.status == 404
+
+
+class Breaking(Transport):
+    """A transport whose streams break off after some bytes, as often as `breaks` says."""
+
+    breaks = 2
+
+    @contextmanager
+    def stream(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+        self.asked = [*getattr(self, "asked", []), options["headers"].get("Range")]
+        with super().stream(method, path, **options) as answer:
+            if self.breaks:
+                self.breaks -= 1
+                whole = answer.iter_bytes
+
+                def part() -> Iterator[bytes]:
+                    yield next(whole(100))
+                    raise httpx.ReadError("broken off")
+
+                answer.iter_bytes = part  # type: ignore[method-assign,assignment]
+            yield answer
+
+
+def test_a_download_goes_on_where_it_broke_off(api: Live, tmp_path: Path) -> None:
+    data: bytes = bytes(range(250))
+    heard: list[tuple[int, int]] = []
+    transport = Breaking(api.url)
+    digest = bundle(api, {"model.so": data})
+    pull(transport, NAME, digest, tmp_path / "out", report=lambda *told: heard.append(told))
+    transport.close()
+    assert content(tmp_path / "out") == {"model.so": data}
+    assert transport.asked == [None, "bytes=100-", "bytes=200-"]
+    assert heard == [(100, 250), (200, 250), (250, 250), (250, 250)]

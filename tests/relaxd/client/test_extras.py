@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from relaxd.cli import extras
-from relaxd.cli.extras import ExtraMissing
+from relaxd.client import extras
+from relaxd.client.extras import ExtraMissing
 
 BLOCKED = """
 import sys

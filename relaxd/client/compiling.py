@@ -1,0 +1,164 @@
+"""`relaxd.compile`: a model to bundles on disk, by the compiler installed here or a service."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from relaxd.client import extras
+from relaxd.client.client import SERVER, Client
+from relaxd.client.folder import replacing
+from relaxd.client.job import JobHandle
+from relaxd.client.upload import Model, Samples
+from relaxd.contract import numerics
+from relaxd.contract.numerics import Numerics
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.request import CompileRequest, Scalar
+from relaxd.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from relaxd.loader.model import Model as Loaded
+
+Progress = Callable[[str, str], None]
+"""Gets the target and what its build does now."""
+
+
+@dataclass(frozen=True)
+class CompiledBundle:
+    """The bundle of one target, in the folder `path`; `size` in bytes; `numerics`: how it was
+    verified.
+    """
+
+    target: str
+    path: Path
+    size: int
+    digest: str
+    numerics: Numerics
+
+    def load(self, **options: Any) -> "Loaded":
+        """`relaxd.load` of the bundle."""
+        from relaxd.loader.model import load
+
+        return load(self.path, **options)
+
+
+def compile(
+    model: Model,
+    output: str | Path = "out",
+    *,
+    dims: Mapping[str, Any] | None = None,
+    targets: Iterable[str] = ("native",),
+    inputs: Mapping[str, str] | None = None,
+    consts: Mapping[str, Scalar] | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    samples: Samples | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    server: str | None = None,
+    token: str | None = None,
+    timeout: float | None = None,
+    wait_for_worker: bool = False,
+    on_progress: Progress = lambda target, message: None,
+) -> dict[str, CompiledBundle]:
+    """Compile a model into `output`, `output/TARGET` with several targets; the bundles by target.
+
+    server: a service's URL, by default RELAXD_SERVER; without either, the compiler that is
+    installed here compiles. The declarations are as in `Client.compile`. Raises the first target's
+    error: JobFailed on a service, CompileError here; WaitTimeout after `timeout` seconds on a
+    service, where the job goes on; ExtraMissing where there is no compiler.
+    """
+    request = CompileRequest.of(
+        dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
+    )
+    server = server or os.environ.get(SERVER)
+    if server is None:
+        return _here(model, request, samples, Path(output), on_progress)
+    with Client(server, token=token) as client:
+        job = client.submit(model, request, samples=samples, wait_for_worker=wait_for_worker)
+        for event in job.events(timeout=timeout):
+            if event.target is not None:
+                said = (
+                    event.data.get("stage") or event.data.get("state") or event.data.get("reason")
+                )
+                if said:
+                    on_progress(event.target, str(said))
+        return _pulled(job.refresh().wait(timeout), Path(output))
+
+
+def _place(output: Path, target: str, count: int) -> Path:
+    return output if count == 1 else output / target
+
+
+def _pulled(job: JobHandle, output: Path) -> dict[str, CompiledBundle]:
+    bundles = {}
+    for build in job.results:
+        digest = job.bundle(build.target)
+        path = job.pull(build.target, _place(output, build.target, len(job.results)))
+        size = build.artifact.size if build.artifact else 0
+        bundles[build.target] = CompiledBundle(build.target, path, size, digest, build.numerics)
+    return bundles
+
+
+def _here(
+    model: Model,
+    request: CompileRequest,
+    samples: Samples | None,
+    output: Path,
+    on_progress: Progress,
+) -> dict[str, CompiledBundle]:
+    api = extras.load("compiler.api", extra="compiler")
+    bundles = {}
+    for target in request.targets:
+        place = _place(output, target, len(request.targets))
+        with replacing(place) as fresh, TemporaryDirectory(prefix="relaxd-") as scratch:
+            manifest = api.compile_request(
+                _file(model, Path(scratch, "model")),
+                request,
+                output=fresh,
+                target=target,
+                samples=_samples(samples, Path(scratch, "samples.npz")),
+                on_event=lambda event, target=target: _tell(event.to_json(), target, on_progress),
+            )
+            report = Numerics.from_json(json.loads((fresh / numerics.FILENAME).read_bytes()))
+            digest = digest_here(fresh, target, manifest)
+        size = sum(entry.size for entry in manifest.files.values())
+        bundles[target] = CompiledBundle(target, place, size, digest, report)
+    return bundles
+
+
+def _file(source: Model | Path | bytes, place: Path) -> Path:
+    """The model's file: the given one, or one with the bytes."""
+    if isinstance(source, str | Path):
+        if not Path(source).is_file():
+            raise DeclarationError(
+                f"there is no file {source}", field="model", hint="give the path of a file"
+            )
+        return Path(source)
+    place.write_bytes(source if isinstance(source, bytes) else source.SerializeToString())
+    return place
+
+
+def _samples(samples: Samples | None, place: Path) -> Path | None:
+    if samples is None or not isinstance(samples, Mapping):
+        return None if samples is None else _file(samples, place)
+    import numpy as np
+
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}
+    np.savez(place, **arrays)
+    return place
+
+
+def digest_here(bundle: Path, target: str, manifest: Any) -> str:
+    """The digest that a service would publish the bundle under."""
+    digesting = extras.load("artifacts.digesting", extra="compiler")
+    return str(digesting.bundle_digest(bundle, manifest.action_key.get("digest", ""), target))
+
+
+def _tell(event: dict[str, Any], target: str, on_progress: Progress) -> None:
+    match event:
+        case {"kind": "stage", "stage": stage}:
+            on_progress(target, stage)
+        case {"kind": "progress", "stage": stage, "message": message}:
+            on_progress(target, f"{stage}: {message}")

@@ -1,0 +1,144 @@
+"""Credentials for registries as docker's and podman's configuration has them, and the two ways in
+which registries ask for them.
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+import subprocess
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+_HUB = "https://index.docker.io/v1/"
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_HELPER_S = 30
+
+
+def credentials(host: str) -> tuple[str, str] | None:
+    """User and password for a registry's host and port, None where nothing is configured."""
+    for config in _configurations():
+        helpers = config.get("credHelpers")
+        helper = (helpers or {}).get(host) if isinstance(helpers, dict) else None
+        if helper and (found := _asked(str(helper), host)):
+            return found
+        if found := _written(config, host):
+            return found
+        if config.get("credsStore") and (found := _asked(str(config["credsStore"]), host)):
+            return found
+    return None
+
+
+def _configurations() -> Iterator[dict[str, Any]]:
+    places = [
+        os.environ.get("REGISTRY_AUTH_FILE"),
+        os.path.join(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker", "config.json"),
+        os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent", "containers/auth.json"),
+    ]
+    for place in places:
+        try:
+            document = json.loads(Path(place).read_bytes()) if place else None
+        except (OSError, ValueError):
+            continue
+        if isinstance(document, dict):
+            yield document
+
+
+def _written(config: dict[str, Any], host: str) -> tuple[str, str] | None:
+    auths = config.get("auths")
+    for name, entry in auths.items() if isinstance(auths, dict) else ():
+        if _host_of(name) != host or not isinstance(entry, dict):
+            continue
+        if entry.get("identitytoken"):
+            return "<token>", str(entry["identitytoken"])
+        try:
+            user, colon, password = base64.b64decode(str(entry.get("auth", ""))).partition(b":")
+        except binascii.Error:
+            continue
+        if colon:
+            return user.decode(), password.decode()
+    return None
+
+
+def _host_of(name: str) -> str:
+    if name == _HUB:
+        return "registry-1.docker.io"
+    return re.sub(r"^https?://", "", name).partition("/")[0]
+
+
+def _asked(helper: str, host: str) -> tuple[str, str] | None:
+    """What `docker-credential-HELPER get` answers."""
+    try:
+        done = subprocess.run(
+            [f"docker-credential-{helper}", "get"],
+            input=host,
+            capture_output=True,
+            text=True,
+            timeout=_HELPER_S,
+            check=False,
+        )
+        answer = json.loads(done.stdout) if done.returncode == 0 else {}
+        return str(answer["Username"]), str(answer["Secret"])
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+        return None
+
+
+class RegistryAuth(httpx.Auth):
+    """Answers a registry's challenge: Basic with the credentials, Bearer with a token that the
+    realm gives for them, or for nobody where there are none.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._header: str | None = None
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """The request, and once more with what the registry asks for."""
+        if self._header:
+            request.headers["Authorization"] = self._header
+        response = yield request
+        kind, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
+        if response.status_code != httpx.codes.UNAUTHORIZED or not kind:
+            return
+        known = credentials(self._host)
+        if kind.lower() == "basic" and known:
+            self._header = _basic(known)
+        elif kind.lower() == "bearer":
+            asked = dict(_CHALLENGE.findall(rest))
+            answer = yield self._token_request(asked, known, request.url.scheme)
+            answer.read()
+            self._header = _bearer(answer)
+        if self._header:
+            request.headers["Authorization"] = self._header
+            yield request
+
+    def _token_request(
+        self, asked: dict[str, str], known: tuple[str, str] | None, scheme: str
+    ) -> httpx.Request:
+        realm = httpx.URL(asked.get("realm", ""))
+        if scheme == "https" and realm.scheme != "https":
+            raise httpx.UnsupportedProtocol(f"{self._host} asks for credentials at {realm}")
+        parts = {name: text for name, text in asked.items() if name in ("service", "scope")}
+        if known and known[0] == "<token>":
+            grant = {"grant_type": "refresh_token", "refresh_token": known[1]}
+            form: dict[str, str] = {**parts, **grant, "client_id": "relaxd"}
+            return httpx.Request("POST", realm, data=form)
+        headers = {"Authorization": _basic(known)} if known else {}
+        return httpx.Request("GET", realm.copy_merge_params(parts), headers=headers)
+
+
+def _basic(known: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(known).encode()).decode()
+
+
+def _bearer(answer: httpx.Response) -> str | None:
+    try:
+        document = answer.json()
+    except ValueError:
+        return None
+    token = document.get("token") or document.get("access_token")
+    return f"Bearer {token}" if answer.is_success and token else None

@@ -1,0 +1,47 @@
+"""`relaxd.load`: a bundle from a folder, a tar, or a registry by its OCI reference."""
+
+import os
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaxd.loader import model
+
+if TYPE_CHECKING:
+    from relaxd.loader.metrics import CallMetrics
+    from relaxd.loader.model import Model
+    from relaxd.provenance.keys import Trust
+
+SCHEME = "oci://"
+VARIABLE = "RELAXD_BUNDLES_DIR"
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    threads: int | None = None,
+    trust: "Trust | None" = None,
+    metrics: "CallMetrics | None" = None,
+    target: str | None = None,
+) -> "Model":
+    """Load a bundle: a folder or a tar, a folder that `skopeo copy` wrote (`dir:` or `oci:`), or
+    `oci://host/name@sha256:...`, which is pulled once and kept.
+
+    threads, trust, metrics: as in `relaxd.loader.model.load`, and so are the errors. target: which
+    of several in a registry, by default the best that this machine can run. A pulled bundle is kept
+    by its digest below RELAXD_BUNDLES_DIR, by default ~/.cache/relaxd/bundles; pulling raises
+    PullError, ServerError, ServerUnreachable.
+    """
+    if str(path).startswith(SCHEME):
+        from relaxd.client.kept import kept
+
+        path = kept(str(path), _folder(), target)
+    return model.load(path, threads=threads, trust=trust, metrics=metrics)
+
+
+def _folder() -> Path:
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "relaxd" / "bundles"
