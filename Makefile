@@ -51,6 +51,8 @@ check: env ## lint, types, layers, images, manifests, the documentation's site
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint docker/*.Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions ci/action.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.gitlab-ci ci/gitlab.yml
 	@$(BIN)/python -m tools.kubernetes
 	@$(BIN)/python -m tools.site
 

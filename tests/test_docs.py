@@ -19,8 +19,10 @@ SOURCE = re.compile(r"[\w./*-]+\.(py|c|cc|h|md|toml|yml)")
 DOTTED = re.compile(r"(relaxd|service|compiler|artifacts)\.([a-z]\w*)\b")
 MODULE = re.compile(r"python -m ([a-z]\w*(?:\.\w+)*)")
 
-GENERATED = re.compile(r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h")
-"""Files that the compiler writes, in a dump or a bundle, and no repository holds."""
+GENERATED = re.compile(r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h|relaxd\.toml")
+"""Files that the compiler writes, in a dump or a bundle, or that a user's repository has, and this
+one does not hold.
+"""
 
 
 def of_page(page: Path) -> str:

@@ -8,6 +8,7 @@ import typer
 from relaxd.cli import (
     access,
     bench,
+    checking,
     compiling,
     families,
     inspecting,
@@ -58,6 +59,7 @@ def relaxd(
 app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
 app.command("inspect", cls=Command, rich_help_panel="Build")(inspecting.inspect_command)
 app.command("families", cls=Command, rich_help_panel="Build")(families.families_command)
+app.command("ci", cls=Command, rich_help_panel="Build")(checking.ci_command)
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)

@@ -30,6 +30,7 @@ class Exit(IntEnum):
     FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
+    REGRESSED = 4
 
 
 def stdout() -> Console:

@@ -14,6 +14,7 @@ from relaxd.client.best import choose
 from relaxd.client.errors import PullError
 from relaxd.client.job import JobHandle
 from relaxd.client.pull import (
+    MANIFEST_TYPE,
     Report,
     content_of,
     document_of,
@@ -266,6 +267,19 @@ class Client(Administration):
                 target=None if best else target,
                 report=report or (lambda done, total: None),
             )
+
+    def repository(self, name: str) -> str:
+        """The repository of that name in the namespace of one's tenant."""
+        return self._transport.repository(name)
+
+    def tag(self, digest: str, tag: str) -> None:
+        """Give a bundle of the service a tag, or move the tag to it; takes the scope `push`."""
+        path = f"/v2/{self._transport.repository(BUNDLES)}/manifests"
+        manifest = self._transport.request(
+            "GET", f"{path}/{digest}", headers={"Accept": MANIFEST_TYPE}
+        )
+        headers = {"Content-Type": MANIFEST_TYPE}
+        self._transport.request("PUT", f"{path}/{tag}", content=manifest.content, headers=headers)
 
     def resolve(self, ref: str, target: str | None = None) -> str:
         """The digest of the bundle that a reference names, of several that of `target` or the best

@@ -72,6 +72,32 @@ def compile(
     request = CompileRequest.of(
         dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
     )
+    return compile_request(
+        model,
+        output,
+        request,
+        samples=samples,
+        server=server,
+        token=token,
+        timeout=timeout,
+        wait_for_worker=wait_for_worker,
+        on_progress=on_progress,
+    )
+
+
+def compile_request(
+    model: Model,
+    output: str | Path,
+    request: CompileRequest,
+    *,
+    samples: Samples | None = None,
+    server: str | None = None,
+    token: str | None = None,
+    timeout: float | None = None,
+    wait_for_worker: bool = False,
+    on_progress: Progress = lambda target, message: None,
+) -> dict[str, CompiledBundle]:
+    """As `compile`, with the declarations already read."""
     server = server or os.environ.get(SERVER)
     if server is None:
         return _here(model, request, samples, Path(output), on_progress)

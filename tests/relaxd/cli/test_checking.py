@@ -1,0 +1,166 @@
+"""`relaxd ci` as a pull request and a merge run it, and the files with which runners call it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from relaxd.cli import checking
+from relaxd.cli.checks import GateOutcome
+from tests.service.live import Live
+
+ROOT = Path(__file__).parents[3]
+PROJECT = """
+fail_if = ["latency>5%"]
+
+[[model]]
+path = "net.onnx"
+dims = { n = "1:8" }
+targets = ["x86-64-v2", "x86-64-v3"]
+
+[[model]]
+name = "other"
+path = "net.onnx"
+dims = { n = 3 }
+"""
+FILES = ("--junit", "relaxd.xml", "--sarif", "relaxd.sarif")
+
+
+@pytest.fixture
+def project(model: str) -> Path:
+    Path("relaxd.toml").write_text(PROJECT)
+    return Path("relaxd.toml")
+
+
+@pytest.fixture
+def gates(monkeypatch: pytest.MonkeyPatch) -> list[GateOutcome]:
+    """What the comparison of two bundles finds."""
+    found: list[GateOutcome] = []
+
+    def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcome, ...]:
+        assert (base / "model.so").read_bytes() != (head / "model.so").read_bytes()
+        assert fail_if == ("latency>5%",)
+        return tuple(found)
+
+    monkeypatch.setattr(checking, "differ", differ)
+    return found
+
+
+def test_the_first_merge_then_a_pull_request(
+    served: Any, project: Path, gates: list[GateOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    first = served("ci", "--move", "--baseline", "feature/one", "--json", *FILES)
+    assert first.code == 0, first.err
+    assert [check["baseline"] for check in first.json["checks"]] == [None] * 3
+    assert "no baseline yet" in Path("summary.md").read_text()
+    equal = served("ci", "--baseline", "feature/one", "--json")
+    assert all(check["baseline"] == check["digest"] for check in equal.json["checks"])
+
+    Path("net.onnx").write_bytes(b"another model")
+    gates.append(GateOutcome("latency>5%", True, "8.1 % slower (7.2 to 9.0)"))
+    worse = served("ci", "--baseline", "feature/one", "--move", *FILES)
+    assert worse.code == 4
+    assert "| failed | net | x86-64-v2 |" in worse.out
+    assert "8.1 % slower" in Path("summary.md").read_text()
+    suite = ElementTree.parse("relaxd.xml").getroot()
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("3", "3")
+    results = json.loads(Path("relaxd.sarif").read_text())["runs"][0]["results"]
+    assert results[0]["ruleId"] == "regression"
+    gates[0] = GateOutcome("latency>5%", False, "0.1 % slower")
+    better = served("ci", "--baseline", "feature/one", "--move", "--json")
+    assert better.code == 0
+    assert better.json["checks"][0]["baseline"] == first.json["checks"][0]["digest"], "not moved"
+    moved = served("ci", "--baseline", "feature/one", "--json").json["checks"]
+    assert moved[0]["baseline"] == moved[0]["digest"] != first.json["checks"][0]["digest"]
+
+
+def test_a_build_that_fails_hides_no_other(
+    served: Any, project: Path, api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def behave(cancelled: Any) -> None:
+        job: Any = api.compiler.jobs[-1]
+        if job.target == "x86-64-v3":
+            raise RuntimeError("it broke")
+
+    monkeypatch.setattr(api.compiler, "behaviour", behave)
+    Path("net.onnx").write_bytes(b"a third model")
+    ended = served("ci", "--baseline", "none", "--json", "--move")
+    assert ended.code == 1
+    assert [check["passed"] for check in ended.json["checks"]] == [True, False, True]
+    assert served("ci", "--baseline", "none", "--json").json["checks"][0]["baseline"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "lists no model"),
+        ("[[model]]\nname = 'a'", "has no path"),
+        ("[[model]]\npath = 'a.onnx'\nspeed = 1", "unknown key 'speed'"),
+        ("[[model]]\npath = 'a.onnx'\n[[model]]\npath = 'b/a.onnx'", "two models are named 'a'"),
+        ("[[model]]\npath = 'a.onnx'\ndims = { n = '8:2' }", "greater than max"),
+        ("x = ", "is no TOML"),
+        ("[[model]]\npath = 'a.onnx'\nfail_if = 'size>1%'", "no list of conditions"),
+    ],
+)
+def test_a_project_that_means_nothing(relaxd: Any, text: str, says: str) -> None:
+    Path("relaxd.toml").write_text(text)
+    ended = relaxd("ci")
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def run(script: str, tmp_path: Path, **variables: str) -> list[str]:
+    """Plays the runner: the arguments that the script gives to relaxd and pip."""
+    for name in ("relaxd", "python"):
+        stand_in = tmp_path / "bin" / name
+        stand_in.parent.mkdir(exist_ok=True)
+        stand_in.write_text(
+            f'#!/bin/sh\necho {name} server=${{RELAXD_SERVER-unset}} "$@" >> {tmp_path}/calls\n'
+        )
+        stand_in.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environment = {"PATH": path, **variables}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True)
+    return (tmp_path / "calls").read_text().splitlines()
+
+
+def test_the_github_action(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
+    inputs = {name: given["default"] for name, given in action["inputs"].items()}
+    inputs |= {"move": "true"}
+    lines = []
+    for step in action["runs"]["steps"]:
+        variables = {
+            name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
+            for name, text in step["env"].items()
+        }
+        lines = run(step["run"], tmp_path, **variables)
+    assert lines == [
+        "python server=unset -m pip install --quiet relaxd",
+        "relaxd server=unset ci --config relaxd.toml --baseline main --junit relaxd.xml "
+        "--sarif relaxd.sarif --move",
+    ]
+
+
+@pytest.mark.parametrize(("branch", "move"), [("main", "--move "), ("feature", "")])
+def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
+    job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
+    variables = {"CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "main", "RELAXD_SERVER": "s"}
+    lines = run("\n".join(job["script"]), tmp_path, **variables, **job["variables"])
+    assert lines[-1] == (
+        f"relaxd server=s ci --config relaxd.toml --baseline main {move}--junit relaxd.xml "
+        "--sarif relaxd.sarif"
+    )
+
+
+def test_the_files_fit_their_schemas() -> None:
+    for schema, file in (("github-actions", "action.yml"), ("gitlab-ci", "gitlab.yml")):
+        command = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]
+        subprocess.run([*command, f"vendor.{schema}", ROOT / "ci" / file], check=True)
