@@ -22,6 +22,7 @@ from relaxd.loader.bundle import Bundle
 from relaxd.loader.helpers import Helpers
 
 _LINE = 64
+_REMEMBERED_SHAPES = 4096
 _LOCK = threading.Lock()
 _OPENED: dict[str, ctypes.CDLL] = {}
 """By sha256: a library is opened once, from a copy in memory that nobody overwrites."""
@@ -334,7 +335,9 @@ class StandaloneEngine:
         dims = self._dims.get(shapes)
         if dims is None:
             values = self._binding.solve(shapes)
-            dims = self._dims[shapes] = tuple(values[name] for name in self._names)
+            dims = tuple(values[name] for name in self._names)
+            if len(self._dims) < _REMEMBERED_SHAPES:
+                self._dims[shapes] = dims
         context = self._take()
         context.bind(dims)
         result = context.run(prepared)
