@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.servers import missing
 
 HERE = Path(__file__).parent / "js"
 PACKAGE = Path(__file__).parents[2] / "clients" / "js"
+PAGE = Path(__file__).parents[2] / "docs" / "browser.md"
 SMALL = 10_000
 MANIFEST = {
     "schema_version": 1,
@@ -58,17 +60,16 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("file", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.stem)
-def test_node(file: Path, bundle: Path, tmp_path: Path) -> None:
+def run_node(folder: Path, bundle: Path, *command: str) -> str:
+    """What node prints, in a folder where the package is installed; fails with its errors."""
     if shutil.which("node") is None:
         missing("node", "apt-get install nodejs")
-    # Tests import the package by its name, as its users do.
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "relaxd").symlink_to(PACKAGE)
-    shutil.copytree(HERE, tmp_path / "tests" / "clients" / "js")
-    (tmp_path / "clients").symlink_to(PACKAGE.parent)
+    # Programs import the package by its name, as its users do.
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules" / "relaxd").symlink_to(PACKAGE)
     done = subprocess.run(
-        ["node", "--test", str(tmp_path / "tests" / "clients" / "js" / file.name)],
+        ["node", *command],
+        cwd=folder,
         env={**os.environ, "RELAXD_BUNDLE": str(bundle)},
         capture_output=True,
         text=True,
@@ -76,6 +77,29 @@ def test_node(file: Path, bundle: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("file", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.stem)
+def test_node(file: Path, bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(HERE, tmp_path / "tests" / "clients" / "js")
+    (tmp_path / "clients").symlink_to(PACKAGE.parent)
+    run_node(tmp_path, bundle, "--test", f"tests/clients/js/{file.name}")
+
+
+PRINTED = {
+    "node.mjs": "[ 2, 3 ] Float32Array(3) [ 0.5, 2, -1 ]\n"
+    "[ 10, 3 ] Float32Array(3) [ 0.5, 2, -1 ]\n",
+    "contexts.mjs": "0.5 0.5\n1 1\nrun.input\n",
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_programs_of_the_page_run(name: str, bundle: Path, tmp_path: Path) -> None:
+    (program,) = re.findall(rf"```js {re.escape(name)}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / name).write_text(program)
+    (tmp_path / "out").symlink_to(bundle)
+    assert run_node(tmp_path, bundle, name) == PRINTED[name]
 
 
 def test_the_package_is_small_and_needs_nothing() -> None:
