@@ -31,8 +31,10 @@ from service.errors import (
     IdempotencyConflict,
     InspectionFailed,
     NotFinished,
+    NoWorker,
     OpenService,
     QueueFull,
+    TargetNotServed,
     TenantExists,
     UnknownBlob,
     UnknownJob,
@@ -51,7 +53,14 @@ GUARDED: Errors = (Unauthorized, Forbidden)
 _FORM: Errors = (MalformedForm, BodyTooLarge, UnsupportedMediaType, StorageFailed, StoreFull)
 _DOCUMENT: Errors = (BodyTooLarge, UnsupportedMediaType)
 _REQUEST: Errors = (DeclarationError, UnknownModel, UnknownBlob, UnknownTarget)
-_SUBMITTED: Errors = (*_REQUEST, IdempotencyConflict, QueueFull, StoreFull)
+_SUBMITTED: Errors = (
+    *_REQUEST,
+    IdempotencyConflict,
+    NoWorker,
+    TargetNotServed,
+    QueueFull,
+    StoreFull,
+)
 _STORED: Errors = (InvalidDigest, BlobNotFound, BlobCorrupt, StorageFailed)
 
 ERRORS: Mapping[tuple[str, str], Errors] = {
@@ -76,6 +85,7 @@ ERRORS: Mapping[tuple[str, str], Errors] = {
     ("get", "/v1/audit"): (UnknownTenant,),
     ("post", "/v1/tenants"): (TenantExists, DeclarationError),
     ("patch", "/v1/tenants/{name}"): (UnknownTenant,),
+    ("delete", "/v1/tenants/{name}"): (UnknownTenant,),
     ("get", "/readyz"): (StorageFailed, StoreFull),
 }
 """Beside the errors of every endpoint, and those of what takes parameters or changes something."""
