@@ -35,7 +35,7 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
     yield "# Reliability: promises held against faults and attacks"
     yield ""
     yield (
-        "`make robustness` runs this table, and each change runs a tenth of it. "
+        "`make robustness` runs this table. "
         "`python -m tests.robustness --list` names the rows, `--row NAME` runs one, "
         "`--record` writes this page."
     )
@@ -53,7 +53,7 @@ def _amount(results: Sequence[Result]) -> str:
         if result.count != result.row.full
     }
     if not partial:
-        return "Every row at its full count"
+        return "Every row below at its full count"
     return f"Full counts, but for {', '.join(partial.values())}"
 
 

@@ -112,4 +112,4 @@ def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monk
     main([*keep, "--row", "held"], (HELD,))
     never = replace(HELD, run=raising)
     assert main([*keep, "--record"], (never,)) == 0
-    assert "Every row at its full count" in (tmp_path / "page.md").read_text()
+    assert "Every row below at its full count" in (tmp_path / "page.md").read_text()
