@@ -17,21 +17,24 @@ from tests.fuzz.tally import Tally
 from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
+OPTIMISED = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where an answer was wrong or a build or run crashed."""
     options = _parser().parse_args(arguments)
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    judge, tally = Judge(options.geometry, llvm=options.llvm), Tally()
+    judge, tally = Judge(options.geometry, llvm=options.llvm or 0), Tally()
     end = time.monotonic() + options.seconds
     print(f"seed {seed}, geometry {options.geometry}", flush=True)
     try:
         if options.repeat:
             return _repeat(judge, options.repeat)
-        for batch in _batches(seed, options.graphs, options.together):
+        for number, batch in enumerate(_batches(seed, options.graphs, options.together)):
             if time.monotonic() > end:
                 break
+            if options.llvm is None:
+                judge.llvm = 0 if number % OPTIMISED else 3
             for case, judgement in judge.judge_all(batch):
                 tally.add(judgement)
                 if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
@@ -76,7 +79,7 @@ def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Name
     stem = options.keep / f"{kind}_{options.geometry.replace('/', '_')}_{case.seed}"
     path = stem.with_suffix(".onnx")
     command = (
-        f"python -m tests.fuzz --geometry {options.geometry} --llvm {options.llvm} --repeat {path}"
+        f"python -m tests.fuzz --geometry {options.geometry} --llvm {judge.llvm} --repeat {path}"
     )
     about = {"verdict": last.verdict.value, "code": last.code, "why": last.why}
     small.write(stem, {**about, "graph_seed": case.seed, "command": command})
@@ -98,7 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
     parser.add_argument("--geometry", choices=NAMES, default=NATIVE)
     parser.add_argument(
-        "--llvm", type=int, default=3, choices=range(4), help="its level of optimisation"
+        "--llvm",
+        type=int,
+        choices=range(4),
+        help=f"its level of optimisation; by default 3 in every {OPTIMISED}th build, else 0",
     )
     parser.add_argument("--together", type=int, default=8, help="graphs in one build")
     parser.add_argument("--keep", type=Path, default=KEPT, help="a folder for graphs that fail")

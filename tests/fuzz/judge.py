@@ -1,7 +1,7 @@
 """Whether relaxd is right on a case, and if not, who is at fault."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -34,12 +34,15 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """code: of the refusal or the crash; runs: points that were compared."""
+    """code: of the refusal or the crash; runs: points that were compared; apart: the outputs that
+    are not ONNX Runtime's.
+    """
 
     verdict: Verdict
     why: str = ""
     code: str = ""
     runs: int = 0
+    apart: tuple[str, ...] = ()
 
 
 class Judge:
@@ -61,18 +64,20 @@ class Judge:
             child.stop()
 
     def judge_all(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Judgement]]:
-        """Judges cases that are quantised alike in one build, and each alone where anything is
-        wrong with that: the union only where it is right of each.
+        """Judges cases that are quantised alike in one build, and alone those that depart in it, or
+        all where it fails: the union is at fault only where each is right.
         """
         union = merged(cases) if len(cases) > 1 else cases[0]
         whole = self.judge(union)
-        if whole.verdict is Verdict.RIGHT:
-            yield from ((case, Judgement(Verdict.RIGHT, runs=len(case.points))) for case in cases)
-            return
         if len(cases) == 1:
             yield union, whole
             return
-        alone = [(case, self.judge(case)) for case in cases]
+        ran = whole.apart or whole.verdict is Verdict.RIGHT
+        suspects = [place for place in range(len(cases)) if not ran or _departs(whole, place)]
+        for place, case in enumerate(cases):
+            if place not in suspects:
+                yield case, Judgement(Verdict.RIGHT, runs=len(case.points))
+        alone = [(cases[place], self.judge(cases[place])) for place in suspects]
         yield from alone
         if whole.verdict.failure and not any(one.verdict.failure for _, one in alone):
             yield union, whole
@@ -95,18 +100,18 @@ class Judge:
         apart = differences(ours, theirs, case)
         if not apart:
             return Judgement(Verdict.RIGHT, runs=runs)
-        return self._fault(case, ours, theirs, apart)
+        return replace(self._fault(case, ours, theirs, _first(apart)), apart=tuple(apart))
 
     def _fault(
         self, case: Case, ours: list[Outputs], theirs: list[Outputs], apart: str
     ) -> Judgement:
-        """Who is at fault where the two disagree."""
+        """Who is at fault where the two disagree, first as `apart` says."""
         runs, want = len(case.points), self._exact.ask(case)
         if isinstance(want, (Died, Failed)):
             why = f"{apart}; no float64 reference: {want.why}"
             return Judgement(Verdict.BOTH, why, runs=runs)
         exact = _narrow(want)
-        mine, others = differences(ours, exact, case), differences(theirs, exact, case)
+        mine, others = (_first(differences(each, exact, case)) for each in (ours, theirs))
         if mine and others:
             return Judgement(Verdict.BOTH, f"{mine}; ONNX Runtime: {others}", runs=runs)
         if others or self._defined(case, ours):
@@ -121,16 +126,26 @@ class Judge:
         return not isinstance(want, (Died, Failed)) and not differences(ours, _narrow(want), case)
 
 
-def differences(got: list[Outputs], want: list[Outputs], case: Case) -> str:
-    """Where outputs depart by more than their dtype's tolerance; empty where none does."""
+def _departs(whole: Judgement, place: int) -> bool:
+    """Whether an output of the graph at that place of a union does."""
+    return any(name.startswith(f"g{place}_") for name in whole.apart)
+
+
+def differences(got: list[Outputs], want: list[Outputs], case: Case) -> dict[str, str]:
+    """Where outputs depart by more than their dtype's tolerance, by name."""
     names = [output.name for output in case.model.graph.output]
+    apart: dict[str, str] = {}
     for point, mine, theirs in zip(case.points, got, want, strict=True):
         for name, left, right in zip(names, mine, theirs, strict=True):
             tolerance = tolerance_of(str(right.dtype), None, None, case.quantized)
             found = compare(left, right, tolerance)
-            if found.problem:
-                return f"{name} at {point}: {found.problem} (by {found.max_abs:.2g})"
-    return ""
+            if found.problem and name not in apart:
+                apart[name] = f"{name} at {point}: {found.problem} (by {found.max_abs:.2g})"
+    return apart
+
+
+def _first(apart: dict[str, str]) -> str:
+    return next(iter(apart.values()), "")
 
 
 def _narrow(outputs: list[Outputs]) -> list[Outputs]:

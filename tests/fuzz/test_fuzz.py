@@ -80,23 +80,39 @@ def test_graphs_side_by_side_are_a_graph() -> None:
 
 
 class Faulty(Judge):
-    """Finds fault with unions of graphs, or with one seed."""
+    """Finds fault with unions of graphs, of which it names those outputs, and with one seed."""
 
-    def __init__(self, seed: int | None) -> None:
+    def __init__(self, seed: int | None, apart: tuple[str, ...]) -> None:
         super().__init__(GEOMETRY)
-        self.seed = seed
+        self.seed, self.apart, self.asked = seed, apart, list[int]()
 
     def judge(self, case: Case) -> Judgement:
-        union = case.inputs.keys() & {"g0_x0"}
-        wrong = union or case.seed == self.seed
-        return Judgement(Verdict.OURS if wrong else Verdict.RIGHT)
+        if case.inputs.keys() & {"g0_x0"}:
+            return Judgement(Verdict.OURS, apart=self.apart)
+        self.asked.append(case.seed)
+        return Judgement(Verdict.OURS if case.seed == self.seed else Verdict.RIGHT)
 
 
-@pytest.mark.parametrize(("seed", "found"), [(5, [5]), (None, [3])])
-def test_who_is_wrong_among_several_is_found(seed: int | None, found: list[int]) -> None:
-    """Alone, or in company alone: then the union is the finding, under its first seed."""
-    judged = list(Faulty(seed).judge_all([generate(number) for number in (3, 5, 8)]))
+@pytest.mark.parametrize(
+    ("seed", "apart", "asked", "found"),
+    [
+        (5, (), [3, 5, 8], [5]),
+        (5, ("g1_t1", "g1_t2"), [5], [5]),
+        (None, (), [3, 5, 8], [3]),
+        (None, ("g2_t9",), [8], [3]),
+    ],
+)
+def test_who_is_wrong_among_several_is_found(
+    seed: int | None, apart: tuple[str, ...], asked: list[int], found: list[int]
+) -> None:
+    """Alone, or in company alone: then the union is the finding, under its first seed. Only graphs
+    whose outputs depart are judged alone.
+    """
+    judge = Faulty(seed, apart)
+    judged = list(judge.judge_all([generate(number) for number in (3, 5, 8)]))
+    assert judge.asked == asked
     assert [case.seed for case, one in judged if one.verdict is Verdict.OURS] == found
+    assert {case.seed for case, _ in judged} == {3, 5, 8}
 
 
 def test_a_child_that_computes_for_ever_died_and_one_that_waits_is_slow() -> None:
