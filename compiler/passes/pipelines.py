@@ -20,6 +20,7 @@ from compiler.passes.gpu.rows import FlattenRows
 from compiler.passes.gpu.schedule import ScheduleOnGrid
 from compiler.passes.gpu.unpack_nbits import UnpackNBits
 from compiler.passes.graph.add_release import AddRelease
+from compiler.passes.graph.break_chains import BreakChains
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.define_first import DefineFirst
@@ -98,6 +99,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _programs(transform.AnnotateTIROpPattern()),
         # FuseOps trusts the marks, so they are corrected before it.
         CorrectPatterns(),
+        BreakChains(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         OrderDims(),

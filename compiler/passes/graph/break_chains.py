@@ -1,0 +1,118 @@
+"""Cuts chains of elementwise operators where a kernel's expression would grow without end.
+
+A kernel computes what is fused into it as one expression, in which an operator that reads its
+operand twice holds it twice, and TVM simplifies an expression as a tree: for `x = tanh(x + c)` in
+an unrolled loop of 24 iterations code generation never ended.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, relax, tirx
+
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.op_patterns import INJECTIVE, MARK
+from compiler.tir.exprs import Expr, children, op_name
+from compiler.tir.stages import read_program
+
+OPAQUE = 8
+MOST_NODES = 1000
+"""Counted as here, a GELU holds its operand 31 times and a Mish some 900 times."""
+_WRITTEN_OUT = frozenset(("tirx.exp", "tirx.erf", "tirx.tanh", "tirx.sigmoid"))
+_AGAIN = 30
+"""About how often a function that is written out as a polynomial holds its argument: TVM's
+simplifier puts values in the place of the variables that they are bound to.
+"""
+
+
+@dataclass(frozen=True)
+class BreakChains:
+    """Marks as opaque, so that FuseOps starts a kernel behind it, each elementwise program whose
+    expression would be too large.
+    """
+
+    name = "break_chains"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""
+        rewriter = _Breaker(module)
+        for gvar, func in module.functions.items():
+            if isinstance(func, relax.Function) and rewriter.grows(func):
+                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+        return rewriter.builder_.get() if rewriter.broken else module
+
+
+@relax.expr_functor.mutator
+class _Breaker(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._module, self._growths = module, dict[Any, tuple[int, ...] | None]()
+        self._apart: set[Any] = set()
+        self._now = False
+
+    @property
+    def broken(self) -> bool:
+        return bool(self._apart)
+
+    def grows(self, func: relax.Function) -> bool:
+        """Finds the variables of `func` whose programs are to stay apart."""
+        sizes: dict[Any, int] = {}
+        found = len(self._apart)
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                size = self._size(binding.value, sizes)
+                if size > MOST_NODES:
+                    self._apart.add(binding.var)
+                    size = 1
+                sizes[binding.var] = size
+        return len(self._apart) > found
+
+    def _size(self, value: Any, sizes: dict[Any, int]) -> int:
+        if op_name(value) != "relax.call_tir":
+            return 1
+        growth = self._growth(value.args[0])
+        if growth is None:
+            return 1
+        return 1 + sum(
+            own * sizes.get(arg, 1) for own, arg in zip(growth, value.args[1].fields, strict=False)
+        )
+
+    def _growth(self, gvar: Any) -> tuple[int, ...] | None:
+        """How often the expression of a fusable program holds each of its operands."""
+        if gvar not in self._growths:
+            self._growths[gvar] = _growth(self._module[gvar])
+        return self._growths[gvar]
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """Remembers for the call in it whether it is to stay apart."""
+        self._now = binding.var in self._apart
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, op: relax.Call) -> relax.Expr:
+        """Calls the opaque copy."""
+        apart, self._now = self._now, False
+        call = self.visit_expr_post_order(op)
+        if not apart:
+            return call
+        func = self._module[op.args[0]].with_attr(MARK, OPAQUE)
+        gvar = self.builder_.add_func(func, f"{op.args[0].name_hint}_apart")
+        return relax.Call(call.op, [gvar, *call.args[1:]], call.attrs, call.ty_args)
+
+
+def _growth(func: tvm.ir.BaseFunc) -> tuple[int, ...] | None:
+    if not isinstance(func, tirx.PrimFunc) or int((func.attrs or {}).get(MARK, OPAQUE)) > INJECTIVE:
+        return None
+    program = read_program(func)
+    if program is None or len(program.stages) != 1:
+        return None
+    value = program.stages[0].value
+    return tuple(_occurrences(value, buffer) for buffer in program.params)
+
+
+def _occurrences(value: Expr, buffer: Any) -> int:
+    if isinstance(value, ir.TensorLoad):
+        return int(value.source.same_as(buffer))
+    inside = sum(_occurrences(part, buffer) for part in children(value))
+    return inside * (_AGAIN if op_name(value) in _WRITTEN_OUT else 1)
