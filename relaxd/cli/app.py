@@ -10,6 +10,7 @@ from relaxd.cli import (
     bench,
     checking,
     compiling,
+    differing,
     families,
     inspecting,
     jobs,
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Compile dynamic-shape models once per target, and run them anywhere.",
     epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server could "
-    "not be reached.",
+    "not be reached, 4 a comparison found a regression.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -64,6 +65,7 @@ app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_com
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
 app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
+app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)

@@ -41,12 +41,12 @@ def bench(
         from relaxd.loader.model import load
         from relaxd.loader.samples import dim_values
 
-    choices = _choices(dim)
+    choices = choices_of(dim)
     began = time.perf_counter()
     with extras.runtime():
         model = load(bundle, threads=threads)
     load_seconds = time.perf_counter() - began
-    points = [dim_values(model.dims, point) for point in _product(choices)]
+    points = [dim_values(model.dims, point) for point in product_of(choices)]
     results = [_measure(model, point, runs, warmup, seed) for point in points]
     if json:
         print_json(
@@ -96,7 +96,8 @@ def _measure(model: "Model", point: Point, runs: int, warmup: int, seed: int) ->
     }
 
 
-def _choices(texts: list[str] | None) -> dict[str, list[int]]:
+def choices_of(texts: list[str] | None) -> dict[str, list[int]]:
+    """The values of each dim, from texts like `batch=1,8`; raises DeclarationError."""
     choices: dict[str, list[int]] = {}
     for text in texts or []:
         name, _, values = text.partition("=")
@@ -117,7 +118,8 @@ def _choices(texts: list[str] | None) -> dict[str, list[int]]:
     return choices
 
 
-def _product(choices: dict[str, list[int]]) -> list[Point]:
+def product_of(choices: dict[str, list[int]]) -> list[Point]:
+    """Every combination of the values."""
     return [
         dict(zip(choices, sizes, strict=True)) for sizes in itertools.product(*choices.values())
     ]

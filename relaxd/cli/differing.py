@@ -1,0 +1,118 @@
+"""`relaxd diff`: what two builds differ in, which is faster here, and whether that is too much."""
+
+import dataclasses
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markdown import Markdown
+
+from relaxd.cli import declarations as declare
+from relaxd.cli.bench import choices_of, product_of
+from relaxd.cli.console import Exit, stderr, stdout
+from relaxd.client import Client
+from relaxd.client.client import DEFAULT_URL
+from relaxd.contract.diff import BuildDiff, LatencyChange, OutputChange
+from relaxd.errors import DeclarationError
+from relaxd.reports.diff_formats import FORMATS, markdown
+from relaxd.reports.differ import compare
+from relaxd.reports.gates import Gate, judged
+
+_REFERENCE = "A bundle's folder or tar, its digest, or the job that built it."
+
+Base = Annotated[str, typer.Argument(metavar="BASE", help=_REFERENCE, show_default=False)]
+Head = Annotated[str, typer.Argument(metavar="HEAD", help=_REFERENCE, show_default=False)]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="CONDITION",
+        help="End with exit code 4 if it holds: latency>5%, size>2%, cosine<0.999; repeatable.",
+        show_default=False,
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="text, md, json, junit or sarif.")]
+Points = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8."),
+]
+Seconds = Annotated[float, typer.Option("--seconds", min=0, help="To time a point for; 0: not.")]
+
+
+def diff_command(
+    base: Base,
+    head: Head,
+    fail_if: FailIf = None,
+    format: Format = "text",
+    dim: Points = None,
+    seconds: Seconds = 5.0,
+    target: declare.OneTarget = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+) -> None:
+    """Compare BASE and HEAD: sizes, kernels, nodes, options, latency in turns, and outputs.
+
+    Example: [bold]relaxd diff main.bundle out --fail-if 'latency>5%' --fail-if 'cosine<0.999'[/]
+    """
+    if format not in ("text", *FORMATS):
+        raise DeclarationError(
+            f"there is no format {format!r}", field="format", hint=f"text, {', '.join(FORMATS)}"
+        )
+    gates = [Gate.of(text) for text in fail_if or []]
+    with ExitStack() as stack:
+        folders = [_local(ref, stack, target, server, token) for ref in (base, head)]
+        found = _compared(folders, (base, head), dim, seconds)
+    found = dataclasses.replace(found, gates=judged(gates, found))
+    if format == "text":
+        stdout().print(Markdown(markdown(found)))
+    else:
+        sys.stdout.write(FORMATS[format](found))
+    for gate in found.gates:
+        if gate.failed:
+            stderr().print(f"[bold red]regression:[/] {gate.gate}: {gate.said}")
+    if found.failed:
+        raise typer.Exit(Exit.REGRESSED)
+
+
+def _local(
+    ref: str, stack: ExitStack, target: str | None, server: str | None, token: str | None
+) -> Path:
+    if Path(ref).exists():
+        return Path(ref)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxd-diff-")))
+    with Client(server or DEFAULT_URL, token=token) as client:
+        return client.pull(ref, folder / "bundle", target)
+
+
+def _compared(
+    folders: list[Path], names: tuple[str, str], dim: list[str] | None, seconds: float
+) -> BuildDiff:
+    from relaxd.loader.contest import CONFIDENCE, contest, output_changes
+    from relaxd.loader.model import load
+    from relaxd.loader.report import report_of
+    from relaxd.loader.samples import dim_values, draw
+
+    reports = [report_of(folder) for folder in folders]
+    found = compare(reports[0], reports[1], names)
+    base, head = (load(folder) for folder in folders)
+    latency: list[LatencyChange] = []
+    outputs: list[OutputChange] = []
+    for chosen in product_of(choices_of(dim)):
+        point = dim_values(base.dims, chosen)
+        inputs = draw(base.inputs, point, 0)
+        outputs += output_changes(base.run(inputs), head.run(inputs), point)
+        if seconds:
+            latency.append(
+                contest(
+                    lambda given=inputs: base.run(given),  # type: ignore[misc]
+                    lambda given=inputs: head.run(given),  # type: ignore[misc]
+                    point,
+                    seconds,
+                )
+            )
+    return dataclasses.replace(
+        found, latency=tuple(latency), outputs=tuple(outputs), confidence=CONFIDENCE
+    )

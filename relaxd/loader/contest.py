@@ -1,0 +1,105 @@
+"""Runs two models in turns on the same inputs: how much slower one is, and how far outputs differ.
+
+What a neighbour takes of the processor, it takes of both: a pair of calls gives one ratio, and the
+median of many pairs is that of the models. Which of a pair runs first changes with every pair.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from relaxd.contract.diff import LatencyChange, OutputChange
+from relaxd.reports.statistics import fewest, median_interval
+
+CONFIDENCE = 0.999
+_CALL_SECONDS = 0.004
+_MOST_PAIRS = 400
+_CLOSE = 0.01
+
+Call = Callable[[], Any]
+
+
+def contest(
+    base: Call,
+    head: Call,
+    dims: Mapping[str, int],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> LatencyChange:
+    """Pairs of calls until the interval of their ratio is narrow or the time is up."""
+    calls = _calls_a_turn(base, head, clock)
+    pairs: list[tuple[float, float]] = []
+    least = 2 * fewest(CONFIDENCE)
+    deadline = clock() + seconds
+    while len(pairs) < _MOST_PAIRS and (len(pairs) < least or clock() < deadline):
+        first, second = (base, head) if len(pairs) % 2 == 0 else (head, base)
+        one, two = _turn(first, calls, clock), _turn(second, calls, clock)
+        pairs.append((one, two) if first is base else (two, one))
+        if len(pairs) >= least and len(pairs) % 10 == 0 and _is_narrow(pairs):
+            break
+    ratio, low, high = _interval(pairs)
+    base_ms, head_ms = (float(np.median(side)) * 1e3 for side in zip(*pairs, strict=True))
+    return LatencyChange(dict(dims), base_ms, head_ms, ratio, low, high, len(pairs))
+
+
+def _interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
+    middle, low, high = median_interval([math.log(h / b) for b, h in pairs], CONFIDENCE)
+    return math.exp(middle), math.exp(low), math.exp(high)
+
+
+def _is_narrow(pairs: list[tuple[float, float]]) -> bool:
+    _, low, high = _interval(pairs)
+    return high - low < 2 * _CLOSE
+
+
+def _calls_a_turn(base: Call, head: Call, clock: Callable[[], float]) -> int:
+    for call in (base, head):
+        call()
+    slowest = max(_turn(base, 2, clock), _turn(head, 2, clock))
+    return max(1, min(200, math.ceil(_CALL_SECONDS / max(slowest, 1e-6))))
+
+
+def _turn(call: Call, calls: int, clock: Callable[[], float]) -> float:
+    """Seconds of the fastest of some calls: interruptions only ever add."""
+    best = math.inf
+    for _ in range(calls):
+        started = clock()
+        call()
+        best = min(best, clock() - started)
+    return best
+
+
+def output_changes(
+    base: Mapping[str, Any], head: Mapping[str, Any], dims: Mapping[str, int]
+) -> Iterator[OutputChange]:
+    """How far outputs of one name and shape differ; those of another shape have no cosine."""
+    for name in base.keys() & head.keys():
+        one, two = (np.asarray(side[name]).astype(np.float64) for side in (base, head))
+        if one.shape != two.shape:
+            yield OutputChange(name, dict(dims), math.inf, math.inf, math.nan)
+        elif one.size:
+            apart = np.abs(one - two)
+            yield OutputChange(
+                name,
+                dict(dims),
+                float(apart.max()),
+                float(apart.mean()),
+                _cosine(one.ravel(), two.ravel()),
+                _agreement(one, two),
+            )
+
+
+def _cosine(one: np.ndarray, two: np.ndarray) -> float:
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(two))
+    if lengths == 0:
+        return 1.0 if np.array_equal(one, two) else 0.0
+    return min(float(one @ two) / lengths, 1.0)
+
+
+def _agreement(one: np.ndarray, two: np.ndarray) -> float | None:
+    if one.ndim < 2 or one.shape[-1] < 2:
+        return None
+    return float((one.argmax(-1) == two.argmax(-1)).mean())
