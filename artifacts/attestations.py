@@ -1,4 +1,6 @@
-"""Attestations of bundles, each a document in an OCI artifact whose subject is the bundle."""
+"""Documents about bundles, each in an OCI artifact whose subject is the bundle: attestations, and
+profiles of the machines that ran it.
+"""
 
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ from artifacts.documents import (
 )
 from artifacts.oci import REPOSITORY
 from artifacts.store import Artifacts, BlobStore
+from relaxd.contract import profile
 from relaxd.provenance.envelope import ARTIFACT as PROVENANCE_ARTIFACT
 from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
 from relaxd.provenance.statement import PREDICATE_TYPE
@@ -40,9 +43,32 @@ PROVENANCE = Kind(
 SBOM = Kind("application/vnd.relaxd.sbom.v1+json", "application/spdx+json", "sbom.spdx.json")
 
 
+PROFILE = Kind(profile.ARTIFACT, profile.MEDIA_TYPE, profile.FILENAME)
+
+_MOST_READ = 32
+
+
+def attached(
+    store: Artifacts, kind: Kind, bundle: str, repository: str, largest: int
+) -> dict[str, bytes]:
+    """The documents of that kind that refer to the bundle in a repository, by the digest of the
+    artifact; no more than a few, and none above `largest` bytes: anyone may attach more.
+    """
+    found: dict[str, bytes] = {}
+    for digest in store.references.referrers(repository, bundle):
+        if not is_complete(store.blobs, digest):
+            continue
+        document = read_document(store.blobs, digest)
+        if document.artifact_type != kind.artifact_type or len(document.layers) != 1:
+            continue
+        if document.layers[0].size <= largest and len(found) < _MOST_READ:
+            found[digest] = store.blobs.read(document.layers[0].digest)
+    return found
+
+
 def is_attestation(blobs: BlobStore, digest: str) -> bool:
-    """Whether the manifest is that of an attestation, and in the store with all its parts."""
-    types = {kind.artifact_type for kind in (PROVENANCE, SBOM)}
+    """Whether the manifest is that of such a document, and in the store with all its parts."""
+    types = {kind.artifact_type for kind in (PROVENANCE, SBOM, PROFILE)}
     return is_complete(blobs, digest) and read_document(blobs, digest).artifact_type in types
 
 

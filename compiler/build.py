@@ -21,7 +21,7 @@ from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Pro
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
-from compiler.profile import kernels, measure
+from compiler.profile import measure
 from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
@@ -29,6 +29,7 @@ from compiler.verify.emulation import emulator, engine, program
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
+from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
 from relaxd.contract.options import Flavour
@@ -162,19 +163,18 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = _reference(this, model)
     compiled = _compile(this, model)
     manifest, signature = compiled.manifest, compiled.signature
+    files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature)
         numerics = _verified(this, original, signature, trials)
         files.write_report(this.partial, NUMERICS, numerics)
-    files.seal(this.partial, manifest)
+    target = {**manifest.target, "status": numerics["status"]}
+    sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
     with entered(Stage.PROFILE, this.on_event):
-        profile = kernels.described(_profile(this, trials), compiled.kernels)
-        files.write_report(this.partial, measure.FILENAME, profile)
-    return files.seal(
-        this.partial,
-        dataclasses.replace(manifest, target={**manifest.target, "status": numerics["status"]}),
-    )
+        # Beside the bundle and no part of it: equal code is an equal bundle, wherever it ran.
+        files.write_report(this.partial, profile.FILENAME, _profile(this, original, trials))
+    return sealed
 
 
 def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
@@ -368,7 +368,7 @@ def _engine(this: _Build, reason: str) -> report.Runner | str:
     )
 
 
-def _profile(this: _Build, trials: Trials) -> Record:
+def _profile(this: _Build, original: report.Reference, trials: Trials) -> Record:
     if not this.request.options.profile:
         return measure.not_run("options.profile is off")
     if reason := _cannot_run(this.target):
@@ -385,7 +385,16 @@ def _profile(this: _Build, trials: Trials) -> Record:
         watched=this.watched,
         seconds=_PROFILE_SECONDS,
         memory_bytes=_VERIFY.memory_bytes,
+        reference=_timed_reference(original),
     )
+
+
+def _timed_reference(original: report.Reference) -> Record | None:
+    """What ONNX Runtime is given to run beside the library, where it runs the model at all."""
+    runs = any(engine.startswith("onnxruntime") for engine in original.engines)
+    if not runs or original.draws:
+        return None
+    return {"model": str(original.model), "consts": dict(original.consts)}
 
 
 def _cannot_run(target: Target) -> str | None:

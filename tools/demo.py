@@ -106,7 +106,12 @@ def compare(model: relaxd.Model) -> bool:
 def show(report: dict[str, Any], numerics: dict[str, Any]) -> None:
     """The bundle's profile and numerics, as the build measured them."""
     latency = Table(
-        "batch", "seq", "median ms", "p95 ms", "runs", title=f"profile, {report['threads']} threads"
+        "batch",
+        "seq",
+        "median ms",
+        "p95 ms",
+        "runs",
+        title=f"profile, {report['machine']['threads']} threads",
     )
     for point in report["points"]:
         latency.add_row(
@@ -140,8 +145,7 @@ def show(report: dict[str, Any], numerics: dict[str, Any]) -> None:
     for table in (latency, operators, exact):
         console.print(table)
     console.print(
-        f"loads in {report['load_ms']:.0f} ms, library {size(report['library_bytes'])}, peak "
-        f"memory {size(report['peak_rss_bytes'])}"
+        f"loads in {report['load_ms']:.0f} ms, peak memory {size(report['peak_rss_bytes'])}"
     )
 
 

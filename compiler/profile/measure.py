@@ -2,25 +2,24 @@
 operator.
 """
 
-import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compiler.errors import ProfileError
+from compiler.errors import ProfileError, summary
 from compiler.isolation.step import Record, run_task, serve
+from compiler.profile.machine import machine
+from compiler.profile.timing import FEWEST_ROUNDS, WARM_UPS, alternating
 from compiler.verify import npz
 from compiler.verify.inputs import Trials
 from compiler.verify.time_budget import TimeBudget
 
-FILENAME = "profile.json"
-
-_WARM_UPS = 2
-_MOST_RUNS = 50
-_FEWEST_RUNS = 3
 _OPERATORS_KEPT = 50
+Inputs = Mapping[str, Any]
+Call = Callable[[Inputs], Any]
 _POINT_LABELS = ("sample", "min", "opt", "max")
 
 
@@ -37,17 +36,21 @@ def profile(
     seconds: float,
     memory_bytes: int,
     watched: Path | None = None,
+    reference: Record | None = None,
 ) -> Record:
     """The report, within a budget of wall-clock seconds; raises ProfileError when the library
     crashes.
 
     watched: for a library that needs no runtime, a build of it that reports its kernels.
+    reference: `model` and `consts` for ONNX Runtime, which is timed beside the library; None where
+    it is not the model's reference.
     """
     chosen = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
     spec = {
         "bundle": str(bundle),
         "seconds": seconds,
         "watched": str(watched) if watched is not None and watched.exists() else None,
+        "reference": reference,
         "points": [{**trial.to_spec("profile"), **trial.point.to_json()} for trial in chosen],
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
@@ -86,68 +89,86 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     from relaxd.loader.model import load
 
     bundle = Path(spec["bundle"])
+    measured_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
     model = load(bundle)
-    record(
-        {
-            "load_ms": _milliseconds(time.perf_counter() - started),
-            "threads": model.threads,
-            "processors": os.cpu_count(),
-        }
-    )
+    load_ms = _milliseconds(time.perf_counter() - started)
+    record({"measured_at": measured_at, "load_ms": load_ms, "machine": machine(model.threads)})
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
-    budget = TimeBudget(spec["seconds"])
-    for position, point in enumerate(spec["points"]):
-        inputs = npz.read(Path(point["inputs"]))
-        if objection := budget.objection(inputs, runs=_WARM_UPS + _FEWEST_RUNS):
-            record(
-                {"left_out": {"label": point["label"], "dims": point["dims"], "reason": objection}}
-            )
-            continue
-        share = budget.left / (len(spec["points"]) - position)
-        timing = _latency(lambda inputs=inputs: model.run(inputs), share)  # type: ignore[misc]
-        budget.took(inputs, timing["median_ms"] / 1e3)
-        record(
-            {
-                "point": {"label": point["label"], "dims": point["dims"], **timing},
-                "peak_rss_bytes": _peak_memory(),
-            }
-        )
+    points = _within_budget(model, spec["points"], TimeBudget(spec["seconds"] / 2), record)
+    record({"peak_rss_bytes": _peak_memory()})
+    reference = _reference(spec.get("reference"), model.threads, record) if points else None
+    deadline = time.perf_counter() + spec["seconds"] / 2
+    for position, (point, inputs) in enumerate(points):
+        share = (deadline - time.perf_counter()) / (len(points) - position)
+        record({"point": {**_named(point), **_latency(model, inputs, reference, share)}})
         if point["label"] == "opt" or len(spec["points"]) == 1:
             record(
                 {
                     "operators": {
-                        "label": point["label"],
-                        "dims": point["dims"],
+                        **_named(point),
                         "rows": _operators(bundle, inputs, spec.get("watched")),
                     }
                 }
             )
 
 
-def _latency(call: Callable[[], Any], seconds: float) -> Record:
-    """Median and 95th percentile over as many calls as the time allows."""
-    deadline = time.perf_counter() + seconds
-    for _ in range(_WARM_UPS):
-        call()
-        if time.perf_counter() > deadline:
-            break
-    times: list[float] = []
-    while len(times) < _MOST_RUNS and (len(times) < _FEWEST_RUNS or time.perf_counter() < deadline):
+def _within_budget(
+    model: Any, points: Sequence[Record], budget: TimeBudget, record: Callable[[Record], None]
+) -> list[tuple[Record, Inputs]]:
+    """The points at which a few calls end in time, with their inputs; records the others."""
+    found: list[tuple[Record, Inputs]] = []
+    for point in points:
+        inputs = npz.read(Path(point["inputs"]))
+        if objection := budget.objection(inputs, runs=WARM_UPS + FEWEST_ROUNDS):
+            record({"left_out": {**_named(point), "reason": objection}})
+            continue
         started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-        if time.perf_counter() > deadline + seconds:
-            break
-    times.sort()
-    at = {
-        name: times[min(int(len(times) * part), len(times) - 1)]
-        for name, part in (("median_ms", 0.5), ("p95_ms", 0.95))
-    }
-    return {**{name: _milliseconds(value) for name, value in at.items()}, "runs": len(times)}
+        model.run(inputs)
+        budget.took(inputs, time.perf_counter() - started)
+        found.append((point, inputs))
+    return found
 
 
-def _operators(bundle: Path, inputs: Mapping[str, Any], watched: str | None) -> list[Record]:
+def _named(point: Record) -> Record:
+    return {"label": point["label"], "dims": point["dims"]}
+
+
+def _reference(
+    spec: Record | None, threads: int, record: Callable[[Record], None]
+) -> tuple[str, Call] | None:
+    """The name of ONNX Runtime and a function of inputs that runs it; records why there is none."""
+    if spec is None:
+        return None
+    from compiler.verify.reference.onnx import OnnxRuntime
+
+    try:
+        engine = OnnxRuntime(spec["model"], threads=threads, beside=True)
+    # Whatever it is that the reference does not take is no fault of the library.
+    except Exception as error:
+        record({"no_reference": summary(error)})
+        return None
+    return engine.name, lambda inputs: engine.run(inputs, spec["consts"])
+
+
+def _latency(model: Any, inputs: Inputs, reference: Any, seconds: float) -> Record:
+    """The library's timing, and with a reference that takes the inputs also its."""
+    calls: dict[str, Any] = {"library": lambda: model.run(inputs)}
+    if reference is not None:
+        name, run = reference
+        try:
+            run(inputs)
+        except Exception as error:
+            return {**alternating(calls, seconds)["library"], "no_reference": summary(error)}
+        calls["reference"] = lambda: run(inputs)
+    timed = alternating(calls, seconds)
+    if "reference" not in timed:
+        return timed["library"]
+    engine = {"engine": name, "threads": model.threads}
+    return {**timed["library"], "reference": {**timed["reference"], **engine}}
+
+
+def _operators(bundle: Path, inputs: Inputs, watched: str | None) -> list[Record]:
     """Calls and milliseconds of every function that a warm run calls, the longest first."""
     (spent,) = kernel_times(bundle, inputs, 1, Path(watched) if watched else None)
     total = sum(map(sum, spent.values())) or 1.0
@@ -164,7 +185,7 @@ def _operators(bundle: Path, inputs: Mapping[str, Any], watched: str | None) -> 
 
 
 def kernel_times(
-    bundle: Path, inputs: Mapping[str, Any], runs: int, watched: Path | None = None
+    bundle: Path, inputs: Inputs, runs: int, watched: Path | None = None
 ) -> list[dict[str, list[float]]]:
     """For each of some warm runs the seconds of every call, by function.
 

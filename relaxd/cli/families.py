@@ -1,6 +1,5 @@
 """`relaxd families`: which kernel family took each kernel, and why the others declined."""
 
-import json as json_format
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +17,9 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
+from relaxd.contract.kernels import FILENAME
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
-
-PROFILE = "profile.json"
 
 Source = Annotated[
     Path,
@@ -71,15 +69,16 @@ def _is_bundle(source: Path) -> bool:
 
 def _of_bundle(source: Path) -> dict[str, Any]:
     from relaxd.loader.bundle import opened
+    from relaxd.loader.report import kernels_of
 
     with opened(source) as bundle:
-        profile = json_format.loads(bundle.path(PROFILE).read_bytes())
-        if "kernels" not in profile:
+        found = kernels_of(bundle)
+        if not found and FILENAME not in bundle.manifest.files:
             raise BundleError(
                 f"{source} does not name the families of its kernels",
                 hint="compile the model again, or give the model instead of the bundle",
             )
-        return {"target": bundle.manifest.target.get("name"), "kernels": profile["kernels"]}
+        return {"target": bundle.manifest.target.get("name"), "kernels": found}
 
 
 def _of_model(source: Path, request: CompileRequest, target: str) -> dict[str, Any]:

@@ -12,9 +12,11 @@ import httpx
 from relaxd.client.errors import PullError
 from relaxd.client.folder import replacing
 from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
+from relaxd.contract import profile
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.documents import file_name, mapping, read_json
 from relaxd.contract.manifest import FILENAME
+from relaxd.contract.profile import Profile
 from relaxd.errors import BundleError
 from relaxd.provenance.envelope import ARTIFACT, MAX_ENVELOPE, signers
 from relaxd.provenance.envelope import FILENAME as PROVENANCE
@@ -106,6 +108,7 @@ def pull_found(
             lines = envelopes(transport, name, found.digest)
             if lines:
                 (fresh / PROVENANCE).write_bytes(b"".join(line + b"\n" for line in lines))
+            _write_profiles(transport, name, found.digest, fresh)
     return directory
 
 
@@ -172,16 +175,38 @@ def find(transport: Transport, name: str, version: str, target: str | None = Non
 
 def envelopes(transport: Transport, name: str, bundle: str) -> list[bytes]:
     """The signed statements about a bundle that the registry lists as its referrers."""
-    found = []
-    for digest in _referrers(transport, name, bundle)[:MAX_REFERRERS]:
+    found = _referring(transport, name, bundle, ARTIFACT, DSSE, MAX_ENVELOPE)
+    return sorted(content for content in found.values() if _is_envelope(content))
+
+
+def _write_profiles(transport: Transport, name: str, bundle: str, folder: Path) -> None:
+    """The newest profile under its plain name, others beside it; a file of the bundle stays."""
+    found = _referring(
+        transport, name, bundle, profile.ARTIFACT, profile.MEDIA_TYPE, profile.MAX_BYTES
+    )
+    read = {digest: Profile.read(content) for digest, content in found.items()}
+    order = sorted(read, key=lambda digest: (read[digest].measured_at or "", digest), reverse=True)
+    for position, digest in enumerate(order):
+        short = digest.partition(":")[2][:12]
+        path = folder / (f"profile-{short}.json" if position else profile.FILENAME)
+        if not path.exists():
+            path.write_bytes(found[digest])
+
+
+def _referring(
+    transport: Transport, name: str, bundle: str, artifact: str, media_type: str, largest: int
+) -> dict[str, bytes]:
+    """The documents of one type that refer to a bundle, by the digest of their artifact."""
+    found = {}
+    for digest in _referrers(transport, name, bundle, artifact)[:MAX_REFERRERS]:
         match document_of(transport, name, digest).get("layers"):
             case [{"mediaType": str(kind), "digest": str(blob), "size": int(size)}] if (
-                kind == DSSE and is_digest(blob) and 0 < size <= MAX_ENVELOPE
+                kind == media_type and is_digest(blob) and 0 < size <= largest
             ):
                 content = transport.request("GET", f"/v2/{name}/blobs/{blob}").content
-                if digest_of(content) == blob and _is_envelope(content):
-                    found.append(content)
-    return sorted(found)
+                if digest_of(content) == blob:
+                    found[digest] = content
+    return found
 
 
 def _is_envelope(content: bytes) -> bool:
@@ -194,14 +219,14 @@ def _is_envelope(content: bytes) -> bool:
         return False
 
 
-def _referrers(transport: Transport, name: str, bundle: str) -> list[str]:
-    """Digests of the artifacts with provenance, by the registry's list or, where it keeps none, by
+def _referrers(transport: Transport, name: str, bundle: str, artifact: str) -> list[str]:
+    """Digests of the artifacts of one type, by the registry's list or, where it keeps none, by
     the tag that OCI has for this.
     """
     answer = transport.request(
         "GET",
         f"/v2/{name}/referrers/{bundle}",
-        params={"artifactType": ARTIFACT},
+        params={"artifactType": artifact},
         accept=frozenset({400, 404, 405}),
     )
     if not answer.is_success:
@@ -218,7 +243,7 @@ def _referrers(transport: Transport, name: str, bundle: str) -> list[str]:
     found = []
     for entry in listed if isinstance(listed, list) else ():
         match entry:
-            case {"digest": str(digest), "artifactType": str(kind)} if kind == ARTIFACT:
+            case {"digest": str(digest), "artifactType": str(kind)} if kind == artifact:
                 found.append(digest)
     return found
 

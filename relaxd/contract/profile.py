@@ -1,11 +1,18 @@
 """What a profile of a bundle says: the document profile.json, measured on one machine."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from relaxd.contract.documents import read_json
 from relaxd.contract.typed import read_typed
+from relaxd.errors import BundleError
 
 FILENAME = "profile.json"
+ARTIFACT = "application/vnd.relaxd.profile.v1+json"
+"""The type of an artifact that holds a profile and refers to the bundle."""
+MEDIA_TYPE = "application/json"
+MAX_BYTES = 4 << 20
+"""Larger ones are not read: anyone may attach a profile to a bundle."""
 FILES = "profile*.json"
 """What profiles are called beside a bundle's files, of which several machines may have made one."""
 
@@ -152,6 +159,14 @@ class Profile:
     def from_json(cls, document: Any) -> "Profile":
         """From profile.json; raises BundleError for a malformed one."""
         return read_typed(cls, document, FILENAME)
+
+    @classmethod
+    def read(cls, content: bytes, digest: str | None = None) -> "Profile":
+        """A profile that anyone may have attached: a malformed one measured nothing."""
+        try:
+            return replace(cls.from_json(read_json(content, FILENAME)), digest=digest)
+        except BundleError as error:
+            return cls(reason=error.message, digest=digest)
 
     def to_json(self) -> dict[str, Any]:
         """The document."""

@@ -1,10 +1,10 @@
 """The report of a bundle on disk, from its own documents and the profiles beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxd.contract import numerics, profile
+from relaxd.contract import kernels, numerics, profile
 from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.profile import Profile
 from relaxd.contract.report import Report
@@ -16,9 +16,8 @@ from relaxd.reports.assemble import assemble
 def report_of(path: Path) -> Report:
     """Everything known of the bundle, a folder or a tar; raises BundleError."""
     with opened(path) as bundle:
-        documents = [_document(file) for file in profile_files(bundle.directory)]
         profiles = sorted(
-            (Profile.from_json(document) for document in documents),
+            (Profile.from_json(_document(file)) for file in profile_files(bundle.directory)),
             key=lambda one: one.measured_at or "",
         )
         compared = _listed(bundle, numerics.FILENAME)
@@ -30,10 +29,10 @@ def profile_files(directory: Path) -> Sequence[Path]:
     return sorted(directory.glob(profile.FILES))
 
 
-def kernels_of(bundle: Bundle) -> list[dict[str, Any]]:
+def kernels_of(bundle: Bundle) -> list[Mapping[str, Any]]:
     """The notes of the library's kernels."""
-    found = _listed(bundle, profile.FILENAME) or {}
-    return list(found.get("kernels", []))
+    found = _listed(bundle, kernels.FILENAME)
+    return list(kernels.kernels_of(found)) if found else []
 
 
 def _listed(bundle: Bundle, name: str) -> Any:

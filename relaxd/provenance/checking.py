@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from relaxd.contract import profile
 from relaxd.provenance.envelope import FILENAME, MAX_ENVELOPE, opened, signers
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.keys import PublicKey, Trust, trusted
@@ -79,9 +81,11 @@ def _compare(subjects: Subjects, folder: Path, manifest: str | None) -> None:
     }
     del there[FILENAME]
     for name, path in sorted(there.items()):
+        if name not in subjects.files and fnmatch(name, profile.FILES) and _is_plain(path):
+            continue  # what others measured is no part of the bundle, and nothing runs by it
         if name not in subjects.files:
             raise TrustError(f"{name} is not signed", part=name, hint="remove the file")
-        if path.is_symlink() or not path.is_file():
+        if not _is_plain(path):
             raise TrustError(f"{name} is not a plain file", part=name)
     for name, digest in subjects.files.items():
         if name not in there:
@@ -89,3 +93,7 @@ def _compare(subjects: Subjects, folder: Path, manifest: str | None) -> None:
         with there[name].open("rb") as file:
             if f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}" != digest:
                 raise TrustError(f"{name} is not the file that was signed", part=name)
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()

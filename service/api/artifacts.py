@@ -104,7 +104,8 @@ def router(store_of: StoreOf) -> APIRouter:
     @routes.get("/v1/artifacts/{digest}/report", response_model=Report)
     def report(digest: Digest, request: Request) -> JSONResponse:
         """What is known of a bundle: dims, numerics, kernels, and what profiles measured."""
-        return JSONResponse(report_of(store_of(request), digest).to_json())
+        repository = bundles_of(principal_of(request).tenant)
+        return JSONResponse(report_of(store_of(request), digest, repository).to_json())
 
     @routes.get("/v1/actions/{digest}", response_model=ActionOut)
     def action(digest: Digest, request: Request) -> ActionOut:

@@ -4,7 +4,7 @@ and those of the cache that no key, or another, has signed.
 
 import structlog
 
-from artifacts.attestations import PROVENANCE, SBOM, attach
+from artifacts.attestations import PROFILE, PROVENANCE, SBOM, attach
 from artifacts.documents import is_complete, read_document
 from artifacts.oci import ACTION_KEY, REPOSITORY, bundle_files
 from relaxd.provenance.envelope import opened, seal
@@ -18,6 +18,14 @@ from service.identity import bundles_of
 from service.usecases import holding
 
 logger = structlog.get_logger("relaxd.worker")
+
+
+def attach_profile(core: Core, claim: Claim, bundle: str, content: bytes) -> None:
+    """Attach what the build measured of the bundle, unattested; raises StoreError."""
+    repository = bundles_of(claim.tenant)
+    digest = attach(core.store, PROFILE, content, bundle, repository)
+    if claim.shared:
+        core.store.references.refer(REPOSITORY, bundle, digest)
 
 
 def attest(core: Core, claim: Claim, bundle: str, signer: Signer | None) -> None:

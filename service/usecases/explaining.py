@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from artifacts.attestations import PROFILE, attached
 from artifacts.documents import Descriptor, read_document
 from artifacts.errors import InvalidManifest
-from artifacts.oci import bundle_files
+from artifacts.oci import REPOSITORY, bundle_files
 from artifacts.store import Artifacts
-from relaxd.contract import numerics, profile
+from relaxd.contract import kernels, numerics, profile
 from relaxd.contract.documents import read_json
 from relaxd.contract.manifest import FILENAME as MANIFEST
 from relaxd.contract.manifest import Manifest
@@ -15,23 +16,41 @@ from relaxd.contract.report import Report
 from relaxd.reports.assemble import assemble
 
 
-def report_of(store: Artifacts, digest: str) -> Report:
-    """Everything known of the bundle; raises StoreError for what is no bundle, BundleError for a
-    malformed one.
+def report_of(store: Artifacts, digest: str, repository: str = REPOSITORY) -> Report:
+    """Everything known of the bundle, with the profiles that refer to it in the repository; raises
+    StoreError for what is no bundle, BundleError for a malformed one.
     """
     files = bundle_files(read_document(store.blobs, digest))
     if MANIFEST not in files:
         raise InvalidManifest(f"the artifact has no {MANIFEST}, so it is no bundle")
     manifest = Manifest.from_json(_document(store, files, MANIFEST))
-    measured = _document(store, files, profile.FILENAME) or {}
-    profiles = [Profile.from_json(measured)] if measured else []
+    found = _document(store, files, kernels.FILENAME)
     return assemble(
         manifest,
         _document(store, files, numerics.FILENAME),
-        measured.get("kernels", []),
-        profiles,
+        kernels.kernels_of(found) if found else [],
+        profiles_of(store, digest, repository),
         digest,
     )
+
+
+def profiles_of(store: Artifacts, digest: str, repository: str) -> list[Profile]:
+    """What was measured of a bundle, the newest last; a bundle of an older release holds its own.
+
+    Raises StoreError.
+    """
+    return [measured for measured, _ in measurements(store, digest, repository)]
+
+
+def measurements(store: Artifacts, digest: str, repository: str) -> list[tuple[Profile, bytes]]:
+    """As `profiles_of`, each with the document it was read from."""
+    found = attached(store, PROFILE, digest, repository, profile.MAX_BYTES)
+    profiles = [(Profile.read(content, referrer), content) for referrer, content in found.items()]
+    files = bundle_files(read_document(store.blobs, digest))
+    if profile.FILENAME in files:
+        content = store.blobs.read(files[profile.FILENAME].digest)
+        profiles.append((Profile.read(content), content))
+    return sorted(profiles, key=lambda one: one[0].measured_at or "")
 
 
 def _document(store: Artifacts, files: dict[str, Descriptor], name: str) -> Any:

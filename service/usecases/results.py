@@ -6,13 +6,14 @@ from typing import Any
 from sqlalchemy import select
 
 from artifacts.documents import read_document
-from artifacts.oci import bundle_files
-from relaxd.contract import numerics
+from artifacts.oci import REPOSITORY, bundle_files
+from relaxd.contract import kernels, numerics
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds
 from service.domain import Artifact, Claim, Kind, Outcome
 from service.identity import DEFAULT, bundles_of
+from service.usecases import explaining
 from service.usecases.dumping import lacks_dump
 
 
@@ -44,22 +45,30 @@ def bundle_outcome(core: Core, digest: str, tenant: str = DEFAULT, *, cached: bo
         State.SUCCEEDED,
         cached,
         artifact,
-        profile=_brief(document("profile.json")),
+        profile=_profile(core, digest, tenant, document(kernels.FILENAME)),
         numerics=document(numerics.FILENAME),
     )
 
 
-def _brief(profile: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The profile without the reasons of families that declined a kernel, which take more room than
-    all the rest; the artifact's own file has them.
+def _profile(
+    core: Core, digest: str, tenant: str, notes: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """The newest profile of the bundle, with its kernels, but without the reasons of families that
+    declined one, which take more room than all the rest.
     """
-    if profile is None or "kernels" not in profile:
-        return profile
-    kernels = [
-        {name: value for name, value in kernel.items() if name != "declined"}
-        for kernel in profile["kernels"]
+    for repository in (bundles_of(tenant), REPOSITORY):
+        if found := explaining.measurements(core.store, digest, repository):
+            break
+    else:
+        return None
+    measured, content = found[-1]
+    if not measured.measured:
+        return {"measured": False, "reason": measured.reason}
+    listed = kernels.kernels_of(notes) if notes else []
+    brief = [
+        {name: value for name, value in kernel.items() if name != "declined"} for kernel in listed
     ]
-    return {**profile, "kernels": kernels}
+    return {**json.loads(content), **({"kernels": brief} if brief else {})}
 
 
 def _report(core: Core, key: str) -> Outcome | None:

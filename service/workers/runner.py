@@ -17,6 +17,7 @@ from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
 from compiler.isolation.starting import Limits
+from relaxd.contract import profile
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
@@ -211,6 +212,7 @@ class Runner:
         return CompileError.from_failure(replace(error.failure, details=details))
 
     def _publish(self, claim: Claim, bundle: Path) -> str:
+        measured = _taken_out(bundle)
         published = publish_bundle(
             self._core.store.blobs,
             bundle,
@@ -218,6 +220,8 @@ class Runner:
         )
         # Before the action cache names it: a bundle that others can find has its attestations.
         attesting.attest(self._core, claim, published.digest, self._signer)
+        if measured is not None:
+            attesting.attach_profile(self._core, claim, published.digest, measured)
         # A worker that lost this build earlier may have published first: its bundle is as good, and
         # then the only one.
         return self._core.store.actions.put(claim.flight, published.digest)
@@ -234,6 +238,22 @@ class Runner:
         return self._core.compiler.run(
             job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits
         )
+
+
+def _taken_out(bundle: Path) -> bytes | None:
+    """The build's profile, which lies beside the bundle from now on, or None; what is no plain file
+    stays, for the bundle to be refused.
+    """
+    inside, beside = bundle / profile.FILENAME, bundle.with_name(profile.FILENAME)
+    if _is_plain(inside):
+        inside.rename(beside)
+    if not _is_plain(beside) or beside.stat().st_size > profile.MAX_BYTES:
+        return None
+    return beside.read_bytes()
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _unexpected(error: Exception) -> Failure:

@@ -17,6 +17,7 @@ from relaxd.contract.manifest import DUMP_START, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
+from relaxd.loader.report import report_of
 from tests.compiler.building import DIMS, QUICK, build, failing, report
 from tests.compiler.graphs import WIDTH, add_and_divide, unsupported
 
@@ -39,11 +40,12 @@ def test_a_build_passes_through_every_stage(built: tuple[Path, Manifest, list[Ev
 def test_the_manifest_lists_every_file(built: tuple[Path, Manifest, list[Event]]) -> None:
     output, manifest, _ = built
     assert manifest == Manifest.from_json(report(output, "manifest.json"))
-    assert {path.name for path in output.iterdir()} == {"manifest.json", *manifest.files}
+    there = {path.name for path in output.iterdir()}
+    assert there == {"manifest.json", "profile.json", *manifest.files}
     assert {
         "model.so",
         "libtvm_runtime.so",
-        "profile.json",
+        "kernels.json",
         "numerics.json",
         "LICENSES",
     } <= manifest.files.keys()
@@ -77,24 +79,34 @@ def test_the_profile_measures(built: tuple[Path, Manifest, list[Event]]) -> None
     profile = report(built[0], "profile.json")
     assert {point["label"] for point in profile["points"]} == {"min", "opt", "max"}
     assert all(
-        0 < point["median_ms"] <= point["p95_ms"] and point["runs"] >= 3
+        0 < point["min_ms"] <= point["p25_ms"] <= point["median_ms"] <= point["p75_ms"]
+        and point["p75_ms"] <= point["p95_ms"]
+        and point["runs"] >= point["rounds"] >= 3
         for point in profile["points"]
     )
-    assert profile["library_bytes"] == (built[0] / "model.so").stat().st_size
+    beside = [point["reference"] for point in profile["points"]]
+    assert all(timed["engine"].startswith("onnxruntime ") for timed in beside)
+    assert all(timed["median_ms"] > 0 and timed["runs"] >= 3 for timed in beside)
+    assert profile["machine"]["processor"]
+    assert profile["machine"]["threads"] >= 1
+    assert len(profile["machine"]["load_average"]) == 3
     assert profile["load_ms"] > 0
     assert profile["peak_rss_bytes"] > 10 << 20
     assert any("add" in row["name"] for row in profile["operators"]["rows"])
 
 
-def test_the_profile_names_the_family_of_every_kernel(
+def test_the_report_names_family_and_nodes_of_every_kernel(
     built: tuple[Path, Manifest, list[Event]],
 ) -> None:
-    profile = report(built[0], "profile.json")
-    kernels = {kernel["name"]: kernel for kernel in profile["kernels"]}
-    assert {kernel["family"] for kernel in kernels.values()} == {"generic"}
-    ran = [row for row in profile["operators"]["rows"] if row["name"] in kernels]
+    found = report_of(built[0])
+    assert {kernel.family for kernel in found.kernels} == {"generic"}
+    assert found.profile is not None
+    assert found.profile.operators is not None
+    names = {kernel.name for kernel in found.kernels}
+    ran = [row for row in found.profile.operators.rows if row.name in names]
     assert ran
-    assert all(row["family"] == kernels[row["name"]]["family"] for row in ran)
+    assert all(row.family == "generic" and row.nodes for row in ran)
+    profile = report(built[0], "kernels.json")
     request = CompileRequest.of(dims=DIMS)
     model = built[0].parent / "model.onnx"
     onnx.save(add_and_divide(), model)
@@ -132,7 +144,9 @@ def test_a_model_in_any_form(tmp_path: Path, form: str) -> None:
     assert report(tmp_path / "out", "numerics.json")["reason"] == "options.verify is off"
     profile = report(tmp_path / "out", "profile.json")
     assert (profile["measured"], profile["reason"]) == (False, "options.profile is off")
-    assert [kernel["family"] for kernel in profile["kernels"]] == ["generic"]
+    assert [kernel["family"] for kernel in report(tmp_path / "out", "kernels.json")["kernels"]] == [
+        "generic"
+    ]
 
 
 def test_large_weights_lie_in_a_file_of_their_own(tmp_path: Path) -> None:

@@ -42,9 +42,13 @@ class OnnxRuntime:
     model: a path, or the file's bytes.
     quantized: keep products of uint8 by int8 exact. Without VNNI they saturate at 16 bits unless an
     extended optimisation rewrites them. threads: 0 for as many as there are cores.
+    beside: as people run it, with all optimisations, but with threads that leave the cores to
+    another engine between two runs.
     """
 
-    def __init__(self, model: str | bytes, quantized: bool = False, threads: int = 0) -> None:
+    def __init__(
+        self, model: str | bytes, quantized: bool = False, threads: int = 0, beside: bool = False
+    ) -> None:
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()
@@ -54,6 +58,9 @@ class OnnxRuntime:
             levels.ORT_ENABLE_EXTENDED if quantized else levels.ORT_ENABLE_BASIC
         )
         settings.add_session_config_entry("session.x64quantprecision", "1")
+        if beside:
+            settings.graph_optimization_level = levels.ORT_ENABLE_ALL
+            settings.add_session_config_entry("session.force_spinning_stop", "1")
         settings.log_severity_level = 4
         settings.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(

@@ -1,6 +1,5 @@
 """`relaxd families` of a bundle and of a model."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 
 from compiler import api
 from compiler.isolation.messages import CompileJob, FamiliesJob
-from relaxd.contract.manifest import FileEntry, Manifest
-from relaxd.loader.bundle import sha256_of
+from tests.bundles import seal
 from tests.service.fakes import write_bundle
 
 COPY = {"copy": "it is not a reshape alone"}
@@ -34,16 +32,8 @@ def bundle(tmp_path: Path) -> Path:
     return folder
 
 
-def seal(folder: Path, profile: dict[str, Any]) -> None:
-    (folder / "profile.json").write_text(json.dumps(profile))
-    path = folder / "profile.json"
-    manifest = Manifest.from_json(json.loads((folder / "manifest.json").read_text()))
-    manifest.files["profile.json"] = FileEntry(sha256_of(path), path.stat().st_size)
-    (folder / "manifest.json").write_text(json.dumps(manifest.to_json()))
-
-
 def test_a_bundle_names_them(relaxd: Any, bundle: Path) -> None:
-    seal(bundle, {"measured": False, "kernels": KERNELS})
+    seal(bundle, "kernels.json", {"kernels": KERNELS})
     assert relaxd("families", str(bundle), "--json").json == {
         "target": "x86-64-v3",
         "kernels": KERNELS,
@@ -73,7 +63,6 @@ def test_a_table_of_long_names_fits_into_a_terminal(
 
 
 def test_a_bundle_of_an_older_compiler_does_not(relaxd: Any, bundle: Path) -> None:
-    seal(bundle, {"measured": True})
     ended = relaxd("families", str(bundle))
     assert ended.code == 1
     assert "does not name the families" in ended.err

@@ -7,6 +7,7 @@ import pytest
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.report import Report
 from relaxd.loader.report import report_of
+from tests.bundles import seal
 from tests.service.fakes import write_bundle
 
 PROFILE = {
@@ -30,10 +31,10 @@ PROFILE = {
         "dims": {"n": 8},
         "rows": [{"name": "fused_matmul", "calls": 1, "ms": 1.9, "share": 0.95}],
     },
-    "kernels": [
-        {"name": "fused_matmul", "family": "matmul", "tile": "6x16", "nodes": ["a<b>", "[bold]c"]}
-    ],
 }
+KERNELS = [
+    {"name": "fused_matmul", "family": "matmul", "tile": "6x16", "nodes": ["a<b>", "[bold]c"]}
+]
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def bundle(tmp_path: Path) -> Path:
     (tmp_path / "net.onnx").write_bytes(b"a model")
     write_bundle(CompileJob(str(tmp_path / "net.onnx"), {}, "native", str(folder), "net"), folder)
     (folder / "profile.json").write_text(json.dumps(PROFILE))
+    seal(folder, "kernels.json", {"kernels": KERNELS})
     return folder
 
 

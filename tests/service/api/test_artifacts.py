@@ -123,7 +123,7 @@ def test_a_bundle_explains_itself(client, tmp_path):
     report = Report.from_json(answer.json())
     assert (answer.status_code, report.digest) == (200, bundle.digest)
     assert (report.target.name, report.numerics.status) == ("native", "executed")
-    assert report.sizes.files.keys() == {"model.so", "model.onnx", "profile.json", "numerics.json"}
+    assert report.sizes.files.keys() == {"model.so", "model.onnx", "numerics.json"}
 
 
 def test_what_is_no_bundle_has_no_report(client, bundle):

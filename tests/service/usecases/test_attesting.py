@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from artifacts.attestations import PROVENANCE, SBOM, attach
+from artifacts.attestations import PROFILE, PROVENANCE, SBOM, attach
 from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY
 from relaxd.contract.request import CompileRequest
@@ -76,9 +76,9 @@ def test_a_bundle_has_signed_provenance(core, jobs, model, keys) -> None:
 
 def test_without_a_key_there_is_the_bill_of_materials_alone(core, jobs, model) -> None:
     bundle = built(core, jobs, model)
-    (kind,) = (found := attached(core, bundle))
-    assert kind == SBOM.artifact_type
-    document = json.loads(content(core, found[kind]))
+    found = attached(core, bundle)
+    assert found.keys() == {SBOM.artifact_type, PROFILE.artifact_type}
+    document = json.loads(content(core, found[SBOM.artifact_type]))
     assert document["spdxVersion"] == "SPDX-2.3"
     files = {
         package["name"]: package["checksums"][0]["checksumValue"]

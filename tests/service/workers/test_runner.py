@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from artifacts.attestations import PROFILE, attach
+from artifacts.documents import read_document
 from artifacts.errors import StorageFailed
-from artifacts.oci import publish_bundle
+from artifacts.oci import REPOSITORY, bundle_files, publish_bundle
 from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, ImportFailed
 from relaxd.contract.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
-from service.usecases import claiming, ending, results, sweeping
+from service.usecases import claiming, ending, explaining, results, sweeping
 from tests.bundles import fetch
 from tests.service.fakes import mismatch
 
@@ -36,7 +38,7 @@ def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, an
         Stage.PUBLISH,
         1,
     )
-    assert done.profile == {"library_bytes": 7}
+    assert done.profile == {"measured": True, "load_ms": 7.0}
     assert done.numerics == {"verdict": "passed", "status": "executed", "warnings": []}
     assert done.action_key == claim.action_key
     fetch(core.store.blobs, done.artifact.digest, tmp_path / "out")
@@ -279,16 +281,43 @@ def test_a_bundle_in_the_cache_stays_when_its_dump_is_made_later(jobs, model, an
     # What is measured and verified already is not measured again.
     assert compiler.jobs[1].request["options"]["verify"] is False
     assert now(jobs, first).cached
-    assert now(jobs, first).profile == {"library_bytes": 7}
+    assert now(jobs, first).profile == {"measured": True, "load_ms": 7.0}
     assert dump_of_build(jobs, first) == dump_of_build(jobs, second) is not None
 
 
 def test_the_profile_of_a_job_leaves_out_why_families_declined(core, tmp_path):
     kernel = {"name": "k", "family": "matmul", "tile": "6x16", "declined": {"copy": "no"}}
-    (tmp_path / "profile.json").write_text(json.dumps({"measured": False, "kernels": [kernel]}))
+    (tmp_path / "kernels.json").write_text(json.dumps({"kernels": [kernel]}))
     bundle = publish_bundle(core.store.blobs, tmp_path)
+    attach(core.store, PROFILE, b'{"measured": true}', bundle.digest)
     outcome = results.bundle_outcome(core, bundle.digest, cached=False)
     assert outcome.profile["kernels"] == [{"name": "k", "family": "matmul", "tile": "6x16"}]
+
+
+def test_timings_are_no_part_of_the_bundle_and_refer_to_it(core, jobs, model, answer):
+    digests = set()
+    for dims in ("1:4", "1:8"):
+        job = jobs.submit(model, CompileRequest.of(dims={"n": dims}))
+        answer(job.builds[0].id)
+        digests.add(jobs.get(job.id).builds[0].artifact.digest)
+    for digest in digests:
+        assert "profile.json" not in bundle_files(read_document(core.store.blobs, digest))
+        (measured,) = explaining.profiles_of(core.store, digest, REPOSITORY)
+        assert (measured.load_ms, measured.digest is not None) == (7.0, True)
+
+
+def test_several_machines_may_measure_one_bundle_and_nonsense_measured_nothing(core, tmp_path):
+    (tmp_path / "model.so").write_bytes(b"a library")
+    bundle = publish_bundle(core.store.blobs, tmp_path)
+    for content in (
+        b'{"measured": true, "measured_at": "2026-02", "load_ms": 2}',
+        b'{"measured": true, "measured_at": "2026-01", "load_ms": 1}',
+        b"nonsense",
+    ):
+        attach(core.store, PROFILE, content, bundle.digest)
+    found = explaining.profiles_of(core.store, bundle.digest, REPOSITORY)
+    assert [one.load_ms for one in found] == [None, 1.0, 2.0]
+    assert "not JSON" in found[0].reason
 
 
 def test_texts_that_no_database_takes_end_the_build_all_the_same(
