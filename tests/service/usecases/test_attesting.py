@@ -166,6 +166,6 @@ def test_the_tenant_may_read_what_was_attached_later(core, keys) -> None:
     bundle = built(core, jobs, model)
     built(signing(core, keys), jobs, model)
     found = core.store.references.referrers(bundles_of("vision"), bundle)
-    assert len(found) == 2
+    assert len(found) == 3, "a profile, a bill of materials and a statement"
     assert all(holding.view(core, "vision").blobs.has(digest) for digest in found)
     assert len(envelopes(core, bundle, bundles_of("vision"))) == 1
