@@ -16,6 +16,7 @@ from compiler.profile.timing import FEWEST_ROUNDS, WARM_UPS, alternating
 from compiler.verify import npz
 from compiler.verify.inputs import Trials
 from compiler.verify.time_budget import TimeBudget
+from relaxd.errors import ExecutionError
 
 _OPERATORS_KEPT = 50
 Inputs = Mapping[str, Any]
@@ -116,7 +117,9 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
 def _within_budget(
     model: Any, points: Sequence[Record], budget: TimeBudget, record: Callable[[Record], None]
 ) -> list[tuple[Record, Inputs]]:
-    """The points at which a few calls end in time, with their inputs; records the others."""
+    """The points that the model admits and at which a few calls end in time, with their inputs;
+    records the others.
+    """
     found: list[tuple[Record, Inputs]] = []
     for point in points:
         inputs = npz.read(Path(point["inputs"]))
@@ -124,7 +127,12 @@ def _within_budget(
             record({"left_out": {**_named(point), "reason": objection}})
             continue
         started = time.perf_counter()
-        model.run(inputs)
+        try:
+            model.run(inputs)
+        # Declared ranges may hold sizes that the model itself refuses, as verification does too.
+        except ExecutionError as error:
+            record({"left_out": {**_named(point), "reason": summary(error)}})
+            continue
         budget.took(inputs, time.perf_counter() - started)
         found.append((point, inputs))
     return found
