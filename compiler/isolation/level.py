@@ -15,6 +15,10 @@ class Layer(Enum):
     GROUP = "group"
 
 
+CONFINING = frozenset(Layer) - {Layer.GROUP}
+"""What untrusted code has to overcome; a group bounds what it uses, and few machines allow one."""
+
+
 class Level(StrEnum):
     """What untrusted code can reach, from worst to best.
 
