@@ -4,6 +4,7 @@ prints logs. Started by `isolation.child`.
 
 import argparse
 import faulthandler
+import gc
 import json
 import os
 import sys
@@ -29,6 +30,10 @@ from compiler.isolation.messages import (
 from compiler.isolation.places import Places, model_files, places
 from compiler.isolation.privileges import Shares
 
+# Expressions live until the build ends, and few form cycles: looking for those as often as Python
+# does by default takes a seventh of a build's time.
+_GARBAGE = (100_000, 20, 20)
+
 
 def main() -> int:
     """0 when the job succeeded, 1 when it failed, 2 when nobody waits for it."""
@@ -48,6 +53,7 @@ def main() -> int:
     except sandbox.ParentDied:
         return 2
     os.chdir(scratch)
+    gc.set_threshold(*_GARBAGE)
     for remark in confinement.remarks:
         print(f"sandbox: {remark}", flush=True)
     # torch would be pulled in by tvm_ffi, at the price of seconds and hundreds of megabytes.
