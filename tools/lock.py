@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 LOCKS = {
-    "api.txt": (("api",), {"apache-tvm-ffi", "numpy"}),
-    "worker.txt": (("server",), set[str]()),
+    "api.txt": (("api", "traces"), {"apache-tvm-ffi", "numpy"}),
+    "worker.txt": (("server", "traces"), set[str]()),
     "dev.txt": (("dev",), set[str]()),
 }
 BUILD = ("setuptools",)
