@@ -1,6 +1,8 @@
 """Which WebAssembly engine this machine has: node's, which is that of Chromium."""
 
 import shutil
+import subprocess
+from functools import cache
 from pathlib import Path
 
 DRIVER = Path(__file__).with_suffix(".mjs")
@@ -15,3 +17,14 @@ def find() -> str | None:
 def lacking() -> str | None:
     """Why this machine cannot run WebAssembly; None when it can."""
     return None if find() else f"{_ENGINE} is not installed"
+
+
+@cache
+def flags(program: str) -> tuple[str, ...]:
+    """Options with which this version of the engine takes every feature that a target may have:
+    node had relaxed SIMD behind one until its version 21.
+    """
+    listed = subprocess.run(
+        [program, "--v8-options"], capture_output=True, text=True, check=False
+    ).stdout
+    return tuple(flag for flag in ("--experimental-wasm-relaxed-simd",) if f" {flag} " in listed)

@@ -59,7 +59,8 @@ class _Module:
         manifest = self.manifest
         weights = str(self.bundle / manifest.weights_file) if manifest.weights else ""
         library = str(self.bundle / manifest.library)
-        return [self.program, str(engine.DRIVER), library, manifest.entry, weights]
+        options = engine.flags(self.program)
+        return [self.program, *options, str(engine.DRIVER), library, manifest.entry, weights]
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:

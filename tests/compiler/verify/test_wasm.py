@@ -16,15 +16,15 @@ from tests.small_models import masked
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["wasm32", "wasm32-simd", "wasm32-relaxed-simd"])
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if engine.lacking():
         missing("node", "apt-get install nodejs")
     folder = tmp_path_factory.mktemp("wasm") / "out"
     compile_model(
         masked(),
         output=folder,
-        target="wasm32-simd",
+        target=request.param,
         dims={"batch": "1:4", "seq": "1:16"},
         options={"profile": False},
     )
