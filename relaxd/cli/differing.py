@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +42,13 @@ Points = Annotated[
 ]
 Seconds = Annotated[float, typer.Option("--seconds", min=0, help="To time a point for; 0: not.")]
 
+OwnThreads = Annotated[
+    int,
+    typer.Option(
+        "--threads", min=1, help="1: compare processor time, which neighbours do not change."
+    ),
+]
+
 
 def diff_command(
     base: Base,
@@ -49,6 +57,7 @@ def diff_command(
     format: Format = "text",
     dim: Points = None,
     seconds: Seconds = 5.0,
+    threads: OwnThreads = 1,
     target: declare.OneTarget = None,
     server: declare.Server = None,
     token: declare.Token = None,
@@ -64,7 +73,7 @@ def diff_command(
     gates = [Gate.of(text) for text in fail_if or []]
     with ExitStack() as stack:
         folders = [_local(ref, stack, target, server, token) for ref in (base, head)]
-        found = _compared(folders, (base, head), dim, seconds)
+        found = _compared(folders, (base, head), dim, seconds, threads)
     found = dataclasses.replace(found, gates=judged(gates, found))
     if format == "text":
         stdout().print(Markdown(markdown(found)))
@@ -88,7 +97,7 @@ def _local(
 
 
 def _compared(
-    folders: list[Path], names: tuple[str, str], dim: list[str] | None, seconds: float
+    folders: list[Path], names: tuple[str, str], dim: list[str] | None, seconds: float, threads: int
 ) -> BuildDiff:
     from relaxd.loader.contest import CONFIDENCE, contest, output_changes
     from relaxd.loader.model import load
@@ -97,7 +106,9 @@ def _compared(
 
     reports = [report_of(folder) for folder in folders]
     found = compare(reports[0], reports[1], names)
-    base, head = (load(folder) for folder in folders)
+    base, head = (load(folder, threads=threads) for folder in folders)
+    # Of one thread, the processor time: what neighbours take is no part of it.
+    clock = time.thread_time if threads == 1 else time.perf_counter
     latency: list[LatencyChange] = []
     outputs: list[OutputChange] = []
     for chosen in product_of(choices_of(dim)):
@@ -111,6 +122,7 @@ def _compared(
                     lambda given=inputs: head.run(given),  # type: ignore[misc]
                     point,
                     seconds,
+                    clock,
                 )
             )
     return dataclasses.replace(

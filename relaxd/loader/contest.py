@@ -29,7 +29,11 @@ def contest(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> LatencyChange:
-    """Pairs of calls until the interval of their ratio is narrow or the time is up."""
+    """Pairs of calls until the interval of their ratio is narrow or the time is up.
+
+    clock: `time.thread_time` for models of one thread, whose processor time neighbours hardly
+    change.
+    """
     calls = _calls_a_turn(base, head, clock)
     pairs: list[tuple[float, float]] = []
     least = 2 * fewest(CONFIDENCE)
