@@ -41,7 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--equal", type=int, default=50)
     parser.add_argument("--slower", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=2.5)
+    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--neighbours", type=int, default=2)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="relaxd-gate-") as scratch:
