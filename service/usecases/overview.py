@@ -60,15 +60,19 @@ def newest(core: Core, search: Search, tenant: str) -> list[Brief]:
 def queue(core: Core, tenant: str) -> Queue:
     """See `Jobs.queue`."""
     workers = len(live_workers(core))
-    running = select(func.count()).where(
-        builds.c.tenant == tenant,
-        builds.c.state == State.RUNNING,
-        builds.c.capability != Kind.INSPECT,
-    )
     with core.reading() as tx:
         places = positions(tx, tenant)
-        under_way = tx.connection.execute(running).scalar_one()
-    return Queue(under_way, len(places), workers, _first_places(places))
+        running, queued = (
+            tx.connection.execute(
+                select(func.count()).where(
+                    builds.c.tenant == tenant,
+                    builds.c.state == state,
+                    builds.c.capability != Kind.INSPECT,
+                )
+            ).scalar_one()
+            for state in (State.RUNNING, State.QUEUED)
+        )
+    return Queue(running, queued, workers, _first_places(places))
 
 
 def changed(core: Core, tenant: str, last: Look | None) -> tuple[Look, list[Brief]]:

@@ -6,6 +6,7 @@ meanwhile. A turn is 1 / weight long, and the earliest beginning comes first. So
 up.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -118,16 +119,27 @@ def ready(capabilities: Collection[str]) -> Select[str, str]:
     return queued.order_by(builds.c.created_at, builds.c.id)
 
 
+PLACES = 100
+"""How many builds of a tenant are told their place in the queue."""
+
+
 def positions(tx: Transaction, tenant: str) -> dict[str, int]:
-    """The place of each queued build, by its id, among those of its tenant that the same workers
-    take.
+    """The place of each build, by its id, among the queued ones of its tenant that the same workers
+    take; of the tenant's first PLACES, since nobody waits for a number behind them.
     """
-    place = func.row_number().over(
-        partition_by=builds.c.capability, order_by=(builds.c.created_at, builds.c.id)
+    first = (
+        select(builds.c.id, builds.c.capability)
+        .where(
+            builds.c.tenant == tenant,
+            builds.c.state == State.QUEUED,
+            builds.c.capability != Kind.INSPECT,
+        )
+        .order_by(builds.c.created_at, builds.c.id)
+        .limit(PLACES)
     )
-    query = select(builds.c.id, place.label("place")).where(
-        builds.c.tenant == tenant,
-        builds.c.state == State.QUEUED,
-        builds.c.capability != Kind.INSPECT,
-    )
-    return {row.id: row.place for row in tx.connection.execute(query)}
+    ahead: Counter[str] = Counter()
+    places = {}
+    for row in tx.connection.execute(first):
+        ahead[row.capability] += 1
+        places[row.id] = ahead[row.capability]
+    return places

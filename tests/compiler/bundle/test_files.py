@@ -47,5 +47,6 @@ def test_a_runtime_that_is_not_installed_is_named(
 def test_an_archive_brings_no_runtime_but_the_licences(tmp_path: Path) -> None:
     (tmp_path / "model.a").write_bytes(b"archive")
     files.add_runtime(tmp_path, targets.resolve("riscv64"))
+    files.add_licences(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LICENSES", "model.a"]
     assert "Apache License" in (tmp_path / "LICENSES").read_text()
