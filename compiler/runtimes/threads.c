@@ -145,9 +145,11 @@ static int result_of(helper *from) {
   return from->status;
 }
 
-/* TVMBackendParallelLaunch, or the `parallel` of a host: run(task, ...) for every task below `count`, or one for each thread of the team where it is 0.
- * On a thread that leads no team, or within such a task, all of them on that thread. */
-int relaxd_launch(tasks run, void *data, int32_t count) {
+/* run(task, ...) for every task below `count`, or one for each thread of the team where it is 0. On a thread that leads no team,
+ * or within such a task, all of them on that thread.
+ *
+ * Static: a process may load both forms of this file, and a call through an exported name would reach whichever came first. */
+static int launch(tasks run, void *data, int32_t count) {
   team *own = led;
   int32_t helpers = own == NULL ? 0 : own->count;
   group whole = GROUP(count > 0 ? count : helpers + 1);
@@ -170,10 +172,14 @@ int relaxd_launch(tasks run, void *data, int32_t count) {
 }
 
 #ifdef RELAXD_STANDALONE
+/* The `parallel` of a host. */
 int relaxd_parallel(void *user, tasks run, void *data, int count) {
   (void)user;
-  return relaxd_launch(run, data, count);
+  return launch(run, data, count);
 }
+#else
+/* TVMBackendParallelLaunch. */
+int relaxd_launch(tasks run, void *data, int32_t count) { return launch(run, data, count); }
 #endif
 
 static int start(helper *own, int64_t patience) {

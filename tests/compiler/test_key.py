@@ -109,6 +109,7 @@ def change_a_byte(path: Path) -> None:
         "compiler/runtimes/opencl.cc",
         "compiler/runtimes/support/tvm/support/io.h",
         "compiler/verify/emulation/driver.c",
+        "compiler/verify/emulation/engine.mjs",
         "relaxd/contract/dims.py",
         "relaxd/loader/binding.py",
         "relaxd/errors.py",
@@ -131,7 +132,7 @@ def test_a_new_kind_of_file_counts_too(tree: Path) -> None:
 def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
     """A kind that comes to the tree comes to the parameters as well."""
     kinds = {path.suffix for path in versions._sources(ROOT)}
-    assert kinds == {".py", ".c", ".cc", ".h"}
+    assert kinds == {".py", ".c", ".cc", ".h", ".mjs"}
 
 
 @pytest.mark.parametrize(

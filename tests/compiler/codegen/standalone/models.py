@@ -91,11 +91,17 @@ def counting() -> onnx.ModelProto:
     return _model(nodes, inputs, outputs, weights)
 
 
-def built(model: onnx.ModelProto, folder: Path, name: str, dims: Mapping[str, object]) -> Path:
-    """A standalone bundle for this machine, neither verified nor profiled."""
+def built(
+    model: onnx.ModelProto,
+    folder: Path,
+    name: str,
+    dims: Mapping[str, object],
+    flavour: str = "standalone",
+) -> Path:
+    """A bundle for this machine, neither verified nor profiled."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.onnx"
     onnx.save(model, path)
-    options = {"flavour": "standalone", "verify": False, "profile": False}
+    options = {"flavour": flavour, "verify": False, "profile": False}
     api.compile_model(path, output=folder / name, dims=dims, options=options)
     return folder / name

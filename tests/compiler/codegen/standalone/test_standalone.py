@@ -52,6 +52,22 @@ def test_one_model_is_bound_to_other_extents_again_and_again(folder):
         compare(folder, "mlp", {"x": x}, model)
 
 
+def test_both_flavours_share_out_loops_in_one_process(folder):
+    """In a process of its own, which a call into the other flavour's threads would end."""
+    models.built(models.perceptron(), folder, "machine", {"n": (0, 5000)}, "vm")
+    script = """
+import sys, numpy, relaxd
+x = numpy.ones((5000, 32), "float32")
+first, *others = (relaxd.load(path, threads=2).run({"x": x}) for path in sys.argv[1:])
+for other in others:
+    for name, output in first.items():
+        numpy.testing.assert_allclose(other[name], output, rtol=1e-6)
+"""
+    for order in (("machine", "mlp"), ("mlp", "machine")):
+        paths = [str(folder / name) for name in order]
+        subprocess.run([sys.executable, "-c", script, *paths], check=True)
+
+
 def test_arrays_lie_anywhere(folder):
     x = np.random.default_rng(0).standard_normal((64, 9)).astype("float32").T[2:7, 1:33]
     compare(folder, "mlp", {"x": x.astype(">f4")})
