@@ -139,7 +139,7 @@ def test_a_tag_and_a_pin_keep_a_bundle(core, jobs, model, answer, clock, by):
     age_records(core, LONG)
     collecting.run(core)
     manifests = [digest, *core.store.references.referrers(REPOSITORY, digest)]
-    assert len(manifests) == 2  # the bundle and its bill of materials
+    assert len(manifests) == 3  # the bundle, its bill of materials and its profile
     assert held(core) == {
         *manifests,
         *(
