@@ -3,6 +3,7 @@ shared cache.
 """
 
 import fcntl
+import hashlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from compiler.errors import LinkError
 from compiler.toolchain import cache
+from compiler.toolchain.packages import folder_of
 
 _SECONDS = 600
 _TAIL = 2000
@@ -95,6 +97,8 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
     in, None where it is filled. Raises LinkError.
     """
     folder = cache.linker_folder(triple)
+    # zig finds what it built by the place of its own files: another environment's is not found.
+    name = f"{name}-{hashlib.sha256(str(folder_of('ziglang')).encode()).hexdigest()[:12]}"
     done = folder / f"{name}.warm"
     if done.exists():
         yield None

@@ -7,7 +7,7 @@ import pytest
 
 from compiler import targets
 from compiler.errors import LinkError
-from compiler.toolchain import zig
+from compiler.toolchain import cache, zig
 
 HOST = targets.resolve("native")
 
@@ -60,3 +60,15 @@ def test_a_cache_that_cannot_be_written_is_named(
     with pytest.raises(LinkError, match="cannot be written") as caught:
         zig.warm_up(HOST.platform.linker)
     assert "RELAXD_CACHE_DIR" in (caught.value.hint or "")
+
+
+def test_another_installation_of_zig_warms_the_cache_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zig does not find what one at another place has built, and a sandbox cannot build it."""
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    for place in ("one", "another"):
+        monkeypatch.setattr(zig, "folder_of", lambda name, place=place: tmp_path / place / name)
+        for first in (True, False):
+            with zig._warming("triple", "triple") as scratch:
+                assert (scratch is not None) is first
