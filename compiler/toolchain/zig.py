@@ -97,8 +97,7 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
     in, None where it is filled. Raises LinkError.
     """
     folder = cache.linker_folder(triple)
-    # zig finds what it built by the place of its own files: another environment's is not found.
-    name = f"{name}-{hashlib.sha256(str(folder_of('ziglang')).encode()).hexdigest()[:12]}"
+    name = f"{name}-{_installation()}"
     done = folder / f"{name}.warm"
     if done.exists():
         yield None
@@ -114,6 +113,17 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield None if done.exists() else Path(scratch)
         done.touch()
+
+
+def _installation() -> str:
+    """Names this installation of zig as zig's cache does: by the place, inodes and times of its
+    files. What another one has built is not found, or found and written anew, which a build's
+    sandbox refuses.
+    """
+    program = folder_of("ziglang") / "zig"
+    status = program.stat()
+    identity = f"{program} {status.st_ino} {status.st_mtime_ns}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:

@@ -65,9 +65,16 @@ def test_a_cache_that_cannot_be_written_is_named(
 def test_another_installation_of_zig_warms_the_cache_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """zig does not find what one at another place has built, and a sandbox cannot build it."""
+    """zig does not find what one at another place, or of other files, has built, and a sandbox
+    cannot build it.
+    """
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    for place in ("one", "another"):
+    for place in ("one", "another", "another"):
+        program = tmp_path / place / "ziglang" / "zig"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        # A new file, as an upgrade or a restored disk leaves it.
+        (program.parent / "new").write_text(place)
+        (program.parent / "new").rename(program)
         monkeypatch.setattr(zig, "folder_of", lambda name, place=place: tmp_path / place / name)
         for first in (True, False):
             with zig._warming("triple", "triple") as scratch:
