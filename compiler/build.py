@@ -21,11 +21,12 @@ from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Pro
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
+from compiler.machine import cannot_run, in_software
 from compiler.profile import measure
-from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus
+from compiler.runners import runner_of
+from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
-from compiler.verify.emulation import emulator, engine, program
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
@@ -35,11 +36,6 @@ from relaxd.contract.numerics import FILENAME as NUMERICS
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
-from relaxd.errors import LoadContractError
-from relaxd.loader.bundle import read_manifest
-from relaxd.loader.check import check_machine
-from relaxd.loader.devices import probe
-from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported
@@ -48,7 +44,6 @@ if TYPE_CHECKING:
 _PROFILE_SECONDS = 20.0
 _VERIFY = report.Budget()
 _EMULATED_VERIFY = report.Budget(seconds=480.0)
-_EMULATED_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,7 @@ class _Build:
     @property
     def watched(self) -> Path | None:
         """Where a library goes that can be profiled, if this machine can run it."""
-        measured = self.request.options.profile and _cannot_run(self.target) is None
+        measured = self.request.options.profile and cannot_run(self.target) is None
         return self.scratch / "watched.so" if measured else None
 
 
@@ -278,7 +273,7 @@ def _trials(this: _Build, signature: Signature) -> Trials:
     if not (this.request.options.verify or this.request.options.profile):
         return Trials((), ())
     samples = Path(this.job.samples) if this.job.samples else None
-    emulated = _cannot_run(this.target) is not None
+    emulated = cannot_run(this.target) is not None
     return prepare(
         signature,
         samples,
@@ -309,7 +304,7 @@ def _verify(
 ) -> Record:
     if not this.request.options.verify:
         return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
-    runner = _runner(this)
+    runner = runner_of(this.target, this.flavour, this.partial, this.scratch)
     if isinstance(runner, str):
         return report.not_run(runner, TargetStatus.COMPILED_ONLY)
     how = "" if runner.status is TargetStatus.EXECUTED else ", emulated"
@@ -331,49 +326,12 @@ def _verify(
     )
 
 
-def _runner(this: _Build) -> report.Runner | str:
-    """What can run the library here, or why nothing can."""
-    reason = _cannot_run(this.target)
-    if reason is None:
-        return report.ON_SOFTWARE if _in_software(this.target) else report.NATIVE
-    if this.target.platform.object_format is ObjectFormat.WASM:
-        return _engine(this, reason)
-    if this.target.emulator is None:
-        return reason
-    if lacking := emulator.lacking(this.target, this.flavour):
-        return f"{reason}; {lacking}"
-    folder = this.scratch / "emulated"
-    folder.mkdir()
-    # Its C++ library may have to be built first: that is no part of the time that running takes.
-    if this.flavour is Flavour.STANDALONE:
-        prefix = read_manifest(this.partial).entry
-        program.build_standalone(this.partial, prefix, this.target, folder / "program")
-    else:
-        program.build(this.partial, this.target, folder / "program")
-    spec = (("target", this.target.name), ("scratch", str(folder)))
-    return report.Runner(
-        "compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _EMULATED_PATIENCE
-    )
-
-
-def _engine(this: _Build, reason: str) -> report.Runner | str:
-    """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
-    if lacking := engine.lacking():
-        return f"{reason}; {lacking}"
-    folder = this.scratch / "engine"
-    folder.mkdir()
-    spec = (("scratch", str(folder)),)
-    return report.Runner(
-        "compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _EMULATED_PATIENCE
-    )
-
-
 def _profile(this: _Build, original: report.Reference, trials: Trials) -> Record:
     if not this.request.options.profile:
         return measure.not_run("options.profile is off")
-    if reason := _cannot_run(this.target):
+    if reason := cannot_run(this.target):
         return measure.not_run(reason)
-    if _in_software(this.target):
+    if in_software(this.target):
         return measure.not_run(
             "the only device here is the processor under another name: its times say nothing of a "
             "GPU"
@@ -395,19 +353,3 @@ def _timed_reference(original: report.Reference) -> Record | None:
     if not runs or original.draws:
         return None
     return {"model": str(original.model), "consts": dict(original.consts)}
-
-
-def _cannot_run(target: Target) -> str | None:
-    if target.platform.runtime is Runtime.LINKED:
-        return f"a library for {target.name} runs in the program that links it"
-    try:
-        check_machine(target.load, this_host())
-    except LoadContractError as error:
-        return error.message
-    return None
-
-
-def _in_software(target: Target) -> bool:
-    """Whether the device that would run the target's kernels is this machine's processor."""
-    driver = probe(target.device.name) if target.device else None
-    return driver is not None and driver.software

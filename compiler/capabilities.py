@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from compiler import runtimes
 from compiler.isolation.level import Level
 from compiler.isolation.probe import level as sandbox_level
+from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
 from compiler.verify.emulation import emulator, engine
-from relaxd.errors import LoadContractError
-from relaxd.loader.check import check_machine
-from relaxd.loader.devices import probe
-from relaxd.loader.host import this_host
 
 
 @dataclass(frozen=True)
@@ -52,13 +49,8 @@ def lacking(target: Target) -> str | None:
 
 def verification(target: Target) -> TargetStatus:
     """How a build for the target would be verified here."""
-    if target.platform.runtime is Runtime.BUNDLED:
-        try:
-            check_machine(target.load, this_host())
-            driver = probe(target.device.name) if target.device else None
-            return TargetStatus.EMULATED if driver and driver.software else TargetStatus.EXECUTED
-        except LoadContractError:
-            pass
+    if cannot_run(target) is None:
+        return TargetStatus.EMULATED if in_software(target) else TargetStatus.EXECUTED
     if target.platform.object_format is ObjectFormat.WASM:
         return TargetStatus.COMPILED_ONLY if engine.lacking() else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

@@ -7,7 +7,6 @@ from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
 from compiler.codegen.noalias import no_alias
 from compiler.codegen.tail_calls import without_tail_calls
-from compiler.errors import CodegenError, summary
 from compiler.passes.gpu.trial import sources_only
 from compiler.targets import Target
 from compiler.toolchain.cuda import compile_kernels
@@ -16,16 +15,8 @@ from compiler.toolchain.cuda import compile_kernels
 def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
     build = _build_for_processor if target.device is None else _build_for_device
-    try:
+    with host_code.failures(target):
         return without_tail_calls(build(no_alias(module), tvm.target.Target(target.to_tvm())))
-    except (MemoryError, CodegenError):
-        raise
-    except Exception as error:
-        raise CodegenError(
-            f"code generation for {target.name}: {summary(error)}",
-            reason="failed",
-            hint="the build's log has the whole story",
-        ) from error
 
 
 def _build_for_processor(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:

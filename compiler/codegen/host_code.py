@@ -1,6 +1,7 @@
 """From loops to what LLVM takes: TVM's lowering for a CPU, without what only GPUs need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
@@ -9,6 +10,8 @@ from tvm import s_tir, tirx
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
 from compiler.codegen.unaligned import unaligned
+from compiler.errors import CodegenError, summary
+from compiler.targets import Target
 
 NAME = "relaxd_host"
 CONFIG = {"tirx.disable_storage_rewrite": True}
@@ -25,6 +28,23 @@ def _ours(change: Callable[[tvm.IRModule], tvm.IRModule]) -> Any:
     return tvm.ir.transform.module_pass(
         lambda module, _context: change(module), opt_level=0, name=change.__name__
     )
+
+
+@contextmanager
+def failures(target: Target) -> Iterator[None]:
+    """Raise what fails inside as CodegenError that names the target; errors that are typed already,
+    and MemoryError, pass.
+    """
+    try:
+        yield
+    except (MemoryError, CodegenError):
+        raise
+    except Exception as error:
+        raise CodegenError(
+            f"code generation for {target.name}: {summary(error)}",
+            reason="failed",
+            hint="the build's log has the whole story",
+        ) from error
 
 
 def lowering_steps() -> list[Any]:

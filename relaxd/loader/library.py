@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,24 +30,27 @@ def open_library(bundle: Bundle) -> tuple[Path, Any]:
     expected = bundle.manifest.files[name].sha256
     with _LOCK:
         if expected not in _OPENED:
-            content = bundle.path(name).read_bytes()
-            if hashlib.sha256(content).hexdigest() != expected:
-                raise BundleError(
-                    f"{name} changed while the bundle was being loaded",
-                    hint="put a new bundle beside the old one and rename it",
-                    file=name,
-                )
-            path = _in_memory(content)
+            path = own_copy(bundle, name)
             # `tvm_ffi.load_module` looks at the ending of the name, which this path does not have.
             load = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")
             _OPENED[expected] = path, load(str(path), "so")
         return _OPENED[expected]
 
 
-def _in_memory(content: bytes) -> Path:
-    """The path of an anonymous file with the content; its descriptor stays open for good, since the
-    number of a closed one, and with it the path, would come again.
+def own_copy(bundle: Bundle, name: str) -> Path:
+    """The path of a library of the bundle that nobody overwrites: on Linux an anonymous file, whose
+    descriptor stays open for good, since the number of a closed one, and with it the path, would
+    come again. Raises BundleError for a file that changed since the manifest was checked.
     """
+    content = bundle.path(name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != bundle.manifest.files[name].sha256:
+        raise BundleError(
+            f"{name} changed while the bundle was being loaded",
+            hint="put a new bundle beside the old one and rename it",
+            file=name,
+        )
+    if not sys.platform.startswith("linux"):
+        return bundle.path(name).resolve()
     descriptor = os.memfd_create("relaxd-model.so")
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)

@@ -1,9 +1,6 @@
 """Runs libraries that need no runtime, by ctypes."""
 
 import ctypes
-import hashlib
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +17,7 @@ from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
 from relaxd.loader.helpers import Helpers
+from relaxd.loader.library import own_copy
 
 _LINE = 64
 _REMEMBERED_SHAPES = 4096
@@ -149,15 +147,9 @@ def opened_library(bundle: Bundle, name: str) -> ctypes.CDLL:
     expected = bundle.manifest.files[name].sha256
     with _LOCK:
         if expected not in _OPENED:
-            content = bundle.path(name).read_bytes()
-            if hashlib.sha256(content).hexdigest() != expected:
-                raise BundleError(
-                    f"{name} changed while the bundle was being loaded",
-                    hint="put a new bundle beside the old one and rename it",
-                    file=name,
-                )
+            path = own_copy(bundle, name)
             try:
-                _OPENED[expected] = ctypes.CDLL(_copy(bundle.path(name), content))
+                _OPENED[expected] = ctypes.CDLL(str(path))
             except OSError as error:
                 raise BundleError(
                     f"{name} cannot be opened: {error}", hint="rebuild the bundle", file=name
@@ -175,19 +167,6 @@ def watching(path: Path, watch: Callable[[str, int], Any]) -> ctypes.CDLL:
     ).value
     _KEPT.append(callback)
     return library
-
-
-def _copy(path: Path, content: bytes) -> str:
-    """A path of the content that is its own: the dynamic loader knows libraries by path and inode.
-
-    The descriptor stays open for good, since the number of a closed one would come again.
-    """
-    if not sys.platform.startswith("linux"):
-        return str(path.resolve())
-    descriptor = os.memfd_create("relaxd-model.so")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    return f"/proc/self/fd/{descriptor}"
 
 
 def _room(size: int) -> tuple[np.ndarray, int]:

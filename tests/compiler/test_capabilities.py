@@ -1,6 +1,6 @@
 import pytest
 
-from compiler import capabilities, targets
+from compiler import capabilities, machine, targets
 from compiler.targets import TargetStatus, gpu
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import Driver
@@ -8,9 +8,9 @@ from relaxd.loader.host import this_host
 
 
 def with_driver(monkeypatch: pytest.MonkeyPatch, driver: Driver | None) -> None:
-    monkeypatch.setattr(capabilities, "probe", lambda device: driver)
+    monkeypatch.setattr(machine, "probe", lambda device: driver)
     monkeypatch.setattr(
-        capabilities,
+        machine,
         "check_machine",
         lambda need, host: check_machine(need, host, lambda device: driver),
     )

@@ -10,7 +10,6 @@ from tvm import tirx
 from compiler.codegen import host_code
 from compiler.codegen.noalias import no_alias
 from compiler.codegen.standalone.plain import Kernel, Plain
-from compiler.errors import CodegenError, summary
 from compiler.targets import Target
 
 
@@ -33,17 +32,9 @@ def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: 
     """
     host_code.mark_vector_calls()
     machine = tvm.target.Target(target.to_tvm())
-    try:
-        with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-            return _compile(module, machine, prefix, threads)
-    except (MemoryError, CodegenError):
-        raise
-    except Exception as error:
-        raise CodegenError(
-            f"code generation for {target.name}: {summary(error)}",
-            reason="failed",
-            hint="the build's log has the whole story",
-        ) from error
+    context = tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG)
+    with host_code.failures(target), context:
+        return _compile(module, machine, prefix, threads)
 
 
 def _compile(

@@ -1,0 +1,45 @@
+"""What runs a new library on this machine to verify it, or why nothing can."""
+
+from pathlib import Path
+
+from compiler.machine import cannot_run, in_software
+from compiler.targets import ObjectFormat, Target, TargetStatus
+from compiler.verify import report
+from compiler.verify.emulation import emulator, engine, program
+from relaxd.contract.options import Flavour
+from relaxd.loader.bundle import read_manifest
+
+_PATIENCE = 5.0
+
+
+def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> report.Runner | str:
+    """The runner of the bundle's library, which may be a program that is built in `scratch`; else
+    why this machine cannot run the library. Raises LinkError.
+    """
+    reason = cannot_run(target)
+    if reason is None:
+        return report.ON_SOFTWARE if in_software(target) else report.NATIVE
+    if target.platform.object_format is ObjectFormat.WASM:
+        return _engine(scratch / "engine", reason)
+    if target.emulator is None:
+        return reason
+    if lacking := emulator.lacking(target, flavour):
+        return f"{reason}; {lacking}"
+    folder = scratch / "emulated"
+    folder.mkdir()
+    # Its C++ library may have to be built first: that is no part of the time that running takes.
+    if flavour is Flavour.STANDALONE:
+        program.build_standalone(bundle, read_manifest(bundle).entry, target, folder / "program")
+    else:
+        program.build(bundle, target, folder / "program")
+    spec = (("target", target.name), ("scratch", str(folder)))
+    return report.Runner("compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _PATIENCE)
+
+
+def _engine(folder: Path, reason: str) -> report.Runner | str:
+    """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
+    if lacking := engine.lacking():
+        return f"{reason}; {lacking}"
+    folder.mkdir()
+    spec = (("scratch", str(folder)),)
+    return report.Runner("compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _PATIENCE)
