@@ -11,6 +11,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
+from compiler.isolation import zygote
+
 if TYPE_CHECKING:
     from tests.s3 import ObjectServer
 
@@ -29,6 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of processes that share the files, none is left alone with a slow one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _zygote() -> Iterator[None]:
+    """Compile processes of the tests are forked from one that has imported TVM, as a worker's."""
+    with zygote.kept():
+        yield
 
 
 @pytest.fixture(scope="session")

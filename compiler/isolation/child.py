@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -27,7 +27,7 @@ from compiler.errors import (
     CompileTimeout,
     CompileTooManyProcesses,
 )
-from compiler.isolation import cgroups, output, quota
+from compiler.isolation import cgroups, output, quota, zygote
 from compiler.isolation.level import Level
 from compiler.isolation.line_splitter import Lines
 from compiler.isolation.messages import (
@@ -72,12 +72,11 @@ def run_child(
     input; it writes the bundle to `output.partial_of(job)`, which is there. Raises CompileError; no
     process and no partial bundle is left behind, whatever is raised.
     """
-    program = command or (sys.executable, "-P", "-m", "compiler")
     if not isinstance(job, CompileJob):
-        return _result(program, job, on_event, cancelled, limits or Limits())
+        return _result(command, job, on_event, cancelled, limits or Limits())
     output.begin(job)
     try:
-        result = _result(program, job, on_event, cancelled, limits or Limits())
+        result = _result(command, job, on_event, cancelled, limits or Limits())
         output.check(job, result)
         manifest = Manifest.from_json(result)
         output.deliver(job)
@@ -87,7 +86,7 @@ def run_child(
 
 
 def _result(
-    command: Sequence[str],
+    command: Sequence[str] | None,
     job: ChildJob,
     on_event: Callable[[Event], None],
     cancelled: Callable[[], bool],
@@ -111,7 +110,7 @@ class _Child:
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Sequence[str] | None,
         job: ChildJob,
         scratch: Path,
         on_event: Callable[[Event], None],
@@ -135,16 +134,7 @@ class _Child:
         reader, writer = os.pipe()
         try:
             with source.open("rb") as stdin:
-                self._process = subprocess.Popen(
-                    [*command, *arguments(writer, limits, path)],
-                    stdin=stdin,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(writer,),
-                    start_new_session=True,
-                    cwd=scratch,
-                    env=environment(scratch),
-                )
+                self._process = _start(command, limits, path, stdin, writer, scratch)
         except BaseException:
             os.close(reader)
             if self._group:
@@ -343,6 +333,32 @@ class _Child:
             exit_status=None if name else code,
             log=list(self._tail),
         )
+
+
+def _start(
+    command: Sequence[str] | None,
+    limits: Limits,
+    group: Path | None,
+    stdin: IO[bytes],
+    messages: int,
+    scratch: Path,
+) -> "subprocess.Popen[bytes] | zygote.Forked":
+    """The process; raises OSError."""
+    env = environment(scratch)
+    if command is None and (kept := zygote.current()) is not None:
+        words = arguments(zygote.MESSAGES, kept.start(), limits, group)
+        return kept.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
+    program = command or (sys.executable, "-P", "-m", "compiler")
+    return subprocess.Popen(
+        [*program, *arguments(messages, os.getpid(), limits, group)],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(messages,),
+        start_new_session=True,
+        cwd=scratch,
+        env=env,
+    )
 
 
 def _out_of_memory(resident: int, limit: int, stage: Stage) -> CompileOutOfMemory:

@@ -48,6 +48,11 @@ def hide_memory() -> None:
     kernel.prctl(_SET_DUMPABLE, 0)
 
 
+def show_memory() -> None:
+    """Undo `hide_memory`, which forks inherit; raises OSError."""
+    kernel.prctl(_SET_DUMPABLE, 1)
+
+
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends; raises OSError."""
     kernel.prctl(_SET_SUBREAPER, 1)

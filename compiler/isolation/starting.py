@@ -26,11 +26,14 @@ class Limits:
     unsandboxed_torchscript: bool = False
 
 
-def arguments(messages: int, limits: Limits, group: Path | None) -> list[str]:
-    """What the compile process is started with, as options of its command line."""
+def arguments(messages: int, parent: int, limits: Limits, group: Path | None) -> list[str]:
+    """What the compile process is started with, as options of its command line.
+
+    messages: the descriptor that it writes them to; parent: the process that starts it.
+    """
     options: dict[str, object] = {
         "messages": messages,
-        "parent": os.getpid(),
+        "parent": parent,
         "memory-bytes": limits.memory_bytes,
         "file-bytes": limits.disk_bytes,
         "processes": 2 * limits.processes,
@@ -51,19 +54,16 @@ def written_by(job: ChildJob) -> list[Path]:
 
 
 def environment(scratch: Path) -> dict[str, str]:
+    """That of a compile process, whose folder is `scratch`."""
+    # What one build writes there must not reach the next.
+    own_cache = cache.private_view(cache.directory(), scratch / "cache")
+    return {**found_by(), **own_cache, "HOME": str(scratch), "TMPDIR": str(scratch)}
+
+
+def found_by() -> dict[str, str]:
     """Nothing of ours but what finding programs and libraries takes: no credentials reach the
     compiler.
     """
-    root = Path(__file__).parents[2]
-    # What one build writes there must not reach the next.
-    own_cache = cache.private_view(cache.directory(), scratch / "cache")
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {
-        "LANG": "C.UTF-8",
-        **kept,
-        **own_cache,
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "PYTHONPATH": str(root),
-        "PYTHONUNBUFFERED": "1",
-    }
+    root = Path(__file__).parents[2]
+    return {"LANG": "C.UTF-8", **kept, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}

@@ -275,7 +275,8 @@ def _compile_here(
     for target in request.targets:
         registry.resolve(target)
     results: list[Result] = []
-    with BuildProgress(list(request.targets)) as progress:
+    zygote = extras.load("compiler.isolation.zygote", extra="compiler")
+    with zygote.kept(), BuildProgress(list(request.targets)) as progress:
         for target in request.targets:
             results.append(_build(model, request, target, samples, delivery, progress, verbose))
     _report(results, {}, as_json=as_json)

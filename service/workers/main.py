@@ -12,7 +12,7 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
-from compiler.isolation import cgroups, privileges
+from compiler.isolation import cgroups, privileges, zygote
 from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
 from service.observability import logs
@@ -31,11 +31,12 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     privileges.hide_memory()
     why_not = cgroups.settle()
     logger.info("groups for builds", cgroups="made" if why_not is None else why_not)
-    services = build(settings, process="relaxd-worker")
-    try:
-        return serve(services, concurrency, parent=parent)
-    finally:
-        services.close()
+    with zygote.kept(start=True):
+        services = build(settings, process="relaxd-worker")
+        try:
+            return serve(services, concurrency, parent=parent)
+        finally:
+            services.close()
 
 
 def serve(services: Services, concurrency: int, *, parent: int | None = None) -> int:

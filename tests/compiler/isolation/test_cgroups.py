@@ -127,9 +127,9 @@ def test_events_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_compile_process_is_told_its_group() -> None:
-    told = arguments(3, Limits(), Path("/group"))
+    told = arguments(3, 1, Limits(), Path("/group"))
     assert told[told.index("--group") + 1] == "/group"
-    assert "--group" not in arguments(3, Limits(), None)
+    assert "--group" not in arguments(3, 1, Limits(), None)
 
 
 def test_only_a_full_sandbox_in_a_group_is_metered() -> None:

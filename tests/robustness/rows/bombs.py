@@ -14,7 +14,7 @@ import psutil
 
 from tests.robustness.bombs import BOMBS
 from tests.robustness.row import Outcome, Row, Run
-from tests.robustness.rows.models import FORKED, WORKERS, inspecting
+from tests.robustness.rows.models import THREADS, WORKERS, inspecting
 
 MOST_BYTES = 1 << 20
 SECONDS, MEMORY_MB = 5, 1024
@@ -109,6 +109,7 @@ ROWS = (
         f"and {MEMORY_MB} MiB, and the API answers meanwhile",
         50,
         bombs,
-        FORKED + " How fast the API answers is a figure: it depends on what else the machine does.",
+        THREADS
+        + " How fast the API answers is a figure: it depends on what else the machine does.",
     ),
 )

@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 
 import httpx
 
+from compiler.isolation import zygote
 from service.adapters.compiler import ChildCompiler
 from tests.robustness.canary import CONTENT, canary
 from tests.robustness.hostile_models import hostile, locations, with_data_at
 from tests.robustness.row import Outcome, Row, Run
-from tests.robustness.zygote import forked_children
 from tests.service.live import QueueDoorbell, listening, quiet, services_over, working
 
 WORKERS = 3
@@ -27,7 +27,7 @@ def inspecting(run: Run, **limits: int) -> Iterator[httpx.Client]:
     doorbell = QueueDoorbell()
     with ExitStack() as stack:
         stack.enter_context(quiet())
-        stack.enter_context(forked_children(run.folder))
+        stack.enter_context(zygote.kept())
         data = run.folder / "data"
         data.mkdir()
         services = stack.enter_context(
@@ -86,10 +86,7 @@ def external_data(run: Run) -> Outcome:
     return Outcome(not wrong and not opened, counts, "\n".join(wrong[:REPORTED]))
 
 
-FORKED = (
-    "Compile processes are forked from one that has imported everything, and confine themselves "
-    "as others do; worker threads stand in for worker processes."
-)
+THREADS = "Worker threads stand in for worker processes."
 
 ROWS = (
     Row(
@@ -98,13 +95,13 @@ ROWS = (
         "never as 5xx, and the workers go on",
         2000,
         malformed,
-        FORKED,
+        THREADS,
     ),
     Row(
         "external-data",
         "weights outside the model's folder are refused, and no file there is opened",
         60,
         external_data,
-        FORKED,
+        THREADS,
     ),
 )

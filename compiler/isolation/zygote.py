@@ -1,0 +1,169 @@
+"""Starts compile processes as forks of one that has imported the compiler, as Android starts its
+programs: a build begins after a hundredth of a second instead of after the import of TVM.
+"""
+
+import array
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from compiler.isolation.starting import found_by
+
+MESSAGES = 3
+"""The file descriptor that a fork writes its messages to."""
+LONGEST = 1 << 16
+"""Bytes of a request to the zygote."""
+NUMBER = struct.Struct("i")
+
+_current: "Zygote | None" = None
+
+
+@contextmanager
+def kept(*, start: bool = False) -> Iterator[None]:
+    """Within it, `run_child` takes its processes from a zygote of this process, which starts with
+    the first of them, or now where `start` is set, and ends with the block or with this process.
+    """
+    global _current
+    before, zygote = _current, Zygote()
+    _current = zygote
+    try:
+        if start:
+            zygote.start()
+        yield
+    finally:
+        _current = before
+        zygote.close()
+
+
+def current() -> "Zygote | None":
+    """The zygote of this process, None where it keeps none."""
+    return _current
+
+
+class Zygote:
+    """One process that has imported the compiler and has read no model; any thread may fork it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    def start(self) -> int:
+        """The process id; it is started where it does not run. Raises OSError."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._end()
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                command = [sys.executable, "-P", "-m", "compiler.zygote", str(theirs.fileno())]
+                with theirs:
+                    self._process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(),),
+                        start_new_session=True,
+                        env=found_by(),
+                    )
+                self._line = ours
+            return self._process.pid
+
+    def fork(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: IO[bytes],
+        messages: int,
+        cwd: Path,
+        env: dict[str, str],
+    ) -> "Forked":
+        """A fork that runs `python -m compiler` with the arguments; raises OSError.
+
+        messages: the descriptor that the fork has as MESSAGES.
+        """
+        request = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": env}).encode()
+        if len(request) > LONGEST:
+            raise OSError(f"{len(request)} bytes of arguments and environment")
+        reader, writer = os.pipe()
+        stdout = open(reader, "rb", buffering=0)  # noqa: SIM115
+        line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._ask(request, [stdin.fileno(), writer, messages, theirs.fileno()])
+            return Forked(line, stdout)
+        except BaseException:
+            line.close()
+            stdout.close()
+            raise
+        finally:
+            os.close(writer)
+
+    def _ask(self, request: bytes, descriptors: list[int]) -> None:
+        with self._lock:
+            line = self._line
+        if line is None:
+            raise ChildProcessError("the zygote was not started")
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        line.sendmsg([request], rights)
+
+    def close(self) -> None:
+        """End the process, and with it its forks; idempotent."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None and self._line is not None:
+            self._line.close()
+            self._process.kill()
+            self._process.wait()
+        self._process = self._line = None
+
+
+class Forked:
+    """What `subprocess.Popen` is to a program: the fork, and how it ended."""
+
+    def __init__(self, line: socket.socket, stdout: IO[bytes]) -> None:
+        """Waits until the fork runs; raises ChildProcessError where none could be made."""
+        word, handles, _, _ = socket.recv_fds(line, NUMBER.size, 1)
+        if not handles:
+            raise ChildProcessError("the zygote ended, or could not fork")
+        (self.pid,) = NUMBER.unpack(word)
+        self.stdout = stdout
+        self._line = line
+        self._handle = handles[0]
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As `poll`, once it has ended; raises subprocess.TimeoutExpired."""
+        if self._status is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._line, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise subprocess.TimeoutExpired("a compile process", timeout or 0)
+            # With the zygote, its forks end too.
+            word = self._line.recv(NUMBER.size)
+            (self._status,) = NUMBER.unpack(word) if word else (-signal.SIGKILL.value,)
+            self._line.close()
+            os.close(self._handle)
+        return self._status
+
+    def terminate(self) -> None:
+        """Send SIGTERM, to this process and to no later one of its id."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGTERM)

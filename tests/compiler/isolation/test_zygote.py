@@ -1,0 +1,144 @@
+"""Forks of the zygote, beside processes that are started."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler.errors import CompileCrashed
+from compiler.isolation import zygote
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import InspectJob
+from compiler.isolation.starting import Limits, arguments, environment
+from tests.compiler.building import build
+
+SOON = 30.0
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[zygote.Zygote]:
+    with zygote.kept(start=True):
+        current = zygote.current()
+        assert current is not None
+        yield current
+
+
+class Waiting:
+    """A fork whose job does not come until `job` is closed."""
+
+    def __init__(self, kept: zygote.Zygote, folder: Path) -> None:
+        source, self.job = os.pipe()
+        self.messages, writer = os.pipe()
+        words = arguments(zygote.MESSAGES, kept.start(), Limits(), None)
+        with open(source, "rb") as stdin:
+            self.process = kept.fork(
+                words, stdin=stdin, messages=writer, cwd=folder, env=environment(folder)
+            )
+        os.close(writer)
+
+
+@pytest.fixture
+def waiting(kept: zygote.Zygote, tmp_path: Path) -> Iterator[Callable[[], Waiting]]:
+    made: list[Waiting] = []
+
+    def wait() -> Waiting:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Waiting(kept, folder))
+        return made[-1]
+
+    yield wait
+    for fork in made:
+        os.close(fork.job)
+        os.close(fork.messages)
+        fork.process.terminate()
+        fork.process.wait(SOON)
+        fork.process.stdout.close()
+
+
+def descriptors(pid: int) -> set[str]:
+    return {number.name for number in Path(f"/proc/{pid}/fd").iterdir()}
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + SOON
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()
+
+
+def test_a_fork_builds_what_a_new_process_builds(tmp_path, monkeypatch):
+    forked = build(tmp_path / "forked", target="x86-64-v3")
+    monkeypatch.setattr(zygote, "current", lambda: None)
+    started = build(tmp_path / "started", target="x86-64-v3")
+    assert forked.builder == started.builder
+    assert forked.files["model.so"] == started.files["model.so"]
+    assert forked.files["kernels.json"] == started.files["kernels.json"]
+
+
+def test_a_fork_has_the_descriptors_of_no_other(waiting):
+    first, second = waiting(), waiting()
+    for fork in (first, second):
+        assert eventually(lambda fork=fork: descriptors(fork.process.pid) == {"0", "1", "2", "3"})
+
+
+def test_no_setting_of_ours_reaches_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELAXD_TOKEN", "a secret")
+    with zygote.kept(start=True):
+        current = zygote.current()
+        assert current is not None
+        fork = Waiting(current, tmp_path)
+        assert b"a secret" not in Path(f"/proc/{fork.process.pid}/environ").read_bytes()
+        os.close(fork.job)
+        os.close(fork.messages)
+        assert fork.process.wait(SOON) != 0
+        assert b"JSONDecodeError" in fork.process.stdout.read()
+        fork.process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+def test_how_a_fork_ended_is_told(waiting, number):
+    fork = waiting()
+    assert fork.process.poll() is None
+    os.kill(fork.process.pid, number)
+    assert fork.process.wait(SOON) == -number
+    assert fork.process.poll() == -number
+
+
+def test_forks_end_with_the_zygote_and_the_next_come_from_another(tmp_path):
+    with zygote.kept(start=True):
+        current = zygote.current()
+        assert current is not None
+        before, fork = current.start(), Waiting(current, tmp_path)
+        os.kill(before, signal.SIGKILL)
+        assert fork.process.wait(SOON) == -signal.SIGKILL
+        os.close(fork.job)
+        os.close(fork.messages)
+        fork.process.stdout.close()
+        assert eventually(lambda: not Path(f"/proc/{fork.process.pid}/exe").exists())
+        (tmp_path / "after").mkdir()
+        after = Waiting(current, tmp_path / "after")
+        assert current.start() != before
+        os.close(after.job)
+        os.close(after.messages)
+        assert after.process.wait(SOON) == 1
+        after.process.stdout.close()
+
+
+def test_it_ends_with_its_block():
+    with zygote.kept(start=True):
+        current = zygote.current()
+        assert current is not None
+        pid = current.start()
+    assert not Path(f"/proc/{pid}").exists()
+    assert zygote.current() is not current
+
+
+def test_a_request_that_is_too_long_is_refused(kept, tmp_path):
+    with open(os.devnull, "rb") as stdin, pytest.raises(OSError, match="bytes of arguments"):
+        kept.fork(
+            ["x" * zygote.LONGEST], stdin=stdin, messages=stdin.fileno(), cwd=tmp_path, env={}
+        )
