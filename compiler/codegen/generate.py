@@ -2,10 +2,12 @@
 
 import tvm
 from tvm import relax
+from tvm.relax import vm_build
 
 from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
 from compiler.codegen.noalias import no_alias
+from compiler.codegen.side_by_side import compile_each
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes.gpu.trial import sources_only
 from compiler.targets import Target
@@ -21,7 +23,16 @@ def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
 
 def _build_for_processor(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-        return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
+        if module.get_attr("system_lib_prefix") is not None:
+            # The functions that a system library registers are one module's.
+            pipeline = host_code.register()
+            return relax.build(module, target, relax_pipeline=None, tir_pipeline=pipeline)
+        builder = relax.ExecBuilder()
+        programs = vm_build._filter_tir(vm_build._vmcodegen(builder, module))
+        code = compile_each(host_code.lowered(programs, target), target) if programs else [None]
+        constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
+        link = tvm.get_global_func("relax.VMLink")
+        return relax.VMExecutable(link(builder, target, code[0], code[1:], constants))
 
 
 def _build_for_device(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:

@@ -75,32 +75,45 @@ def lowering_steps() -> list[Any]:
     ]
 
 
-def host_pipeline() -> tuple[Any, Any, Any]:
+def _packed_steps() -> list[Any]:
+    """The passes that give functions the interface of TVM's calls."""
+    lower = tirx.transform
+    return [
+        lower.AnnotateEntryFunc(),
+        lower.SplitHostDevice(),
+        lower.MakePackedAPI(),
+        lower.FP8StorageLegalize(),
+        lower.BF16StorageLegalize(),
+    ]
+
+
+def _last_steps() -> list[Any]:
+    return [tirx.transform.LowerTVMBuiltin(), tirx.transform.LowerIntrin()]
+
+
+def lowered(programs: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Scheduled tensor programs as LLVM takes them, with the interface of TVM's calls."""
+    mark_vector_calls()
+    bound = tirx.transform.BindTarget(target.with_host(target))
+    steps = [bound, *lowering_steps(), *_packed_steps(), *_last_steps()]
+    return tvm.ir.transform.Sequential(steps)(programs)
+
+
+def _pipeline() -> tuple[Any, Any, Any]:
     """The module pass, and the finishing passes for host and device code, as `tvm.tirx.build` wants
     them.
     """
-    lower = tirx.transform
-    lowering = tvm.ir.transform.Sequential(
-        [
-            *lowering_steps(),
-            lower.AnnotateEntryFunc(),
-            lower.SplitHostDevice(),
-            lower.MakePackedAPI(),
-            lower.FP8StorageLegalize(),
-            lower.BF16StorageLegalize(),
-        ]
-    )
 
     def finish() -> Any:
-        return tvm.ir.transform.Sequential([lower.LowerTVMBuiltin(), lower.LowerIntrin()])
+        return tvm.ir.transform.Sequential(_last_steps())
 
-    return lowering, finish, finish
+    return tvm.ir.transform.Sequential([*lowering_steps(), *_packed_steps()]), finish, finish
 
 
 def register() -> str:
     """Make the pipeline known to TVM, which takes pipelines by name only; gives the name."""
     mark_vector_calls()
-    tirx.register_tir_pipeline(NAME, host_pipeline)
+    tirx.register_tir_pipeline(NAME, _pipeline)
     return NAME
 
 

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tvm
+
 from compiler import runtimes
 from compiler.codegen.cubin import Pack
+from compiler.codegen.side_by_side import each
 from compiler.errors import LinkError
 from compiler.runtimes.pins import IMPORT_LIBRARY
 from compiler.targets import ObjectFormat, Runtime, Target
@@ -30,19 +33,46 @@ def link_library(executable: Any, folder: Path, target: Target, pack: Pack | Non
     pack: embeds what the executable imports, in place of TVM's own way.
     """
     output = folder / target.platform.library
+    with tempfile.TemporaryDirectory() as workspace:
+        modules = executable.mod._collect_dso_modules()
+        if modules and all(module.kind == "llvm" for module in modules):
+            link_objects(_objects(executable.mod, modules, Path(workspace), pack), output, target)
+        else:
+            _link_sources(executable, output, target, workspace)
+    return output
+
+
+def _objects(module: Any, programs: Sequence[Any], folder: Path, pack: Pack | None) -> list[Path]:
+    """The machine code of each program of TVM's module, and one object with what else is in it."""
+    files = [folder / f"lib{index}.o" for index in range(len(programs))]
+    each(lambda item: item[0].write_to_file(str(item[1])), zip(programs, files, strict=True))
+    first = programs[0]
+    system, prefix, machine = (
+        first.get_function(name)()
+        for name in (
+            "__tvm_is_system_module",
+            "__tvm_get_system_lib_prefix",
+            "_get_target_string",
+        )
+    )
+    if pack is not None:
+        return [*files, Path(pack(module, system, prefix or "", str(folder)))]
+    rest = folder / f"{prefix or ''}devc.o"
+    embed = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
+    embed(module, system, machine, prefix or "").write_to_file(str(rest))
+    return [*files, rest]
+
+
+def _link_sources(executable: Any, output: Path, target: Target, workspace: str) -> None:
+    """A model without a single kernel comes as C sources; `options` name their headers."""
 
     def combine(library: str, objects: list[str], options: Sequence[str] = ()) -> None:
-        # A model without a single kernel comes as C sources; `options` then name their headers.
         link_objects([Path(item) for item in objects], Path(library), target, options)
 
     # TVM asks for the objects' format and platform through these attributes.
     combine.object_format = "o"  # type: ignore[attr-defined]
     combine.get_target_triple = lambda: target.triple  # type: ignore[attr-defined]
-    with tempfile.TemporaryDirectory() as workspace:
-        executable.export_library(
-            str(output), fcompile=combine, fpack_imports=pack, workspace_dir=workspace
-        )
-    return output
+    executable.export_library(str(output), fcompile=combine, workspace_dir=workspace)
 
 
 def link_objects(

@@ -64,6 +64,11 @@ def machine_target(target: Any = HOST) -> tvm.target.Target:
     )
 
 
+def assembly(executable: relax.VMExecutable) -> str:
+    """That of all programs of an executable."""
+    return "\n".join(module.inspect_source("asm") for module in executable.mod.imports)
+
+
 class Compiled:
     """A module compiled for this machine, or for another whose code runs here; calling it takes and
     gives numpy arrays.
@@ -97,6 +102,6 @@ def assembly_for() -> Callable[..., str]:
         function: Callable[..., Any], inputs: dict[str, tuple[tuple[Any, ...], str]], target: Any
     ) -> str:
         executable = generate(lower(build_module(function, inputs), target, {}), target)
-        return str(executable.mod.imports[0].inspect_source("asm"))
+        return assembly(executable)
 
     return build

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.errors import CompileCrashed
 from compiler.isolation import zygote
-from compiler.isolation.child import run_child
-from compiler.isolation.messages import InspectJob
 from compiler.isolation.starting import Limits, arguments, environment
 from tests.compiler.building import build
 

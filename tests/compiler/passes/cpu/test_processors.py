@@ -19,7 +19,7 @@ from compiler.passes.manager import lower
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.emulation import emulator, program, tensors
-from tests.compiler.conftest import build_module
+from tests.compiler.conftest import assembly, build_module
 from tests.compiler.passes.assembly import kernels, of_kind
 from tests.compiler.passes.families import FAMILIES, Array, combined
 
@@ -82,7 +82,7 @@ def executable(name: str) -> Any:
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_stay_in_whole_registers(name: str) -> None:
     assert register_tile(VectorUnit.of(targets.resolve(name))) == TILES[name]
-    code = kernels(str(executable(name).mod.imports[0].inspect_source("asm")))
+    code = kernels(assembly(executable(name)))
     for kind, sums in SUMS[name].items():
         hearts = [
             loop

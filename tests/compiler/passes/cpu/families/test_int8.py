@@ -11,6 +11,7 @@ from compiler.passes.manager import lower
 from compiler.passes.pack.integer import CENTRED, pack_integers
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import assembly
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 from tests.compiler.passes.references import convolution
@@ -182,4 +183,4 @@ def test_every_other_place_is_quantised_at_run_time(operator):
     target = targets.resolve("x86-64-v4-vnni")
     imported = import_model(model, CompileRequest.of())
     executable = generate(lower(imported.module, target, imported.ranges), target)
-    assert "vpdpbusd" in str(executable.mod.imports[0].inspect_source("asm"))
+    assert "vpdpbusd" in assembly(executable)

@@ -1,0 +1,38 @@
+import os
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from compiler.codegen.generate import generate
+from compiler.passes.manager import lower
+from tests.compiler.conftest import HOST, Compiled, build_module
+
+INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
+
+
+def chain(builder, x, w):
+    """Two kernels and more: a product, and a softmax of it."""
+    product = builder.emit(relax.op.matmul(x, w))
+    return builder.emit(relax.op.nn.softmax(product))
+
+
+def code() -> list[str]:
+    """The assembly of each program."""
+    executable = generate(lower(build_module(chain, INPUTS), HOST, {}), HOST)
+    return [module.inspect_source("asm") for module in executable.mod.imports]
+
+
+def test_code_does_not_depend_on_the_number_of_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = code()
+    assert len(given) > 1
+    for processors in (1, 7):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, many=processors: range(many))
+        assert code() == given
+
+
+def test_programs_find_each_other(draw: np.random.Generator) -> None:
+    x, w = (draw.standard_normal(shape).astype("float32") for shape in ((5, 33), (33, 17)))
+    product = np.exp(x.astype("float64") @ w)
+    expected = product / product.sum(-1, keepdims=True)
+    np.testing.assert_allclose(Compiled(build_module(chain, INPUTS))(x, w), expected, rtol=1e-5)
