@@ -31,7 +31,6 @@ def page(results: Sequence[Result], lacking: Sequence[Row] = ()) -> str:
 
 def _head(results: Sequence[Result]) -> Iterator[str]:
     days = sorted({result.day for result in results})
-    commits = sorted({f"`{result.commit}`" for result in results})
     yield "# Reliability: promises held against faults and attacks"
     yield ""
     yield (
@@ -40,10 +39,20 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         "`--record` writes this page."
     )
     yield ""
-    yield f"- Date: {' to '.join(days[:1] + days[1:][-1:])}, commit {', '.join(commits)}"
+    yield f"- Date: {' to '.join(days[:1] + days[1:][-1:])}, {_commits(results)}"
     yield f"- {_amount(results)}"
     yield f"- Machine: {_machine()}"
     yield ""
+
+
+def _commits(results: Sequence[Result]) -> str:
+    """The commit that most rows were run on, and what was run on another."""
+    rows: dict[str, list[str]] = {}
+    for result in results:
+        rows.setdefault(result.commit, []).append(f"`{result.row.name}`")
+    most, *others = sorted(rows, key=lambda commit: len(rows[commit]), reverse=True)
+    said = [f"commit `{most}`", *(f"{', '.join(rows[other])} on `{other}`" for other in others)]
+    return "; ".join(said)
 
 
 def _amount(results: Sequence[Result]) -> str:

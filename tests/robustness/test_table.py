@@ -84,6 +84,13 @@ def test_the_page_has_figures_and_what_they_leave_open() -> None:
     assert "- `held`: anything." in text
 
 
+def test_the_page_names_the_rows_that_were_run_on_another_commit() -> None:
+    results = [judge(replace(HELD, name=name), 1, 0) for name in ("one", "two", "three")]
+    mixed = [replace(result, commit="abc") for result in results[:2]]
+    text = page([*mixed, replace(results[2], commit="def")])
+    assert "commit `abc`; `three` on `def`" in text
+
+
 def test_a_table_run_in_pieces_is_recorded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

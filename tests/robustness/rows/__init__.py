@@ -2,6 +2,7 @@
 
 from tests.robustness.row import Row
 from tests.robustness.rows import (
+    access,
     bombs,
     children,
     connections,
@@ -27,4 +28,5 @@ ROWS: tuple[Row, ...] = (
     *bombs.ROWS,
     *sandbox.ROWS,
     *signing.ROWS,
+    *access.ROWS,
 )

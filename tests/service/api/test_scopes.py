@@ -7,16 +7,8 @@ from fastapi.routing import APIRoute
 
 from service.api.scopes import NEEDS, OPEN
 from service.identity import DEFAULT, Scope
+from tests.service.routes import JSON, path_of
 from tests.service.tenancy import House, house
-
-UNKNOWN = "sha256:" + "e" * 64
-JSON = {
-    ("POST", "/v1/tokens"): {"name": "n", "scopes": ["read"]},
-    ("POST", "/v1/tokens/{token_id}:rotate"): {},
-    ("POST", "/v1/tenants"): {"name": "Not A Name"},
-    ("PATCH", "/v1/tenants/{name}"): {},
-    ("PUT", "/v1/pins/{digest}"): {},
-}
 
 
 @pytest.fixture(scope="module")
@@ -34,21 +26,6 @@ def routes(router) -> set[tuple[str, str]]:
         elif hasattr(route, "original_router"):
             found |= routes(route.original_router)
     return found
-
-
-def path_of(template: str, tenant: str) -> str:
-    namespace = "relaxd" if tenant == DEFAULT else tenant
-    repository = f"{namespace}/things" if template.startswith("/v2") else "nobody"
-    path = template.replace("{name:path}", repository).replace("{name}", repository)
-    for parameter, value in (
-        ("{job_id}", "0" * 16),
-        ("{token_id}", "0" * 16),
-        ("{digest}", UNKNOWN),
-        ("{reference}", "v1"),
-        ("{upload}", "0" * 32),
-    ):
-        path = path.replace(parameter, value)
-    return path
 
 
 def test_the_table_and_the_app_have_the_same_routes(guarded: House) -> None:
