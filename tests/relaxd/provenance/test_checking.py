@@ -1,6 +1,7 @@
 """A signed folder, and what is done to it."""
 
 import base64
+import copy
 import json
 import random
 import sys
@@ -8,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import SSlibKey
 
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
@@ -145,6 +150,20 @@ def test_an_installation_that_cannot_check_says_what_to_install(
 def test_no_mutation_of_a_signed_folder_is_accepted(signed: Path, trust: Path, seed: int) -> None:
     done = mutate(signed, random.Random(seed))
     assert part(signed, trust, MANIFEST) in done.parts, done
+
+
+def test_another_implementation_accepts_the_envelope_and_refuses_a_changed_one(
+    signed: Path, signer: Signer, trust: Path
+) -> None:
+    public = load_pem_public_key(trust.read_bytes())
+    key = SSlibKey.from_crypto(public, keyid=signer.public.id)
+    document = json.loads((signed / FILENAME).read_bytes())
+    envelope = Envelope.from_dict(copy.deepcopy(document))
+    assert list(envelope.verify([key], 1)) == [signer.public.id]
+    assert json.loads(envelope.payload) == statement()
+    document["payload"] = base64.b64encode(b"{}").decode()
+    with pytest.raises(VerificationError):
+        Envelope.from_dict(document).verify([key], 1)
 
 
 def test_the_payload_cannot_be_replaced(signed: Path, trust: Path) -> None:
