@@ -20,6 +20,7 @@ from relaxd.cli.project import FILENAME, ProjectModel, read_project
 from relaxd.client.baselines import Baselines, FolderBaselines, RegistryBaselines
 from relaxd.client.compiling import CompiledBundle, compile_request
 from relaxd.errors import RelaxdError
+from relaxd.reports.gates import Gate
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -154,6 +155,8 @@ def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcom
     """
     command = [sys.executable, "-P", "-m", "relaxd", "diff", str(base), str(head)]
     command += ["--format", "json", *(part for text in fail_if for part in ("--fail-if", text))]
+    if not any(Gate.of(text).timed for text in fail_if):
+        command += ["--seconds", "0"]
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(

@@ -17,7 +17,7 @@ from relaxd.cli.console import Exit, stderr, stdout
 from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
 from relaxd.contract.diff import BuildDiff, LatencyChange, OutputChange
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, LoadContractError
 from relaxd.reports.diff_formats import FORMATS, markdown
 from relaxd.reports.differ import compare
 from relaxd.reports.gates import Gate, judged
@@ -79,6 +79,8 @@ def diff_command(
         stdout().print(Markdown(markdown(found)))
     else:
         sys.stdout.write(FORMATS[format](found))
+    if found.not_run:
+        stderr().print(f"neither is run: {found.not_run}", markup=False)
     for gate in found.gates:
         if gate.failed:
             stderr().print(f"[bold red]regression:[/] {gate.gate}: {gate.said}")
@@ -106,7 +108,10 @@ def _compared(
 
     reports = [report_of(folder) for folder in folders]
     found = compare(reports[0], reports[1], names)
-    base, head = (load(folder, threads=threads) for folder in folders)
+    try:
+        base, head = (load(folder, threads=threads) for folder in folders)
+    except LoadContractError as error:
+        return dataclasses.replace(found, not_run=str(error))
     # Of one thread, the processor time: what neighbours take is no part of it.
     clock = time.thread_time if threads == 1 else time.perf_counter
     latency: list[LatencyChange] = []

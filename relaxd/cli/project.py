@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
+from relaxd.reports.gates import Gate
 
 FILENAME = "relaxd.toml"
 _DECLARED = ("dims", "inputs", "consts", "shapes", "options", "targets")
@@ -56,6 +57,8 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
     fail_if = entry.get("fail_if", defaults.get("fail_if", []))
     if not isinstance(fail_if, list) or not all(isinstance(text, str) for text in fail_if):
         raise _wrong(f"fail_if of {name!r} is no list of conditions", "model.fail_if")
+    for text in fail_if:
+        Gate.of(text)  # refuses what is no condition before anything is compiled
     return ProjectModel(
         name,
         folder / entry["path"],

@@ -57,7 +57,9 @@ class GateResult:
 
 @dataclass(frozen=True)
 class BuildDiff:
-    """sizes: bytes; slower: kernels whose share of time grew, in milliseconds of the profiles."""
+    """sizes: bytes; slower: kernels whose share of time grew, in milliseconds of the profiles;
+    not_run: why neither latency nor outputs were compared, None where they were.
+    """
 
     base: str
     head: str
@@ -72,6 +74,7 @@ class BuildDiff:
     toolchain: tuple[Change, ...] = ()
     latency: tuple[LatencyChange, ...] = ()
     outputs: tuple[OutputChange, ...] = ()
+    not_run: str | None = None
     gates: tuple[GateResult, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:

@@ -14,6 +14,8 @@ def markdown(diff: BuildDiff) -> str:
     if diff.gates:
         rows = [("failed" if gate.failed else "held", gate.gate, gate.said) for gate in diff.gates]
         parts.append(_table(("", "gate", "found"), rows))
+    if diff.not_run:
+        parts.append(f"Neither build was run: {_cell(diff.not_run)}")
     if diff.latency:
         rows = [
             (

@@ -31,6 +31,11 @@ class Gate:
             pass
         raise DeclarationError(f"{text!r} is no condition", field="fail-if", hint=_HINT)
 
+    @property
+    def timed(self) -> bool:
+        """Whether it takes measured latencies to judge it."""
+        return self.what == "latency"
+
     def judge(self, diff: BuildDiff) -> GateResult:
         """Whether it holds; a latency only where it does with confidence."""
         return _JUDGES[self.what](self, diff)
@@ -39,7 +44,7 @@ class Gate:
 def _latency(gate: Gate, diff: BuildDiff) -> GateResult:
     worst = max(diff.latency, key=lambda one: one.low, default=None)
     if worst is None:
-        return GateResult(gate.text, False, "no latency was compared")
+        return GateResult(gate.text, False, _not_compared("latency", diff))
     said = f"{worst.ratio - 1:+.1%} ({worst.low - 1:+.1%} to {worst.high - 1:+.1%})"
     return GateResult(gate.text, worst.low - 1 > gate.limit, f"{said} at {worst.dims}")
 
@@ -54,13 +59,17 @@ def _output(field: str, below: bool) -> Callable[[Gate, BuildDiff], GateResult]:
     def judge(gate: Gate, diff: BuildDiff) -> GateResult:
         found = [(value, one) for one in diff.outputs if (value := getattr(one, field)) is not None]
         if not found:
-            return GateResult(gate.text, False, "no outputs were compared")
+            return GateResult(gate.text, False, _not_compared("outputs", diff))
         value, one = (min if below else max)(found, key=lambda pair: pair[0])
         # What is no number is no agreement either.
         failed = not (value >= gate.limit if below else value <= gate.limit)
         return GateResult(gate.text, failed, f"{value:.6g} of {one.name!r} at {one.dims}")
 
     return judge
+
+
+def _not_compared(what: str, diff: BuildDiff) -> str:
+    return f"no {what} compared" + (f": {diff.not_run}" if diff.not_run else "")
 
 
 _SIGNS = {

@@ -107,6 +107,7 @@ def test_a_build_that_fails_hides_no_other(
         ("[[model]]\npath = 'a.onnx'\ndims = { n = '8:2' }", "greater than max"),
         ("x = ", "is no TOML"),
         ("[[model]]\npath = 'a.onnx'\nfail_if = 'size>1%'", "no list of conditions"),
+        ("[[model]]\npath = 'a.onnx'\nfail_if = ['speed>1%']", "'speed>1%' is no condition"),
     ],
 )
 def test_a_project_that_means_nothing(relaxd: Any, text: str, says: str) -> None:

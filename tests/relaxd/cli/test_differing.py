@@ -52,6 +52,30 @@ def test_a_regression_has_an_exit_code_and_formats_of_its_own(
     assert "| failed | max>1e-6 |" in relaxd("diff", base, head, *gates, "--format", "md").out
 
 
+def test_builds_for_another_machine_are_compared_but_not_run(
+    relaxd: Any, builds: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folders = []
+    for built in builds:
+        folders.append(shutil.copytree(built, tmp_path / built.name))
+        manifest = folders[-1] / "manifest.json"
+        document = json.loads(manifest.read_text())
+        document["load"]["arch"] = "s390x"
+        manifest.write_text(json.dumps(document))
+    gates = ("--fail-if", "latency>5%", "--fail-if", "cosine<0.999", "--fail-if", "size>0.0001%")
+    ended = relaxd("diff", *map(str, folders), *gates, "--format", "json")
+    found = json.loads(ended.out)
+    latency, cosine, size = found["gates"]
+    assert (latency["failed"], cosine["failed"]) == (False, False)
+    assert "s390x" in found["not_run"]
+    assert found["not_run"] in latency["said"]
+    assert found["not_run"] in cosine["said"]
+    assert ended.code == (4 if size["failed"] else 0)
+    assert found["kernels"]
+    assert found["not_run"] in ended.err
+    assert "Neither build was run" in relaxd("diff", *map(str, folders), "--format", "md").out
+
+
 def test_equal_builds_pass(relaxd: Any, builds: tuple[Path, Path], tmp_path: Path) -> None:
     again = tmp_path / "again"
     shutil.copytree(builds[0], again)
