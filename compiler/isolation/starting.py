@@ -66,4 +66,12 @@ def found_by() -> dict[str, str]:
     """
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     root = Path(__file__).parents[2]
-    return {"LANG": "C.UTF-8", **kept, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+    return {
+        "LANG": "C.UTF-8",
+        **kept,
+        "PYTHONPATH": str(root),
+        "PYTHONUNBUFFERED": "1",
+        # numpy's sums depend on the number of threads, so folded weights would on the machine; and
+        # a process of one thread is forked without surprises.
+        "OPENBLAS_NUM_THREADS": "1",
+    }

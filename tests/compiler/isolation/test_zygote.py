@@ -82,6 +82,14 @@ def test_a_fork_has_the_descriptors_of_no_other(waiting):
         assert eventually(lambda fork=fork: descriptors(fork.process.pid) == {"0", "1", "2", "3"})
 
 
+def test_it_has_one_thread(kept, waiting):
+    """A fork copies no other, nor what another was about to do."""
+    waiting()
+    own = Path(f"/proc/{kept.start()}")
+    assert "libtvm" in (own / "maps").read_text()
+    assert len(list((own / "task").iterdir())) == 1
+
+
 def test_no_setting_of_ours_reaches_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RELAXD_TOKEN", "a secret")
     with zygote.kept(start=True):
