@@ -163,7 +163,7 @@ class Standalone:
         )
         wasm = target.platform.object_format is ObjectFormat.WASM
         text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)
-        if not wasm:
+        if target.platform.runtime is Runtime.BUNDLED:
             zig.warm_up(target.platform.linker)
         with tempfile.TemporaryDirectory() as workspace:
             kernels = Path(workspace, "kernels.o")

@@ -42,7 +42,7 @@ IOS = Platform(
     arch="aarch64",
     os="ios",
     object_format=ObjectFormat.MACHO,
-    linker="aarch64-ios",
+    linker="aarch64-ios.13.0",
     runtime=Runtime.LINKED,
 )
 MACOS = Platform(

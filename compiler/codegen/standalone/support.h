@@ -1,12 +1,13 @@
 /* What every driver uses: extents, failures, memory that only a run can size, threads. It is part of the driver's source file. */
-#if defined(RD_BARE)
+/* Declared here: zig has headers of no C library for phones. */
 void *memmove(void *, const void *, size_t);
 void *memset(void *, int, size_t);
-#else
-#include <string.h>
-#endif
-#if defined(RD_LIBC)
-#include <stdlib.h>
+#if defined(RD_LIBC) && defined(_WIN32)
+void *_aligned_malloc(size_t, size_t);
+void _aligned_free(void *);
+#elif defined(RD_LIBC)
+int posix_memalign(void **, size_t, size_t);
+void free(void *);
 #endif
 
 #define RD_LINE 64
@@ -201,9 +202,15 @@ static RD_UNUSED int rd_launch(rd_context *c, relaxd_task *task, void *job, int 
 
 #if defined(RD_THREADS)
 enum { RD_SHARES = 256 };
+/* clang calls functions of its own library for atomics on Android, which not every NDK links. */
+#if defined(__ANDROID__) && defined(__aarch64__)
+#define RD_INLINE_ATOMICS __attribute__((target("no-outline-atomics")))
+#else
+#define RD_INLINE_ATOMICS
+#endif
 /* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1, and stores its end in state[1].
  * taken: a flag for each share and one for all of them, zero at first; state[0]: how many shares were passed. */
-static inline int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker, int64_t *state) {
+static inline RD_INLINE_ATOMICS int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker, int64_t *state) {
   int64_t shares = rd_min(total, RD_SHARES), home = worker * shares / RD_SHARES, step;
   if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return -1;
   for (step = state[0]; step < shares; ++step) {
