@@ -20,11 +20,14 @@ def prepare(target: Target) -> None:
         zig.warm_up(target.platform.linker)
         if target.platform.os == "linux":
             threads.threads(target)
+            threads.helpers(target)
         if target.kind == "opencl":
             devices.opencl(target)
     if target.platform.object_format is ObjectFormat.WASM:
         zig.warm_up_wasm(target.platform.linker)
-    if target.emulator is not None and emulator.lacking(target) is None:
-        program.warm_up(target)
-    elif target.emulator is not None and emulator.lacking(target, Flavour.STANDALONE) is None:
+    if target.emulator is None:
+        return
+    if emulator.lacking(target, Flavour.STANDALONE) is None:
         program.warm_up_standalone(target)
+    if emulator.lacking(target, Flavour.VM) is None:
+        program.warm_up(target)

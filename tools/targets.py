@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from compiler.targets import NATIVE, Runtime, Target, registry
+from relaxd.contract.options import Flavour
 
 PAGE = Path(__file__).parent.parent / "docs" / "targets.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
@@ -11,7 +12,6 @@ _LIBRARIES = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF", "wasm": "WebAssem
 _RUNTIMES = {
     Runtime.BUNDLED: "in the bundle",
     Runtime.LINKED: "linked by the program",
-    Runtime.NONE: "none",
 }
 
 
@@ -28,16 +28,19 @@ def _row(target: Target) -> tuple[str, ...]:
     )
     device = f" with {target.device.sm or target.device.name}" if target.device else ""
     system = f"{platform.os}, glibc {platform.libc}" if platform.libc else platform.os
-    runtime = _RUNTIMES[platform.runtime]
     return (
         f"`{target.name}`",
         f"{target.arch}{device}",
         vectors,
         system,
         f"`{platform.library}` ({_LIBRARIES[platform.object_format.value]})",
-        runtime,
+        ", or ".join(_runtime(target, flavour) for flavour in target.flavours),
         target.status.value,
     )
+
+
+def _runtime(target: Target, flavour: Flavour) -> str:
+    return "none" if flavour is Flavour.STANDALONE else _RUNTIMES[target.platform.runtime]
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -41,7 +41,8 @@ class Runtime(StrEnum):
     """How the code meets TVM's runtime.
 
     BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static
-    archive that registers itself as a system library, for a program that links the runtime in.
+    archive; where it is of the flavour `vm` it registers itself as a system library, and the
+    program that links it links the runtime in.
     NONE: TVM has no runtime there, and code has to do without.
     """
 
@@ -55,6 +56,13 @@ _SHARED = {
     ObjectFormat.MACHO: ".dylib",
     ObjectFormat.COFF: ".dll",
     ObjectFormat.WASM: ".wasm",
+}
+
+_FLAVOURS = {
+    Runtime.BUNDLED: (Flavour.VM, Flavour.STANDALONE),
+    # A program that links a library would have to build TVM's runtime for its platform first.
+    Runtime.LINKED: (Flavour.STANDALONE, Flavour.VM),
+    Runtime.NONE: (Flavour.STANDALONE,),
 }
 
 Option = str | int | bool
@@ -171,14 +179,21 @@ class Target:
         """Whether code for it may share out loops among threads."""
         return self.platform.object_format is not ObjectFormat.WASM
 
+    @property
+    def flavours(self) -> tuple[Flavour, ...]:
+        """What may run the graph of a library for it, the default first."""
+        if self.device is not None:
+            return (Flavour.VM,)
+        return _FLAVOURS[self.platform.runtime]
+
     def flavour(self, wanted: Flavour | None) -> Flavour:
         """What runs a library's graph, as a request wants it or by default; raises UnknownTarget
         where the target has no such flavour.
         """
-        own = Flavour.STANDALONE if self.platform.runtime is Runtime.NONE else Flavour.VM
-        if wanted is None or wanted is own:
+        own = self.flavours[0]
+        if wanted is None:
             return own
-        if own is Flavour.STANDALONE or self.device is not None:
+        if wanted not in self.flavours:
             raise UnknownTarget(
                 f"target {self.name!r} has no flavour {wanted.value!r}",
                 reason="flavour",

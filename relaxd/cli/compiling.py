@@ -115,6 +115,7 @@ def compile_command(
     const: declare.Consts = None,
     shape: declare.Shapes = None,
     option: declare.Options = None,
+    flavour: declare.Flavours = None,
     target: declare.Targets = None,
     samples: Samples = None,
     output: Output = Path("out"),
@@ -135,7 +136,13 @@ def compile_command(
     Example: [bold]relaxd compile m.onnx --dim batch=1:64 --dim seq=1:512 -o out[/]
     """
     request = declare.read_request(
-        dims=dim, inputs=input, consts=const, shapes=shape, options=option, targets=target
+        dims=dim,
+        inputs=input,
+        consts=const,
+        shapes=shape,
+        options=option,
+        flavour=flavour,
+        targets=target,
     )
     if detach and require_verified:
         raise DeclarationError(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxd.contract.dims import Dim
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
@@ -56,8 +57,16 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="A compile option: verify=false, rtol=1e-3, flavour=standalone.",
+        help="A compile option: verify=false, rtol=1e-3, seed=7.",
         rich_help_panel=PANEL,
+    ),
+]
+Flavours = Annotated[
+    Flavour | None,
+    typer.Option(
+        "--flavour",
+        help="What runs the graph: TVM's runtime, or the library alone.",
+        show_default="the target's",
     ),
 ]
 Targets = Annotated[
@@ -104,11 +113,14 @@ def read_request(
     consts: list[str] | None = None,
     shapes: list[str] | None = None,
     options: list[str] | None = None,
+    flavour: Flavour | None = None,
     targets: list[str] | None = None,
 ) -> CompileRequest:
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
     """
+    if flavour is not None:
+        options = [*(options or []), f"flavour={flavour.value}"]
     return CompileRequest.of(
         dims=_table("dim", dims, Dim.of),
         inputs=_table("input", inputs, TensorSpec.of),

@@ -3,6 +3,9 @@ complete or refused.
 """
 
 import json
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from compiler import build, runtimes, targets
 from compiler.errors import LinkError
 from compiler.isolation.messages import CompileJob
+from compiler.link.standalone import FUNCTIONS
 from compiler.targets import Runtime, Target
 from compiler.targets.architectures import ARCHITECTURES
 from compiler.verify.emulation import emulator
@@ -20,15 +24,19 @@ from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide, sorting
+from tests.servers import missing
 
 pytestmark = pytest.mark.slow
+
+C_LIBRARY = re.compile(r"_?(mem(cpy|set|move)|bzero|posix_memalign|free)|__aeabi_\w+")
+"""What a library without a runtime may use; Mach-O puts an underscore before C's names."""
 
 CPUS = [
     target for target in targets.registry() if target.device is None and target.name != "native"
 ]
 
 
-def job(model: Path, output: Path, name: str, **options: bool) -> CompileJob:
+def job(model: Path, output: Path, name: str, **options: bool | str) -> CompileJob:
     quick = CompileOptions(**{"verify": False, "profile": False, **options})
     request = CompileRequest.of(dims={"batch": (1, 8)}, options=quick).to_json()
     return CompileJob(str(model), request, name, str(output), "two words")
@@ -57,8 +65,10 @@ def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Pat
         assert machine_of((tmp_path / "out" / name).read_bytes()) == expected_machine(target)
 
 
-def test_an_archive_has_symbols_of_its_own_and_a_header(model: Path, tmp_path: Path) -> None:
-    manifest = build.build(job(model, tmp_path / "out", "riscv64"))
+def test_an_archive_for_a_runtime_has_symbols_of_its_own_and_a_header(
+    model: Path, tmp_path: Path
+) -> None:
+    manifest = build.build(job(model, tmp_path / "out", "riscv64", flavour="vm"))
     header = (tmp_path / "out" / "model.h").read_text()
     prefix = header.partition('_PREFIX "')[2].partition('"')[0]
     assert prefix.startswith("relaxd_two_words_")
@@ -67,6 +77,41 @@ def test_an_archive_has_symbols_of_its_own_and_a_header(model: Path, tmp_path: P
     assert all(
         f"{spec.name}: {spec.text}" in header for spec in (*manifest.inputs, *manifest.outputs)
     )
+
+
+@pytest.mark.parametrize("name", ["armv7", "riscv64-v", "android-arm64", "ios-arm64"])
+def test_an_archive_needs_nothing_but_the_c_library(name: str, model: Path, tmp_path: Path) -> None:
+    manifest = build.build(job(model, tmp_path / "out", name))
+    library = tmp_path / "out" / manifest.library
+    assert (manifest.flavour, manifest.entry) == ("standalone", "relaxd_two_words")
+    assert f"int {manifest.entry}_run(" in (tmp_path / "out" / "model.h").read_text()
+    assert not re.search(rb"tvm|TVM", library.read_bytes())
+    defined, used = symbols(library)
+    assert {f"{manifest.entry}_{function}" for function in FUNCTIONS} <= defined
+    assert {symbol for symbol in used if not C_LIBRARY.fullmatch(symbol)} == set()
+
+
+def test_an_archive_for_phones_runs_on_the_oldest_system_that_the_target_names(
+    model: Path, tmp_path: Path
+) -> None:
+    manifest = build.build(job(model, tmp_path / "out", "ios-arm64"))
+    command = [_tool("llvm-readobj"), "--macho-version-min", tmp_path / "out" / manifest.library]
+    printed = subprocess.check_output(command, text=True)
+    assert re.findall(r"Platform: (\w+)\s+Version: ([\d.]+)", printed) == [("ios", "13.0")] * 2
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    return found or missing(name, "apt-get install llvm")
+
+
+def symbols(library: Path) -> tuple[set[str], set[str]]:
+    """What the objects of an archive define, and what they use beside it."""
+    printed = subprocess.check_output([_tool("llvm-nm"), "-g", library], text=True)
+    listed = [line.removesuffix(":").split() for line in printed.splitlines()]
+    undefined = {words[-1] for words in listed if words[-2:-1] == ["U"]}
+    defined = {words[-1] for words in listed if len(words) > 1} - undefined
+    return {name.removeprefix("_") for name in defined}, undefined - defined
 
 
 def test_a_runtime_that_was_not_fetched_is_named_with_its_command(

@@ -52,6 +52,17 @@ def test_a_dump_makes_no_other_bundle() -> None:
     assert key(options={"dump": True}) == key()
 
 
+@pytest.mark.parametrize(
+    ("target", "own", "other"),
+    [("x86-64-v3", "vm", "standalone"), ("armv7", "standalone", "vm")],
+)
+def test_the_flavour_counts_as_it_is_built(target: str, own: str, other: str) -> None:
+    default = key(target=target)
+    assert key(target=target, options={"flavour": own}) == default
+    (change,) = differences(default.parts, key(target=target, options={"flavour": other}).parts)
+    assert change.part == "options.flavour"
+
+
 def test_a_label_of_the_target_does_not_count() -> None:
     target = targets.resolve("x86-64-v4")
     relabelled = dataclasses.replace(target, status=targets.TargetStatus.EXECUTED)

@@ -25,10 +25,11 @@ def test_an_emulated_target_gets_the_libraries_of_its_programs(
         "warm_up_program",
         lambda triple, **settings: asked.append((triple, settings["language"])),
     )
-    monkeypatch.setattr(prepare.threads, "threads", lambda target: None)
-    monkeypatch.setattr(prepare.emulator, "lacking", lambda target: None)
+    for name in ("threads", "helpers"):
+        monkeypatch.setattr(prepare.threads, name, lambda target: None)
+    monkeypatch.setattr(prepare.emulator, "lacking", lambda target, flavour: None)
     for name in ("aarch64", "riscv64"):
         prepare.prepare(targets.resolve(name))
     arm, risc = (targets.resolve(name).platform.linker for name in ("aarch64", "riscv64"))
-    # Programs with TVM's runtime, then those with a library that needs none.
-    assert asked == [arm, (arm, "cc"), (arm, "cc"), (risc, "c++"), (risc, "cc")]
+    # Programs with a library that needs no runtime, then those with TVM's.
+    assert asked == [arm, (arm, "cc"), (arm, "cc"), (risc, "cc"), (risc, "c++")]

@@ -20,21 +20,23 @@ class Emulator:
     command: tuple[str, ...]
 
 
-def lacking(target: Target, flavour: Flavour = Flavour.VM) -> str | None:
-    """Why this machine cannot emulate a library for the target; None when it can."""
+def lacking(target: Target, flavour: Flavour | None = None) -> str | None:
+    """Why this machine cannot emulate a library for the target, of its default flavour unless
+    another is given; None when it can.
+    """
     found = find(target, flavour)
     return found if isinstance(found, str) else None
 
 
-def find(target: Target, flavour: Flavour = Flavour.VM) -> Emulator | str:
-    """The target's emulator, or what is missing for one."""
+def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
+    """The target's emulator, or what is missing for one; flavour: as for `lacking`."""
     emulation = architecture_of(target.arch).emulation
     if target.emulator is None or emulation is None:
         return f"no emulator is known for {target.name}"
     program = _program(emulation.program)
     if program is None:
         return f"qemu-{emulation.program} is not installed"
-    if flavour is Flavour.STANDALONE:
+    if target.flavour(flavour) is Flavour.STANDALONE:
         return _without_runtime(target, emulation, program)
     if target.platform.runtime is Runtime.LINKED:
         if not archives.present(target.platform):

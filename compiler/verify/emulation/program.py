@@ -61,7 +61,6 @@ def warm_up(target: Target) -> None:
         language="c++" if static else "cc",
         arguments=("-O1", *(["-static"] if static else [])),
     )
-    warm_up_standalone(target)
 
 
 def warm_up_standalone(target: Target) -> None:

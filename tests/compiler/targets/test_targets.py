@@ -9,6 +9,7 @@ from compiler import targets
 from compiler.errors import UnknownTarget
 from compiler.targets import Runtime, TargetStatus
 from compiler.targets.caches import Caches
+from relaxd.contract.options import Flavour
 from relaxd.loader.host import Host, this_host
 
 
@@ -105,6 +106,28 @@ def test_an_entry_is_whole(name: str) -> None:
     assert json.loads(json.dumps(target.to_json())) == target.to_json()
     if target.status is TargetStatus.EMULATED:
         assert target.emulator or target.device
+
+
+@pytest.mark.parametrize(
+    ("names", "flavours"),
+    [
+        ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "vm standalone"),
+        ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
+        ("wasm32 wasm32-simd wasm32-relaxed-simd", "standalone"),
+        ("cuda-sm80 opencl opencl-adreno metal webgpu", "vm"),
+    ],
+)
+def test_what_runs_a_graph(names: str, flavours: str) -> None:
+    for target in map(targets.resolve, names.split()):
+        assert target.flavours == tuple(map(Flavour, flavours.split()))
+        assert target.flavour(None) is target.flavours[0]
+        for flavour in Flavour:
+            if flavour in target.flavours:
+                assert target.flavour(flavour) is flavour
+                continue
+            with pytest.raises(UnknownTarget, match=f"no flavour '{flavour.value}'") as caught:
+                target.flavour(flavour)
+            assert caught.value.failure.field == "options.flavour"
 
 
 def test_entries_are_frozen_and_labelled() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from relaxd.cli.declarations import read_request
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
@@ -24,6 +25,12 @@ def test_every_kind_of_declaration() -> None:
         options={"verify": False, "rtol": 1e-3},
         targets=["x86-64-v3"],
     )
+
+
+def test_the_switch_for_the_flavour_is_the_option() -> None:
+    assert read_request(flavour=Flavour.VM) == read_request(options=["flavour=vm"])
+    with pytest.raises(DeclarationError, match="--option flavour is given twice"):
+        read_request(options=["flavour=standalone"], flavour=Flavour.VM)
 
 
 def test_nothing_declared_is_the_default() -> None:

@@ -9,6 +9,7 @@ from compiler import runtimes, targets
 from compiler.runtimes import archives
 from compiler.targets import architectures
 from compiler.verify.emulation import emulator
+from relaxd.contract.options import Flavour
 
 DYNAMIC, STATIC = targets.resolve("aarch64"), targets.resolve("riscv64")
 
@@ -61,4 +62,5 @@ def test_without_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtimes, "present", lambda platform: False)
     monkeypatch.setattr(archives, "present", lambda platform: False)
     assert f"run `{runtimes.COMMAND}`" in (emulator.lacking(DYNAMIC) or "")
-    assert f"run `{archives.COMMAND} riscv64`" in (emulator.lacking(STATIC) or "")
+    assert f"run `{archives.COMMAND} riscv64`" in (emulator.lacking(STATIC, Flavour.VM) or "")
+    assert emulator.lacking(STATIC) is None, "by default its library needs no runtime"
