@@ -12,8 +12,13 @@ from typing import Any
 from tools.images.compose import ROOT, Health
 
 BASE = "docker.io/library/python:3.11.14-slim-bookworm"
-_PUBLISHED = "ca-certificates,netbase,tzdata,passwd,libstdc++6"
-"""What the published base image has beyond Debian's essential packages."""
+_PUBLISHED = "ca-certificates,netbase,tzdata,passwd,libstdc++6,usr-is-merged"
+"""What the published base image has beyond Debian's essential packages. Without `usr-is-merged`, a
+tool that merges /usr comes in its place, and all of Perl with it.
+"""
+_UNPUBLISHED = ("doc", "man", "info", "locale", "groff", "lintian", "linda")
+"""Folders of /usr/share that it leaves out."""
+_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 PACKAGES = f"{_PUBLISHED},python3-venv,python3-async-timeout"
 _SHIM = "/usr/local/lib/stand-in"
 """Debian's Python is 3.11.2; below 3.11.3, redis needs async-timeout, which no lock file pins."""
@@ -56,7 +61,7 @@ class Builder:
         if BASE in self._names():
             return
         made = archive.with_suffix(".partial.tar")
-        excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man")]
+        excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNPUBLISHED]
         shim = f"$1{_SHIM}"
         hooks = [
             "ln -s python3 $1/usr/bin/python",
@@ -66,7 +71,7 @@ class Builder:
         subprocess.run(
             [
                 *("mmdebstrap", "--mode=root", "--variant=essential"),
-                *("--dpkgopt=force-unsafe-io", *excluded),
+                *("--dpkgopt=force-unsafe-io", *excluded, f"--hook-dir={_MERGED}"),
                 *(f"--customize-hook={hook}" for hook in hooks),
                 *(f"--include={PACKAGES}", "bookworm", str(made)),
             ],
