@@ -91,6 +91,8 @@ def _emit_task_of_floats(
     them, in scratch memory for more.
     """
     sizes = sizes_of(nbits, unit)
+    # Unpacking costs as much as multiplying some rows: beyond one tile of them, a panel of reals in
+    # scratch memory is written once and read by each tile.
     with when(task[1] > sizes[-1]):
         reals = alloc([nbits.blocks * nbits.block * nbits.width], "float32", "reals", "global")
         emit_unpacked(nbits, unit, panel, reals)
@@ -110,6 +112,8 @@ def _tiles(
     with serial(tirx.ceildiv(count, sizes[-1]), "tile") as tile:
         row = let("row", first + tile * sizes[-1])
         for size in least(sizes, first + count - row):
+            # A tile reads whole rows only: past the end it computes the last row again, and the
+            # caller stores each row once.
             yield row, [let(f"row{i}", tirx.min(row + i, m - 1)) for i in range(size)]
 
 
@@ -118,6 +122,7 @@ def _emit_results(
 ) -> None:
     """Emit what was fused behind the matmul, row by row."""
     lanes = unit.lanes(32)
+    # Serial, not unrolled: what follows the matmul may be long, and tiles come in four sizes.
     with serial(rows[1], "row") as i:
         at = let_all(place_of(nbits.rows, rows[0] + i))
         for lane in panel_columns(panel, nbits.columns, nbits.width, lanes):

@@ -59,6 +59,8 @@ def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
     if nbits.depth % nbits.each == 0:
         return Floats(nbits.source, lambda row: _place(nbits, row))
     stride = -(-nbits.depth // nbits.each) * nbits.each
+    # The kernel takes the numbers of a word one after the other: a row must not end within one. A
+    # buffer of no rows would be refused.
     copied = alloc([tirx.max(m, 1) * stride], "float32", "rows", "global")
     for row in share_out(m, m * stride >= PARALLEL_WORK):
         start = let("start", _place(nbits, row))
@@ -79,6 +81,8 @@ def _place(nbits: NBits, row: Expr) -> Expr:
 def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded:
     """Emit the rows rounded to 8 bits: in each block the greatest magnitude becomes 127."""
     rows, stride = tirx.max(m, 1), nbits.blocks * nbits.block
+    # With one zero point for all columns a block's sum is corrected in integers, before its scale;
+    # with one a column, after it, by a product of floats.
     kind = "int32" if nbits.zeros is None else "float32"
     found = Rounded(
         alloc([rows * stride], "int8", "rows", "global"),
@@ -114,6 +118,7 @@ def _round_block(
     store(greatest, tirx.reinterpret("float32", _across("smax", reduce(tirx.max, bits), lanes)), 0)
     scale = load(greatest, [0])
     store(found.scales, scale / tirx.const(127.0, "float32"), row * nbits.blocks + block)
+    # A block of zeros has no inverse; its integers are zeros by any.
     inverse = alloc([1], "float32", "inverse")
     store(inverse, 0, 0)
     with when(scale > tirx.const(0, "float32")):
@@ -140,6 +145,7 @@ def _positive(bits: Expr, lanes: int) -> Expr:
 
 def _tail_magnitudes(nbits: NBits, first: Expr, ends: tuple[int, int], lanes: int) -> Expr:
     """The same of the elements that fill no vector, in the first lanes of one."""
+    # Zeros in the other lanes: no magnitude is less.
     values = alloc([lanes], "int32", "tail")
     for step in range(lanes):
         store(values, 0, step)
@@ -155,6 +161,8 @@ def _rounded(found: Rounded, value: Expr, inverse: Expr, to: Expr, lanes: int) -
     shifted = scaled + prim.Broadcast(tirx.const(_ROUNDING, "float32"), lanes)
     base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
     whole = tirx.reinterpret(f"int32x{lanes}", shifted) - prim.Broadcast(base, lanes)
+    # Through memory that LLVM keeps in a register: the expression is used twice, and TVM would
+    # write it out twice.
     held = alloc([lanes], "int32", "whole")
     place = prim.Ramp(const(0), const(1), lanes)
     _store_vector(held, whole, place)
@@ -185,6 +193,7 @@ def _round_tail(
         base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
         store(found.values, (shifted - base).astype("int8"), at[1] + step)
         store(total, load(total, [0]) + (shifted - base), 0)
+    # The kernel multiplies whole blocks: what lies behind the row must add nothing.
     for step in range(end, nbits.block):
         store(found.values, 0, at[1] + step)
     return total

@@ -32,6 +32,8 @@ class _Vectors:
     """Vectors of the tables at places of a panel."""
 
     def __init__(self, nbits: NBits, unit: VectorUnit, panel: Expr) -> None:
+        # All tables of a panel have the panel's columns innermost, so that one load gives a vector
+        # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
         self.starts = range(0, nbits.width, self.lanes)
 
@@ -133,9 +135,13 @@ def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
     for block, words in _blocks(nbits, whole, rest):
         scales = _Held(many, lanes, "float32", "scales")
         offsets = _Held(many, lanes, "float32", "offsets")
+        # (number - zero) * scale, as number * scale - zero * scale: one multiply-add for each
+        # vector of numbers, the second product once a block.
         for v, start in enumerate(vectors.starts):
             scales[v] = vectors.beside(nbits.scales, block, start)
             offsets[v] = _zero(nbits, vectors, block, start) * scales[v]
+        # Numbers of a word are taken out of the register one after the other, each for all rows:
+        # the words are read from memory once, in the order in which they lie.
         with serial(words, "word") as word:
             held = _Held(many, lanes, "int32", "held")
             for v, start in enumerate(vectors.starts):
@@ -181,7 +187,10 @@ def _number(nbits: NBits, words: Expr, number: int, lanes: int) -> Expr:
 
     byte, upper = number % _BYTES, number // _BYTES
     if nbits.signed:
+        # Up to the highest bits and down again: the second shift copies the sign.
         return tirx.shift_right(tirx.shift_left(words, by(24 - 8 * byte)), by(24))
+    # The lower halves of a word's bytes are numbers 0 to 3, the upper halves 4 to 7, so that one
+    # mask gives the four that an integer product takes together (`_half`).
     shift = 8 * byte + 4 * upper
     moved = tirx.shift_right(words, by(shift)) if shift else words
     return tirx.bitwise_and(moved, by((1 << nbits.form.bits) - 1))
@@ -195,10 +204,13 @@ def emit_integers(
     lanes, many = vectors.lanes, len(vectors.starts)
     sums = _zeros(vectors, len(rows))
     with serial(nbits.blocks, "block") as block:
+        # One vector of columns after the other: sums of a block for all rows and both vectors would
+        # not fit into 16 registers beside the sums of the depth.
         for v, start in enumerate(vectors.starts):
             totals = _Held(len(rows), lanes, "int32", "totals")
             for i, row in enumerate(rows):
                 totals[i] = vectors.spread(_begin(nbits, left, row * nbits.blocks + block))
+            # Unrolled, so that the totals of a block stay in registers.
             for word in range(nbits.words):
                 _add_word(nbits, unit, vectors, left, rows, (block, word, start), totals)
             scale = _Held(1, lanes, "float32", "scale")
@@ -241,6 +253,8 @@ def _add_word(
         for i, row in enumerate(rows):
             place = row * left.stride + block * nbits.block + (word * nbits.each + half * _BYTES)
             given = load(left.values, [prim.Ramp(place, const(1), _BYTES)])
+            # Four integers of the row are one word, spread over the columns: each column multiplies
+            # them by its own four numbers.
             group = vectors.spread(tirx.reinterpret("int32", given))
             totals[i] = _multiplied(unit, totals[i], numbers[0], group, lanes)
 
