@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import struct
+from collections.abc import Iterable
 from types import FrameType
 
 from compiler.isolation import privileges
@@ -21,10 +22,10 @@ def fork_guarded() -> None:
     before that ends all its descendants, wherever they moved.
     """
     privileges.adopt_orphans()
-    guardian = os.getpid()
+    guardian, held = os.getpid(), _descriptors()
     child = os.fork()
     if child:
-        _guard(child, None)
+        _guard(child, None, held)
     privileges.end_with_parent()
     if os.getppid() != guardian:
         os._exit(1)
@@ -36,10 +37,10 @@ def fork_first_of_namespace() -> int:
     `fork_from_first` takes.
     """
     reader, writer = os.pipe()
+    held = _descriptors()
     child = os.fork()
     if child:
-        os.close(writer)
-        _guard(child, reader)
+        _guard(child, reader, held)
     os.close(reader)
     privileges.end_with_parent()
     # The guardian holds the other end: it may have ended before the death signal was asked for.
@@ -54,11 +55,12 @@ def fork_from_first(writer: int) -> None:
     """Go on in a child; the first process waits for it, takes in what it leaves behind, and reports
     how it ended.
     """
+    held = _descriptors()
     child = os.fork()
     if not child:
         os.close(writer)
         return
-    _let_go(keep=writer)
+    _let_go(held, keep=writer)
     ended, status = 0, 0
     while ended != child:
         ended, status = os.wait()
@@ -66,12 +68,15 @@ def fork_from_first(writer: int) -> None:
     os._exit(0)
 
 
-def _guard(child: int, reader: int | None) -> None:
-    """Wait for the child, whose status comes through `reader` where another process knows it."""
+def _guard(child: int, reader: int | None, held: Iterable[int]) -> None:
+    """Wait for the child, whose status comes through `reader` where another process knows it.
+
+    The child gives both a new root at a time of its own, in which this process is not in /proc.
+    """
     signal.signal(signal.SIGTERM, _asked)
     ended, status = 0, signal.SIGKILL.value
     try:
-        _let_go(keep=reader)
+        _let_go(held, keep=reader)
         privileges.hide_memory()
         while ended != child:
             ended, status = os.wait()
@@ -93,16 +98,21 @@ def _asked(number: int, frame: FrameType | None) -> None:
     raise _Asked
 
 
-def _let_go(keep: int | None) -> None:
+def _descriptors() -> list[int]:
+    """What this process has open."""
+    return [int(name) for name in os.listdir("/proc/self/fd")]
+
+
+def _let_go(held: Iterable[int], keep: int | None) -> None:
     """Close what the job is read from and written to: others wait for the end of the streams."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
-        os.dup2(nothing, descriptor)
-    for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
+    for descriptor in held:
         if descriptor > 2 and descriptor != keep:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
 
 
 def _end_children() -> None:

@@ -113,6 +113,20 @@ def test_it_ends_as_the_confined_process_ends(tmp_path: Path, lacking: str) -> N
         assert process.wait(60) == -11
 
 
+def test_a_guardian_that_is_late_finds_what_it_has_open(tmp_path: Path) -> None:
+    """The confined process replaces the root of both, at whatever time."""
+    late = """
+import time
+from compiler.isolation import guardian
+def slow(*arguments, let_go=guardian._let_go, **named):
+    time.sleep(0.5)
+    let_go(*arguments, **named)
+guardian._let_go = slow
+"""
+    command = [sys.executable, "-c", late + PRELUDE + "sys.exit(7)", "0", str(tmp_path)]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 7
+
+
 SURVIVOR = """
 token = sys.argv[2]
 if not os.fork():
