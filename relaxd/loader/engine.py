@@ -10,6 +10,7 @@ from relaxd.loader.borrowed import Borrowed
 
 if TYPE_CHECKING:
     from relaxd.loader.arrays import Transport
+    from relaxd.loader.context import Prepared
     from relaxd.loader.machines import Machines
 
 
@@ -21,6 +22,9 @@ class Engine(Protocol):
 
     def compute(self, prepared: Any) -> list[np.ndarray]:
         """The outputs, each of which owns its memory; raises any error."""
+
+    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> "Prepared | None":
+        """A call that reads the arrays where they are; None where it would be no faster."""
 
     def session(self, threads: int) -> "Engine":
         """The same library, for calls by so many threads."""
@@ -50,6 +54,9 @@ class VirtualMachine:
             self._transport.to_tensor(array, dtype)
             for array, dtype in zip(arrays, self._dtypes, strict=True)
         ]
+
+    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> None:
+        """A virtual machine makes its outputs anew."""
 
     def session(self, threads: int) -> "VirtualMachine":
         """The machines take whatever threads lead them."""

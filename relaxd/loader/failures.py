@@ -12,6 +12,12 @@ _TENSOR = re.compile(
 )
 
 
+class Failed(Exception):
+    """What a library says of a call that failed, marked like the messages of the virtual
+    machine's checks.
+    """
+
+
 def explain(error: str, dims: Mapping[str, int]) -> str:
     """The virtual machine's error in words, with the values of the dims; the error itself where it
     comes from no check.

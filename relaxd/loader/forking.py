@@ -28,7 +28,8 @@ class Gate:
         )
 
     def _renew(self) -> None:
-        self._changed = threading.Condition()  # reentrant: a signal may fork at any time
+        self._lock = threading.RLock()  # reentrant: a signal may fork at any time
+        self._changed = threading.Condition(self._lock)
         self._inside: dict[int, int] = {}
         self._forking = 0
 
@@ -37,7 +38,7 @@ class Gate:
         short.
         """
         own = threading.get_ident()
-        with self._changed:
+        with self._lock:
             if self.cut_short:
                 raise ExecutionError(
                     "this process was forked while a model ran, whose state it cannot use",
@@ -54,11 +55,12 @@ class Gate:
         trace: TracebackType | None,
     ) -> None:
         own = threading.get_ident()
-        with self._changed:
+        with self._lock:
             self._inside[own] -= 1
             if not self._inside[own]:
                 del self._inside[own]
-            self._changed.notify_all()
+            if self._forking:
+                self._changed.notify_all()
 
     def _before(self) -> None:
         own, until = threading.get_ident(), time.monotonic() + PATIENCE_S

@@ -3,7 +3,6 @@
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from relaxd.contract.manifest import HELPERS, Manifest
-from relaxd.contract.tensors import storage_of
 from relaxd.errors import BundleError, InputError
 from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
+from relaxd.loader.context import Context, Prepared
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import own_copy
 
-_LINE = 64
 _REMEMBERED_SHAPES = 4096
 _LOCK = threading.Lock()
 _OPENED: dict[str, ctypes.CDLL] = {}
@@ -81,12 +79,6 @@ def helpers_of(bundle: Bundle) -> Callable[[], Helpers]:
     raises BundleError.
     """
     return _helpers(opened_library(bundle, HELPERS))
-
-
-class Failed(Exception):
-    """What a library says of a call that failed, marked like the messages of the virtual
-    machine's checks.
-    """
 
 
 class Code:
@@ -169,93 +161,6 @@ def watching(path: Path, watch: Callable[[str, int], Any]) -> ctypes.CDLL:
     return library
 
 
-def _room(size: int) -> tuple[np.ndarray, int]:
-    """Zeroed memory of so many bytes, and its address, a multiple of 64."""
-    memory = np.zeros(size + _LINE, np.uint8)
-    return memory, -(-_address(memory) // _LINE) * _LINE
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-class _Context:
-    """One context of a library: arena, dims, and pointers of inputs and outputs."""
-
-    def __init__(self, code: Code, manifest: Manifest, host: _Host) -> None:
-        self._code = code
-        self._memory, place = _room(code.size())
-        self.pointer = ctypes.c_void_p(place)
-        self._host = host
-        weights = None if code.weights is None else ctypes.c_void_p(_address(code.weights))
-        self._check(code.open(self.pointer, weights, ctypes.byref(host)))
-        self.inputs = (ctypes.c_void_p * max(len(manifest.inputs), 1))()
-        self.outputs = (ctypes.c_void_p * max(len(manifest.outputs), 1))()
-        self._dtypes = [_numpy(storage_of(spec.dtype)) for spec in manifest.outputs]
-        self._ranks = [len(spec.shape) for spec in manifest.outputs]
-        self._arena: np.ndarray | None = None
-        self._bound: tuple[int, ...] | None = None
-        self._shapes: list[tuple[int, ...] | None] = []
-
-    def _check(self, status: int) -> None:
-        if status:
-            raise Failed(f"{{{{{self._code.failure(self.pointer).decode()}}}}}")
-
-    def bind(self, dims: tuple[int, ...]) -> None:
-        """Make the context ready for calls at these dims."""
-        if dims == self._bound:
-            return
-        self._bound = None
-        values = (ctypes.c_int64 * max(len(dims), 1))(*dims)
-        need = self._code.bind(self.pointer, values)
-        self._check(min(need, 0))
-        if self._arena is None or self._arena.size < need + _LINE:
-            self._arena = np.empty(need + _LINE, np.uint8)
-        place = -(-_address(self._arena) // _LINE) * _LINE
-        self._check(self._code.arena(self.pointer, ctypes.c_void_p(place)))
-        self._shapes = [self._shape(i) for i in range(len(self._ranks))]
-        self._bound = dims
-
-    def _shape(self, output: int) -> tuple[int, ...] | None:
-        """The extents of an output; None while one is unknown."""
-        rank = self._ranks[output]
-        shape = tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
-        return None if -1 in shape else shape
-
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs, in memory of their own."""
-        for i, array in enumerate(arrays):
-            self.inputs[i] = array.__array_interface__["data"][0]
-        made: list[np.ndarray | None] = []
-        for i, (shape, dtype) in enumerate(zip(self._shapes, self._dtypes, strict=True)):
-            result = None if shape is None else np.empty(shape, dtype)
-            self.outputs[i] = None if result is None else result.__array_interface__["data"][0]
-            made.append(result)
-        self._check(self._code.run(self.pointer, self.inputs, self.outputs))
-        return [self._copied(i) if one is None else one for i, one in enumerate(made)]
-
-    def _copied(self, output: int) -> np.ndarray:
-        rank, dtype = self._ranks[output], self._dtypes[output]
-        shape = tuple(self._code.shape(self.pointer, output)[:rank])
-        result = np.empty(shape, dtype)
-        if result.nbytes:
-            ctypes.memmove(_address(result), self._code.output(self.pointer, output), result.nbytes)
-        return result
-
-    def __del__(self) -> None:
-        with suppress(AttributeError, TypeError):  # of a context that never opened
-            self._code.close(self.pointer)
-
-
-def _numpy(dtype: str) -> Any:
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return np.dtype(dtype)
-
-
 class StandaloneEngine:
     """Runs a library; each call that is under way has a context of its own."""
 
@@ -273,7 +178,7 @@ class StandaloneEngine:
         self._manifest = manifest
         self._binding = binding
         self._helpers = helpers
-        self._idle: list[_Context] = []
+        self._idle: list[Context] = []
         self._dims: dict[Any, tuple[int, ...]] = {}
         named = {dim for spec in self._manifest.inputs for axis in spec.shape for dim in axis.dims}
         self._names = sorted(dim.name for dim in self._manifest.dims if dim.name in named)
@@ -323,8 +228,18 @@ class StandaloneEngine:
         self._idle.append(context)
         return result
 
-    def _take(self) -> _Context:
+    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> Prepared | None:
+        """As a context's `prepared`; None also where arrays cannot be read where they are."""
+        prepared = self.prepare(arrays)
+        if any(one is not other for one, other in zip(prepared, arrays, strict=True)):
+            return None
+        values = self._binding.solve(tuple([array.shape for array in prepared]))
+        context = Context(self._code, self._manifest, self._host)
+        context.bind(tuple(values[name] for name in self._names))
+        return context.prepared(prepared)
+
+    def _take(self) -> Context:
         try:
             return self._idle.pop()
         except IndexError:
-            return _Context(self._code, self._manifest, self._host)
+            return Context(self._code, self._manifest, self._host)

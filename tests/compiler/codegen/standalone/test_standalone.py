@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,67 @@ def test_arrays_lie_anywhere(folder):
     compare(folder, "mlp", {"x": x.astype(">f4")})
     shifted = np.zeros(9 * 32 + 1, "float32")[1:].reshape(9, 32)
     compare(folder, "mlp", {"x": shifted})
+
+
+def test_a_prepared_call_reads_and_writes_in_place(folder):
+    model = relaxd.load(folder / "mlp", threads=1)
+    x = np.zeros((3, 32), "float32")
+    call = model.prepared({"x": x})
+    first = call()["y"]
+    for seed in range(3):
+        x[:] = np.random.default_rng(seed).standard_normal(x.shape)
+        assert call()["y"] is first
+        np.testing.assert_array_equal(first, model.run({"x": x})["y"])
+    with pytest.raises(TypeError):
+        call()["y"] = x
+
+
+def test_a_prepared_call_has_a_context_of_its_own(folder):
+    model = relaxd.load(folder / "mlp", threads=1)
+    rng = np.random.default_rng(5)
+    feeds = [{"x": rng.standard_normal((n, 32)).astype("float32")} for n in (1, 70, 1)]
+    calls = [model.prepared(feed) for feed in feeds]
+    wanted = [model.run(feed)["y"] for feed in feeds]
+    for call, want in zip(calls, wanted, strict=True):
+        np.testing.assert_array_equal(call()["y"], want)
+    for call, want in zip(reversed(calls), reversed(wanted), strict=True):
+        np.testing.assert_array_equal(call()["y"], want)
+
+
+def test_what_cannot_be_prepared_is_run_as_ever(folder):
+    x = np.random.default_rng(6).integers(-1, 2, (3, 5)).astype("float32")
+    found = relaxd.load(folder / "found", threads=1)
+    call = found.prepared({"x": x})
+    x *= 2
+    np.testing.assert_array_equal(call()["y"], found.run({"x": x})["y"])
+    swapped = np.ones((2, 32), ">f4")
+    model = relaxd.load(folder / "mlp", threads=1)
+    call = model.prepared({"x": swapped})
+    swapped *= 3
+    np.testing.assert_array_equal(call()["y"], model.run({"x": swapped})["y"])
+    with pytest.raises(InputError):
+        model.prepared({"x": np.zeros((2, 31), "float32")})
+
+
+def test_a_prepared_call_is_for_one_thread_at_a_time(folder):
+    call = relaxd.load(folder / "mlp", threads=1).prepared({"x": np.ones((5000, 32), "float32")})
+    refused, done = [], []
+
+    def again():
+        for _ in range(50):
+            try:
+                done.append(call()["y"][0, 0])
+            except ExecutionError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=again) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(done)) == 1
+    assert len(done) + len(refused) == 200
+    assert all("under way in another thread" in why for why in refused)
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 1), (3, 5), (40, 37)])

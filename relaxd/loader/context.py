@@ -1,0 +1,164 @@
+"""A context of a library that needs no runtime: its memory, and calls at arrays of numpy."""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.tensors import storage_of
+from relaxd.errors import ExecutionError
+from relaxd.loader.failures import Failed
+
+if TYPE_CHECKING:
+    from relaxd.loader.standalone import Code
+
+_LINE = 64
+
+
+def _room(size: int) -> tuple[np.ndarray, int]:
+    """Zeroed memory of so many bytes, and its address, a multiple of 64."""
+    memory = np.zeros(size + _LINE, np.uint8)
+    return memory, -(-address(memory) // _LINE) * _LINE
+
+
+_Nothing = ctypes.c_char * 0
+_Refused = (TypeError, ValueError, BufferError)
+
+
+def address(array: np.ndarray) -> int:
+    """Where a dense array begins; ctypes finds it in a fifth of the time that numpy needs."""
+    try:
+        return ctypes.addressof(_Nothing.from_buffer(array))  # type: ignore[arg-type]
+    except _Refused:  # read only, or of a type of ml_dtypes
+        address: int = array.__array_interface__["data"][0]
+        return address
+
+
+class Context:
+    """One context of a library: arena, dims, and pointers of inputs and outputs."""
+
+    def __init__(self, code: "Code", manifest: Manifest, host: ctypes.Structure) -> None:
+        self._code = code
+        self._memory, place = _room(code.size())
+        self.pointer = ctypes.c_void_p(place)
+        self._host = host
+        weights = None if code.weights is None else ctypes.c_void_p(address(code.weights))
+        self._check(code.open(self.pointer, weights, ctypes.byref(host)))
+        self.inputs = (ctypes.c_void_p * max(len(manifest.inputs), 1))()
+        self.outputs = (ctypes.c_void_p * max(len(manifest.outputs), 1))()
+        self._dtypes = [_numpy(storage_of(spec.dtype)) for spec in manifest.outputs]
+        self._ranks = [len(spec.shape) for spec in manifest.outputs]
+        self._arena: np.ndarray | None = None
+        self._bound: tuple[int, ...] | None = None
+        self._shapes: list[tuple[int, ...] | None] = []
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise Failed(f"{{{{{self._code.failure(self.pointer).decode()}}}}}")
+
+    def bind(self, dims: tuple[int, ...]) -> None:
+        """Make the context ready for calls at these dims."""
+        if dims == self._bound:
+            return
+        self._bound = None
+        values = (ctypes.c_int64 * max(len(dims), 1))(*dims)
+        need = self._code.bind(self.pointer, values)
+        self._check(min(need, 0))
+        if self._arena is None or self._arena.size < need + _LINE:
+            self._arena = np.empty(need + _LINE, np.uint8)
+        place = -(-address(self._arena) // _LINE) * _LINE
+        self._check(self._code.arena(self.pointer, ctypes.c_void_p(place)))
+        self._shapes = [self._shape(i) for i in range(len(self._ranks))]
+        self._bound = dims
+
+    def _shape(self, output: int) -> tuple[int, ...] | None:
+        """The extents of an output; None while one is unknown."""
+        rank = self._ranks[output]
+        shape = tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
+        return None if -1 in shape else shape
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs, in memory of their own."""
+        for i, array in enumerate(arrays):
+            self.inputs[i] = address(array)
+        made: list[np.ndarray | None] = []
+        for i, (shape, dtype) in enumerate(zip(self._shapes, self._dtypes, strict=True)):
+            result = None if shape is None else np.empty(shape, dtype)
+            self.outputs[i] = None if result is None else address(result)
+            made.append(result)
+        self._check(self._code.run(self.pointer, self.inputs, self.outputs))
+        return [self._copied(i) if one is None else one for i, one in enumerate(made)]
+
+    def prepared(self, arrays: Sequence[np.ndarray]) -> "Prepared | None":
+        """A call at these arrays, which takes the context for itself; None where only a run knows
+        the extents of an output.
+        """
+        if None in self._shapes:
+            return None
+        outputs = self.run(arrays)
+        return Prepared(self, self._code.run, list(arrays), outputs)
+
+    def failed(self, status: int) -> Failed:
+        """What to raise for a status other than 0."""
+        try:
+            self._check(status)
+        except Failed as error:
+            return error
+        raise AssertionError(status)
+
+    def _copied(self, output: int) -> np.ndarray:
+        rank, dtype = self._ranks[output], self._dtypes[output]
+        shape = tuple(self._code.shape(self.pointer, output)[:rank])
+        result = np.empty(shape, dtype)
+        if result.nbytes:
+            ctypes.memmove(address(result), self._code.output(self.pointer, output), result.nbytes)
+        return result
+
+    def __del__(self) -> None:
+        with suppress(AttributeError, TypeError):  # of a context that never opened
+            self._code.close(self.pointer)
+
+
+class Prepared:
+    """A call whose inputs and outputs stay where they are."""
+
+    def __init__(
+        self,
+        context: Context,
+        run: Any,
+        inputs: list[np.ndarray],
+        outputs: list[np.ndarray],
+    ) -> None:
+        self.outputs = outputs
+        self._inputs = inputs
+        self._context = context
+        self._run = run
+        self._arguments = (context.pointer, context.inputs, context.outputs)
+        lock = threading.Lock()
+        self._begin, self._end = lock.acquire, lock.release
+
+    def __call__(self) -> None:
+        """Compute; raises Failed, ExecutionError where another thread is at it."""
+        if not self._begin(False):
+            raise ExecutionError(
+                "the call is under way in another thread, or was when this process was forked",
+                hint="prepare a call for each thread",
+            )
+        try:
+            status = self._run(*self._arguments)
+        finally:
+            self._end()
+        if status:
+            raise self._context.failed(status)
+
+
+def _numpy(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(dtype)
