@@ -68,7 +68,7 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
         if target.platform.object_format is ObjectFormat.WASM:
             _module(parts, [driver, parts.kernels], output, target)
         elif target.platform.runtime is Runtime.LINKED:
-            zig.archive([driver, parts.kernels], output)
+            _archive([driver, parts.kernels], output, target)
         else:
             _share(parts, [driver, parts.kernels], output, target)
     return output
@@ -111,6 +111,17 @@ def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> 
         triple=target.platform.linker,
     )
     output.write_bytes(linked.read_bytes())
+
+
+def _archive(objects: list[Path], output: Path, target: Target) -> None:
+    """TVM describes kernels for debuggers, which doubles them. Apple's linker leaves that out of a
+    program by itself.
+    """
+    if target.platform.object_format is ObjectFormat.ELF:
+        merged = objects[0].parent / "model.o"
+        zig.merge(objects, merged)
+        objects = [merged]
+    zig.archive(objects, output)
 
 
 def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *more: str) -> None:

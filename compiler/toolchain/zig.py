@@ -40,6 +40,16 @@ def archive(objects: Sequence[Path], output: Path) -> None:
         _zig("ar", "rcsD", str(output), *map(str, objects), folder=Path(nothing))
 
 
+def merge(objects: Sequence[Path], output: Path) -> None:
+    """Write one ELF object of several, without what serves debugging; raises LinkError."""
+    with tempfile.TemporaryDirectory() as nothing:
+        # The linker's own option for this does nothing where its output is an object.
+        script = Path(nothing, "merge.ld")
+        script.write_text("SECTIONS { /DISCARD/ : { *(.debug*) *(.comment) } }\n")
+        arguments = ("-r", "-T", str(script), "-o", str(output), *map(str, objects))
+        _zig("ld.lld", *arguments, folder=Path(nothing))
+
+
 _WASM_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
 _WASM_PROGRAM = ("-mexec-model=reactor", "-Wl,--no-entry", "-lm")
 
