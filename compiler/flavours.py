@@ -17,6 +17,7 @@ from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_kernels
 from compiler.codegen.standalone.source import Signature, driver_source
+from compiler.codegen.standalone.wrappers import wrappers
 from compiler.ir.checks import messages_of
 from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
@@ -172,6 +173,9 @@ class Standalone:
             link_standalone(parts, folder, target)
             if watched is not None:
                 link_watched(parts, watched, target)
+        system = target.platform.os
+        for name, wrapper in wrappers(signature, self._prefix, target.name, system).items():
+            (folder / name).write_text(wrapper)
         files.add_helpers(folder, target)
         files.add_licences(folder)
 

@@ -31,6 +31,10 @@ pytestmark = pytest.mark.slow
 C_LIBRARY = re.compile(r"_?(mem(cpy|set|move)|bzero|posix_memalign|free)|__aeabi_\w+")
 """What a library without a runtime may use; Mach-O puts an underscore before C's names."""
 
+WRAPPERS = {
+    "android-arm64": {"Model.kt", "model_jni.c"},
+    "ios-arm64": {"Model.swift", "module.modulemap", "Info.plist"},
+}
 CPUS = [
     target for target in targets.registry() if target.device is None and target.name != "native"
 ]
@@ -86,6 +90,7 @@ def test_an_archive_needs_nothing_but_the_c_library(name: str, model: Path, tmp_
     assert (manifest.flavour, manifest.entry) == ("standalone", "relaxd_two_words")
     assert f"int {manifest.entry}_run(" in (tmp_path / "out" / "model.h").read_text()
     assert not re.search(rb"tvm|TVM", library.read_bytes())
+    assert WRAPPERS.get(name, set()) <= set(manifest.files)
     defined, used = symbols(library)
     assert {f"{manifest.entry}_{function}" for function in FUNCTIONS} <= defined
     assert {symbol for symbol in used if not C_LIBRARY.fullmatch(symbol)} == set()
@@ -109,8 +114,8 @@ def symbols(library: Path) -> tuple[set[str], set[str]]:
     """What the objects of an archive define, and what they use beside it."""
     printed = subprocess.check_output([_tool("llvm-nm"), "-g", library], text=True)
     listed = [line.removesuffix(":").split() for line in printed.splitlines()]
-    undefined = {words[-1] for words in listed if words[-2:-1] == ["U"]}
-    defined = {words[-1] for words in listed if len(words) > 1} - undefined
+    defined = {line[2] for line in listed if len(line) == 3}
+    undefined = {line[1] for line in listed if line[:1] == ["U"]}
     return {name.removeprefix("_") for name in defined}, undefined - defined
 
 

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -54,13 +55,26 @@ _BINARY: dict[type, str] = {
     prim.BitwiseOr: "({} | {})",
     prim.BitwiseXor: "({} ^ {})",
 }
-_AXIS: dict[type[ast.operator], str] = {
-    ast.Add: "({} + {})",
-    ast.Sub: "({} - {})",
-    ast.Mult: "({} * {})",
-    ast.FloorDiv: "rd_floordiv({}, {})",
-    ast.Mod: "rd_floormod({}, {})",
-}
+
+
+@dataclass(frozen=True)
+class AxisForms:
+    """How a language writes what axes are made of."""
+
+    divide: str
+    remainder: str
+    minimum: str
+    maximum: str
+    number: Callable[[int], str] = str
+
+    def operator(self, node: ast.operator) -> str:
+        """The form of an operation on two texts."""
+        plain = {ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"}
+        return plain.get(type(node)) or (
+            self.divide if isinstance(node, ast.FloorDiv) else self.remainder
+        )
+
+
 _SMALL = 1 << 31
 
 
@@ -69,6 +83,11 @@ def number(value: int) -> str:
     if value == -(1 << 63):
         return "INT64_MIN"
     return str(value) if abs(value) < _SMALL else f"INT64_C({value})"
+
+
+_C_AXIS = AxisForms(
+    "rd_floordiv({}, {})", "rd_floormod({}, {})", "rd_min({}, {})", "rd_max({}, {})", number
+)
 
 
 def expression(expr: Any, names: Mapping[Any, str]) -> str:
@@ -99,25 +118,27 @@ def expression(expr: Any, names: Mapping[Any, str]) -> str:
     return form.format(expression(expr.a, names), expression(expr.b, names))
 
 
-def axis_expression(axis: Axis, names: Mapping[str, str]) -> str:
-    """An axis of an input, given the C name of every dim."""
-    return _axis(axis.tree, names)
+def axis_expression(axis: Axis, names: Mapping[str, str], forms: AxisForms = _C_AXIS) -> str:
+    """An axis of an input, given the name of every dim."""
+    return _axis(axis.tree, names, forms)
 
 
-def _axis(node: ast.expr, names: Mapping[str, str]) -> str:
+def _axis(node: ast.expr, names: Mapping[str, str], forms: AxisForms) -> str:
     match node:
         case ast.Constant(value=int(value)):
-            return number(value)
+            return forms.number(value)
         case ast.Name(id=name):
             return names[name]
         case ast.UnaryOp(operand=operand):
-            return f"(-{_axis(operand, names)})"
+            return f"(-{_axis(operand, names, forms)})"
         case ast.BinOp(left=left, op=op, right=right):
-            return _AXIS[type(op)].format(_axis(left, names), _axis(right, names))
+            texts = (_axis(side, names, forms) for side in (left, right))
+            return forms.operator(op).format(*texts)
         case ast.Call(func=ast.Name(id=name), args=[first, *rest]):
-            text = _axis(first, names)
+            text = _axis(first, names, forms)
+            form = forms.minimum if name == "min" else forms.maximum
             for other in rest:
-                text = f"rd_{name}({text}, {_axis(other, names)})"
+                text = form.format(text, _axis(other, names, forms))
             return text
     raise AssertionError(ast.dump(node))
 
