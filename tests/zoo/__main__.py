@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from relaxd.contract.options import Flavour
 from tests.zoo.case import Case, Exporter, Sizes
 from tests.zoo.cases import CASES
 from tests.zoo.exporting import ROOT
@@ -29,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Measured] = []
     for case in CASES.values():
         if case.name in options.cases and case.exporter.value in options.exporter:
-            results.append(kept.get(case.key) or measured(case, options.seconds))
+            flavoured = case.of_flavour(options.flavour)
+            results.append(kept.get(case.key) or measured(flavoured, options.seconds))
             print(*_cells(results[-1]), sep="  ", flush=True)
             kept[case.key] = results[-1]
             if options.json:
@@ -65,7 +67,7 @@ def measured(case: Case, seconds: float) -> Measured:
     """The case in a process of its own, which may crash, and is killed with its children after
     `seconds`.
     """
-    command = [sys.executable, "-m", "tests.zoo.measure", case.key]
+    command = [sys.executable, "-m", "tests.zoo.measure", case.key, *_flavour(case)]
     child = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -95,6 +97,10 @@ def measured(case: Case, seconds: float) -> Measured:
             error=f"exit status {child.returncode}: {last}",
         )
     return Measured.from_json(json.loads(output.strip().splitlines()[-1]))
+
+
+def _flavour(case: Case) -> tuple[str, ...]:
+    return (case.options["flavour"],) if "flavour" in case.options else ()
 
 
 def table(results: Sequence[Measured]) -> Iterator[str]:
@@ -134,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="EXPORTER",
         help=", ".join(exporters),
     )
+    parser.add_argument("--flavour", choices=list(Flavour), help="of the libraries")
     parser.add_argument("--seconds", type=float, default=600, help="time limit of one case")
     parser.add_argument(
         "--json", type=Path, help="write the results there, those so far after each case"

@@ -2,6 +2,7 @@
 and its inputs there.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -77,6 +78,12 @@ class Case:
     def installed(self) -> bool:
         """Whether the package that the case needs is there."""
         return not self.needs or find_spec(self.needs) is not None
+
+    def of_flavour(self, flavour: str | None = None) -> "Case":
+        """The same, with libraries of that flavour."""
+        if flavour is None:
+            return self
+        return dataclasses.replace(self, options={**self.options, "flavour": flavour})
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""

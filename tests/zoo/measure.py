@@ -1,7 +1,7 @@
 """One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every
 size.
 
-`python -m tests.zoo.measure KEY` prints what was measured as one JSON line.
+`python -m tests.zoo.measure KEY [FLAVOUR]` prints what was measured as one JSON line.
 """
 
 import json
@@ -181,4 +181,6 @@ if __name__ == "__main__":
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
     from tests.zoo.cases import CASES
 
-    print(json.dumps(measure(CASES[sys.argv[1]]).to_json()), flush=True)
+    key, *flavour = sys.argv[1:]
+    case = CASES[key].of_flavour(*flavour)
+    print(json.dumps(measure(case).to_json()), flush=True)
