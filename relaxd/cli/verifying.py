@@ -59,6 +59,11 @@ def verify_command(
         raise DeclarationError(
             "no key is trusted", field="key", hint="give --key with the public key's PEM file"
         )
+    for path in key:
+        if not path.is_file():
+            raise DeclarationError(
+                f"there is no file {path}", field="key", hint="give the path of a public key's PEM"
+            )
     with (
         tempfile.TemporaryDirectory(prefix="relaxd-verify-") as scratch,
         Client(server or DEFAULT_URL, token=token) as client,

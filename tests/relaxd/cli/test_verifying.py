@@ -71,6 +71,13 @@ def test_a_referrer_that_someone_attached_does_not_matter(
     assert served("verify", digest, "--key", str(keys / "key.pub")).code == 0
 
 
+def test_a_key_that_is_not_there_is_a_mistake_of_the_caller(relaxd: Any) -> None:
+    ended = relaxd("verify", "out", "--key", "none.pub", "--json")
+    assert ended.code == 2
+    assert ended.json["error"]["code"] == "request.invalid"
+    assert "none.pub" in ended.json["error"]["message"]
+
+
 def test_load_refuses_what_is_not_signed(build: dict[str, Any], keys: Path) -> None:
     trust = keys / "key.pub"
     shutil.copytree("out", "changed")
