@@ -23,14 +23,18 @@ from compiler.isolation.step import Record
 from compiler.key import action_key
 from compiler.machine import cannot_run, in_software
 from compiler.profile import measure
+from compiler.profile import report as profiling
+from compiler.profile.grid import grid_points
 from compiler.runners import runner_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
-from compiler.verify.inputs import Signature, Trials, prepare
+from compiler.verify.inputs import Signature, Trials, prepare, prepare_at
+from compiler.verify.points import Point
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
+from relaxd.contract.grid import ProfileOptions
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
 from relaxd.contract.options import Flavour
@@ -41,7 +45,10 @@ if TYPE_CHECKING:
     from compiler.ir.imported import Imported
     from compiler.passes.framework.dump import Dump
 
-_PROFILE_SECONDS = 20.0
+_PROFILE_SECONDS, _GRID_SECONDS = 20.0, 60.0
+_GRID_INPUT_BYTES = 16 << 20
+"""Of each point of a grid; all of them lie in the scratch folder at once."""
+
 _VERIFY = report.Budget()
 _EMULATED_VERIFY = report.Budget(seconds=480.0)
 
@@ -132,12 +139,13 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
         imported = _import(model, request)
     from compiler.passes import manager
     from compiler.passes.framework.kernel_notes import kernel_table
+    from compiler.passes.framework.kernel_work import KernelWork
     from compiler.passes.framework.node_names import NodeNames
 
     with entered(Stage.PASS, on_event):
-        names = NodeNames(imported.nodes)
-        scheduled = manager.to_kernels(imported.module, target, imported.ranges, (names,))
-        table = kernel_table(scheduled, names.of_kernels(scheduled))
+        names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
+        scheduled = manager.to_kernels(imported.module, target, imported.ranges, (names, work))
+        table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         return {"target": target.name, "kernels": table}
 
 
@@ -168,7 +176,8 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
     with entered(Stage.PROFILE, this.on_event):
         # Beside the bundle and no part of it: equal code is an equal bundle, wherever it ran.
-        files.write_report(this.partial, profile.FILENAME, _profile(this, original, trials))
+        measured = _profile(this, original, trials, signature, compiled.kernels)
+        files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
 
 
@@ -184,6 +193,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
             imported.quantized,
             imported.caches,
         )
+        _grid(this, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
     from compiler import flavours
@@ -191,6 +201,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     from compiler.codegen import generate
     from compiler.passes import manager, memory_report
     from compiler.passes.framework.kernel_notes import kernel_table
+    from compiler.passes.framework.kernel_work import KernelWork
     from compiler.passes.framework.node_names import NodeNames
 
     digest = this.job.model_digest or model.digest
@@ -198,11 +209,11 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
-        names = NodeNames(imported.nodes)
+        names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
         scheduled = manager.to_kernels(
-            imported.module, this.target, imported.ranges, (*dumps, names)
+            imported.module, this.target, imported.ranges, (*dumps, names, work)
         )
-        notes = kernel_table(scheduled, names.of_kernels(scheduled))
+        notes = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
@@ -326,7 +337,21 @@ def _verify(
     )
 
 
-def _profile(this: _Build, original: report.Reference, trials: Trials) -> Record:
+def _grid(this: _Build, signature: Signature) -> tuple[Point, ...]:
+    """The points of the profile's grid; raises DeclarationError for one that the dims exclude."""
+    options = this.request.options.profile
+    if not isinstance(options, ProfileOptions):
+        return ()
+    return grid_points(options, signature.inputs, signature.dims)
+
+
+def _profile(
+    this: _Build,
+    original: report.Reference,
+    trials: Trials,
+    signature: Signature,
+    notes: list[Record],
+) -> Record:
     if not this.request.options.profile:
         return measure.not_run("options.profile is off")
     if reason := cannot_run(this.target):
@@ -336,7 +361,13 @@ def _profile(this: _Build, original: report.Reference, trials: Trials) -> Record
             "the only device here is the processor under another name: its times say nothing of a "
             "GPU"
         )
-    return measure.profile(
+    points, folder = _grid(this, signature), this.scratch / "grid"
+    folder.mkdir()
+    samples, seed = this.job.samples, this.request.options.seed
+    grid = prepare_at(
+        signature, points, Path(samples) if samples else None, seed, folder, _GRID_INPUT_BYTES
+    )
+    measured = measure.profile(
         this.partial,
         trials,
         this.scratch,
@@ -344,7 +375,10 @@ def _profile(this: _Build, original: report.Reference, trials: Trials) -> Record
         seconds=_PROFILE_SECONDS,
         memory_bytes=_VERIFY.memory_bytes,
         reference=_timed_reference(original),
+        grid=grid,
+        grid_seconds=_GRID_SECONDS,
     )
+    return profiling.completed(measured, notes, this.target, with_cost=bool(points))
 
 
 def _timed_reference(original: report.Reference) -> Record | None:

@@ -73,6 +73,18 @@ class UnverifiedError(RelaxdError):
     code = "verify.required"
 
 
+class EstimateError(RelaxdError):
+    """A profile cannot tell how long a call takes at the dims; `reason` is `not_measured`,
+    `no_grid`, `too_few_points`, `dims` or `range`.
+    """
+
+    code = "estimate.refused"
+
+    def __init__(self, message: str, *, reason: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, reason=reason)
+        self.reason = reason
+
+
 class ExecutionError(RelaxdError):
     """The compiled library failed while it ran."""
 

@@ -86,7 +86,7 @@ def _in_matmuls(feed: Arrays, bundle: Path) -> dict[str, Any]:
     """
     from benchmarks.cpu.peak import peak_meter
     from compiler import targets
-    from compiler.profile.measure import kernel_times
+    from compiler.profile.kernels import kernel_times
 
     measure = peak_meter(
         int(os.environ["RELAXD_NUM_THREADS"]), targets.resolve("native").vector_bits // 32

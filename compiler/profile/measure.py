@@ -3,7 +3,6 @@ operator.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,17 +10,20 @@ from typing import Any
 
 from compiler.errors import ProfileError, summary
 from compiler.isolation.step import Record, run_task, serve
+from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import FEWEST_ROUNDS, WARM_UPS, alternating
 from compiler.verify import npz
-from compiler.verify.inputs import Trials
+from compiler.verify.inputs import Trial, Trials
 from compiler.verify.time_budget import TimeBudget
 from relaxd.errors import ExecutionError
 
-_OPERATORS_KEPT = 50
 Inputs = Mapping[str, Any]
 Call = Callable[[Inputs], Any]
 _POINT_LABELS = ("sample", "min", "opt", "max")
+_NO_GRID = Trials((), ())
+_WATCHED_RUNS, _SHORT_MS = 5, 40.0
+"""Of calls that are shorter, so many are watched, and the fastest counts."""
 
 
 def not_run(reason: str) -> Record:
@@ -38,28 +40,35 @@ def profile(
     memory_bytes: int,
     watched: Path | None = None,
     reference: Record | None = None,
+    grid: Trials = _NO_GRID,
+    grid_seconds: float = 0.0,
 ) -> Record:
-    """The report, within a budget of wall-clock seconds; raises ProfileError when the library
+    """The times, within a budget of wall-clock seconds; raises ProfileError when the library
     crashes.
 
     watched: for a library that needs no runtime, a build of it that reports its kernels.
     reference: `model` and `consts` for ONNX Runtime, which is timed beside the library; None where
-    it is not the model's reference.
+    it is not the model's reference. grid: further points, within a budget of their own.
     """
-    chosen = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
+    usual = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
+    known = [dict(trial.point.dims) for trial in usual]
+    further = [trial for trial in grid.chosen if dict(trial.point.dims) not in known]
+    chosen = [*usual, *further]
     spec = {
         "bundle": str(bundle),
         "seconds": seconds,
         "watched": str(watched) if watched is not None and watched.exists() else None,
         "reference": reference,
-        "points": [{**trial.to_spec("profile"), **trial.point.to_json()} for trial in chosen],
+        "points": list(map(_wanted, usual)),
+        "grid": list(map(_wanted, further)),
+        "grid_seconds": grid_seconds,
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
     outcome = run_task(
         "compiler.profile.measure",
         spec,
         folder / "profile.jsonl",
-        seconds=2 * seconds + 10,
+        seconds=2 * seconds + (2 * grid_seconds if further else 0) + 10,
         memory_bytes=memory_bytes,
     )
     if not outcome.ended and "time budget" not in (outcome.reason or ""):
@@ -80,12 +89,17 @@ def profile(
         if trial.point.label not in heard
     ]
     facts = {key: value for key, value in merged.items() if key not in ("point", "left_out")}
-    return {"measured": True, **facts, "points": points, "left_out": [*left_out, *unreached]}
+    not_tried = [*left_out, *unreached, *(skipped.to_json() for skipped in grid.left_out)]
+    return {"measured": True, **facts, "points": points, "left_out": not_tried}
+
+
+def _wanted(trial: Trial) -> Record:
+    return {**trial.to_spec("profile"), **trial.point.to_json()}
 
 
 def measure(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: bundle, seconds, and points as `{label, dims, inputs}`; records what it has as soon as
-    it has it.
+    """spec: bundle, seconds, grid_seconds, and points and grid as `{label, dims, inputs}`; records
+    what it has as soon as it has it.
     """
     from relaxd.loader.model import load
 
@@ -93,7 +107,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
     model = load(bundle)
-    load_ms = _milliseconds(time.perf_counter() - started)
+    load_ms = round((time.perf_counter() - started) * 1e3, 4)
     record({"measured_at": measured_at, "load_ms": load_ms, "machine": machine(model.threads)})
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
     points = _within_budget(model, spec["points"], TimeBudget(spec["seconds"] / 2), record)
@@ -102,16 +116,29 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     deadline = time.perf_counter() + spec["seconds"] / 2
     for position, (point, inputs) in enumerate(points):
         share = (deadline - time.perf_counter()) / (len(points) - position)
-        record({"point": {**_named(point), **_latency(model, inputs, reference, share)}})
+        timed = _latency(model, inputs, reference, share)
+        record({"point": {**_named(point), **timed}})
         if point["label"] == "opt" or len(spec["points"]) == 1:
-            record(
-                {
-                    "operators": {
-                        **_named(point),
-                        "rows": _operators(bundle, inputs, spec.get("watched")),
-                    }
-                }
-            )
+            runs = _WATCHED_RUNS if timed["median_ms"] < _SHORT_MS else 1
+            kernels = operators(bundle, inputs, spec.get("watched"), runs)
+            record({"operators": {**_named(point), **kernels}})
+    _measure_grid(model, spec["grid"], reference, spec["grid_seconds"], record)
+
+
+def _measure_grid(
+    model: Any,
+    points: Sequence[Record],
+    reference: Any,
+    seconds: float,
+    record: Callable[[Record], None],
+) -> None:
+    """One point after the other, the cheapest first: the inputs of all might be too many."""
+    budget = TimeBudget(seconds)
+    for position, point in enumerate(points):
+        share = budget.left / (len(points) - position)
+        for admitted, inputs in _within_budget(model, [point], budget, record):
+            timed = _latency(model, inputs, reference, share)
+            record({"point": {**_named(admitted), **timed}})
 
 
 def _within_budget(
@@ -174,84 +201,6 @@ def _latency(model: Any, inputs: Inputs, reference: Any, seconds: float) -> Reco
         return timed["library"]
     engine = {"engine": name, "threads": model.threads}
     return {**timed["library"], "reference": {**timed["reference"], **engine}}
-
-
-def _operators(bundle: Path, inputs: Inputs, watched: str | None) -> list[Record]:
-    """Calls and milliseconds of every function that a warm run calls, the longest first."""
-    (spent,) = kernel_times(bundle, inputs, 1, Path(watched) if watched else None)
-    total = sum(map(sum, spent.values())) or 1.0
-    rows = sorted(spent.items(), key=lambda row: -sum(row[1]))[:_OPERATORS_KEPT]
-    return [
-        {
-            "name": name,
-            "calls": len(times),
-            "ms": _milliseconds(sum(times)),
-            "share": round(sum(times) / total, 4),
-        }
-        for name, times in rows
-    ]
-
-
-def kernel_times(
-    bundle: Path, inputs: Inputs, runs: int, watched: Path | None = None
-) -> list[dict[str, list[float]]]:
-    """For each of some warm runs the seconds of every call, by function.
-
-    watched: as for `profile`.
-    """
-    spent: dict[str, list[float]] = defaultdict(list)
-    started = [0.0]
-
-    def watch(function: Any, symbol: str, before: bool, result: Any, *values: Any) -> int:
-        if before:
-            started[0] = time.perf_counter()
-        else:
-            spent[symbol].append(time.perf_counter() - started[0])
-        return 0
-
-    def watch_kernel(name: str, begins: int) -> None:
-        watch(None, name, bool(begins), None)
-
-    model = _watched(bundle, watched, watch_kernel) if watched else _instrumented(bundle, watch)
-    made = []
-    for _ in range(runs + 1):
-        spent.clear()
-        model.run(inputs)
-        made.append(dict(spent))
-    return made[1:]
-
-
-def _instrumented(bundle: Path, watch: Callable[..., int]) -> Any:
-    """A second instance of the model, which reports every call that its virtual machine makes."""
-    import tvm_ffi
-
-    from relaxd.loader.arrays import Transport
-    from relaxd.loader.bundle import opened
-    from relaxd.loader.engine import VirtualMachine
-    from relaxd.loader.model import Model
-    from relaxd.loader.runtime import open_machine
-    from relaxd.loader.threads import team_for
-
-    with opened(bundle) as content:
-        machine, function = open_machine(content)
-        machine["set_instrument"](tvm_ffi.convert(watch))
-        manifest = content.manifest
-        engine = VirtualMachine(function, Transport(manifest), manifest.inputs)
-        return Model(manifest, engine, team_for(None))
-
-
-def _watched(bundle: Path, library: Path, watch: Callable[[str, int], Any]) -> Any:
-    """The model by the library that reports its kernels."""
-    from relaxd.loader.bundle import opened
-    from relaxd.loader.model import standalone_model
-    from relaxd.loader.standalone import watching
-
-    with opened(bundle) as content:
-        return standalone_model(content, watching(library, watch))
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1e3, 4)
 
 
 def _peak_memory() -> int:

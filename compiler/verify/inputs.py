@@ -2,8 +2,9 @@
 bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,37 @@ def prepare(
     slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
     points beside the samples.
     """
-    found: list[tuple[Point, Arrays]] = (
-        [from_npz(samples, signature.inputs, signature.dims)] if samples else []
-    )
+    found = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
     sample = found[0][1] if found else None
-    left_out = []
-    for point in _points(signature, seed, slow=slow) if drawn else ():
+    chosen = _points(signature, seed, slow=slow) if drawn else ()
+    made, left_out = _made(signature, chosen, sample, seed, max_bytes)
+    return Trials(_all_written(folder, chain(found, made)), left_out)
+
+
+def prepare_at(
+    signature: Signature,
+    chosen: Iterable[Point],
+    samples: Path | None,
+    seed: int,
+    folder: Path,
+    max_bytes: int,
+) -> Trials:
+    """As `prepare`, at the points given and no others."""
+    sample = from_npz(samples, signature.inputs, signature.dims)[1] if samples else None
+    made, left_out = _made(signature, chosen, sample, seed, max_bytes)
+    return Trials(_all_written(folder, made), left_out)
+
+
+def _made(
+    signature: Signature,
+    chosen: Iterable[Point],
+    sample: Arrays | None,
+    seed: int,
+    max_bytes: int,
+) -> tuple[Iterator[tuple[Point, Arrays]], tuple[LeftOut, ...]]:
+    """The inputs at each point that can have some, drawn as they are asked for, and the others."""
+    fits, left_out = [], []
+    for point in chosen:
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
             left_out.append(LeftOut(point, "an axis would be negative"))
         elif reason := objection(point, signature.caches):
@@ -103,10 +129,9 @@ def prepare(
         elif bytes_of(point, signature.inputs) > max_bytes:
             left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
         else:
-            found.append((point, _inputs(signature, point, sample, seed)))
-    return Trials(
-        tuple(_written(folder, index, *pair) for index, pair in enumerate(found)), tuple(left_out)
-    )
+            fits.append(point)
+    drawn = ((point, _inputs(signature, point, sample, seed)) for point in fits)
+    return drawn, tuple(left_out)
 
 
 def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]:
@@ -130,6 +155,10 @@ def _inputs(signature: Signature, point: Point, sample: Arrays | None, seed: int
     if sample:
         made |= fitted(sample, point, signature.inputs, signature.bounds)
     return made | filled(point, signature.inputs, signature.caches, seed)
+
+
+def _all_written(folder: Path, made: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
+    return tuple(_written(folder, index, *pair) for index, pair in enumerate(made))
 
 
 def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:

@@ -97,6 +97,29 @@ def points_nearby(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Po
     return _cheapest_first([*_extremes(used, mixed=False), *interior], inputs)
 
 
+def ladders(
+    inputs: Sequence[TensorSpec], dims: Iterable[Dim], count: int
+) -> dict[str, tuple[int, ...]]:
+    """Up to `count` values of each dim, from its minimum to the most at which it is tried, evenly
+    spaced on a logarithmic scale.
+    """
+    used = _carried(inputs, dims)
+    tops = _tops(used)
+    return {
+        dim.name: tuple(
+            sorted({_between(dim, tops[dim.name], step / (count - 1)) for step in range(count)})
+        )
+        for dim in used
+    }
+
+
+def favoured(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> dict[str, int]:
+    """The value of each dim that is favoured, else one in the middle of its range."""
+    used = _carried(inputs, dims)
+    tops = _tops(used)
+    return {dim.name: _favoured(dim, tops[dim.name]) for dim in used}
+
+
 def bytes_of(point: Point, inputs: Iterable[TensorSpec]) -> int:
     """How much memory the inputs take at the point, in bytes."""
     return sum(math.prod(shape_at(spec, point)) * itemsize(spec.dtype) for spec in inputs)

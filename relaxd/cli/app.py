@@ -11,6 +11,7 @@ from relaxd.cli import (
     checking,
     compiling,
     differing,
+    estimating,
     families,
     inspecting,
     jobs,
@@ -66,6 +67,7 @@ app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
 app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
 app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
+app.command("estimate", cls=Command, rich_help_panel="Use")(estimating.estimate_command)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)

@@ -116,6 +116,7 @@ def compile_command(
     shape: declare.Shapes = None,
     option: declare.Options = None,
     flavour: declare.Flavours = None,
+    grid: declare.Grid = None,
     target: declare.Targets = None,
     samples: Samples = None,
     output: Output = Path("out"),
@@ -143,6 +144,7 @@ def compile_command(
         options=option,
         flavour=flavour,
         targets=target,
+        grid=grid,
     )
     if detach and require_verified:
         raise DeclarationError(

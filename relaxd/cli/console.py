@@ -13,6 +13,7 @@ from relaxd.contract.failures import Failure
 from relaxd.errors import (
     BundleNotFound,
     DeclarationError,
+    EstimateError,
     InputError,
     RelaxdError,
     ServerError,
@@ -20,7 +21,7 @@ from relaxd.errors import (
 )
 
 MAX_ITEMS = 20
-_ASKED_WRONGLY = (BundleNotFound, DeclarationError, InputError, PullError)
+_ASKED_WRONGLY = (BundleNotFound, DeclarationError, EstimateError, InputError, PullError)
 
 
 class Exit(IntEnum):

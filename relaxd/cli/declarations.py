@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxd.contract.dims import Dim
+from relaxd.contract.grid import AUTO
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
@@ -69,6 +70,15 @@ Flavours = Annotated[
         show_default="the target's",
     ),
 ]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="auto|NAME=VALUES",
+        help="Profile over a grid, for `relaxd estimate`: auto, or batch=1,4 and seq=16,128,512.",
+        rich_help_panel=PANEL,
+    ),
+]
 Targets = Annotated[
     list[str] | None,
     typer.Option(
@@ -115,6 +125,7 @@ def read_request(
     options: list[str] | None = None,
     flavour: Flavour | None = None,
     targets: list[str] | None = None,
+    grid: list[str] | None = None,
 ) -> CompileRequest:
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
@@ -126,9 +137,35 @@ def read_request(
         inputs=_table("input", inputs, TensorSpec.of),
         consts=_table("const", consts, lambda name, text: _scalar(text)),
         shapes=_table("shape", shapes, lambda name, text: text),
-        options=_table("option", options, lambda name, text: _scalar(text)),
+        options=_options(options, grid),
         targets=targets or ["native"],
     )
+
+
+def _options(options: list[str] | None, grid: list[str] | None) -> dict[str, Any]:
+    table = _table("option", options, lambda name, text: _scalar(text))
+    if not grid:
+        return table
+    if table.get("profile", True) is not True:
+        raise DeclarationError(
+            "--grid and --option profile exclude each other",
+            field="options.profile",
+            hint="leave out one of them",
+        )
+    if grid == [AUTO]:
+        return {**table, "profile": {"grid": AUTO}}
+    return {**table, "profile": {"grid": _table("grid", grid, _values)}}
+
+
+def _values(name: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 19 for part in parts):
+        raise DeclarationError(
+            f"cannot read --grid {name}={text}",
+            field=f"options.profile.grid.{name}",
+            hint=_EXAMPLES["grid"],
+        )
+    return [int(part) for part in parts]
 
 
 def _table(
@@ -154,6 +191,7 @@ _EXAMPLES = {
     "const": "as in --const sr=16000",
     "shape": 'as in --shape "boxes=[n,4]"',
     "option": "as in --option verify=false",
+    "grid": "as in --grid auto, or --grid seq=16,128,512",
 }
 
 

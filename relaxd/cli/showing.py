@@ -1,5 +1,6 @@
 """`relaxd show`: everything that is known of a build, by folder, tar, digest or job."""
 
+import json as json_format
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +11,15 @@ from rich.text import Text
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
-from relaxd.cli.console import print_json, stdout
-from relaxd.cli.views import plain_table, shortened, size, status_mark
+from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.cli.views import count, plain_table, shortened, size, status_mark
 from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
-from relaxd.contract.profile import KernelTime, Machine, Profile, TimedPoint
-from relaxd.contract.report import DimReport, NumericsReport, Report
+from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
+from relaxd.contract.report import ComparedPoint, DimReport, NumericsReport, OutputReport, Report
+from relaxd.errors import DeclarationError
 
-MOST_KERNELS = 12
+MOST_KERNELS, MOST_OUTPUTS = 12, 4
 
 Build = Annotated[
     str,
@@ -28,9 +30,20 @@ Build = Annotated[
     ),
 ]
 
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Write the profiled run as trace events, for ui.perfetto.dev or Chrome.",
+        show_default=False,
+    ),
+]
+
 
 def show_command(
     ref: Build,
+    trace: Trace = None,
     target: declare.OneTarget = None,
     server: declare.Server = None,
     token: declare.Token = None,
@@ -41,10 +54,25 @@ def show_command(
     Example: [bold]relaxd show out/[/]
     """
     report = build_report(ref, target, server, token)
+    if trace is not None:
+        _write_trace(report, trace)
     if json:
         print_json(report.to_json())
     else:
         stdout().print(render(report))
+
+
+def _write_trace(report: Report, path: Path) -> None:
+    from relaxd.reports.trace import trace
+
+    content = json_format.dumps(trace(report), indent=1)
+    try:
+        path.write_text(content)
+    except OSError as error:
+        raise DeclarationError(
+            f"cannot write {path}: {error.strerror}", field="trace", hint="give another path"
+        ) from error
+    stderr().print(f"wrote {path}", markup=False)
 
 
 def build_report(
@@ -66,7 +94,7 @@ def render(report: Report) -> Group:
     profile = report.profile
     parts += _titled("Dims", _dims(report.dims)) if report.dims else []
     if profile is not None:
-        parts += _titled(f"Latency{_where(profile.machine)}", _latency(profile))
+        parts += _titled(f"Latency{where(profile.machine)}", _latency(profile))
         parts += _kernels(profile)
         parts += _titled("Memory and load", _costs(report, profile))
     parts += _titled("Numerics", _numerics(report.numerics))
@@ -100,7 +128,8 @@ def _dims(dims: tuple[DimReport, ...]) -> RenderableType:
     return table
 
 
-def _where(machine: Machine) -> str:
+def where(machine: Machine) -> str:
+    """The machine of a profile, to be put behind a number; empty where nothing is known of it."""
     known = [
         machine.processor,
         f"{machine.threads} threads" if machine.threads else None,
@@ -117,11 +146,32 @@ def _latency(profile: Profile) -> RenderableType:
     columns = ["DIMS", "MEDIAN", "QUARTILES", "MIN", "RUNS"]
     columns += [engine.upper(), "TIMES AS FAST"] if references else []
     table = plain_table(*columns)
-    for point in profile.points:
+    usual = [point for point in profile.points if not point.label.startswith("grid")]
+    for point in usual:
         table.add_row(*_timed(point, references))
     for skipped in profile.left_out:
         table.add_row(_at(skipped.dims), Text(skipped.reason, style="dim"))
-    return table
+    rest = len(profile.points) - len(usual)
+    notes = [Text(f"and {rest} points of a grid", style="dim")] if rest else []
+    notes += [_cost(profile.cost)] if profile.cost else []
+    return Group(table, *notes)
+
+
+def _cost(cost: CostModel) -> Text:
+    """The fitted sum, in the words of a formula."""
+    terms = [
+        "·".join([_ms(term.ms), *(_power(name, power) for name, power in term.dims.items())])
+        for term in cost.terms
+    ]
+    return Text(
+        f"about {' + '.join(terms)} ms, off by {cost.error_median:.1%} at the median and "
+        f"{cost.error_max:.1%} at most: relaxd estimate",
+        style="dim",
+    )
+
+
+def _power(name: str, power: int) -> str:
+    return name if power == 1 else f"{name}^{power}"
 
 
 def _timed(point: TimedPoint, references: bool) -> list[str]:
@@ -142,7 +192,7 @@ def _ms(value: float | None) -> str:
 def _kernels(profile: Profile) -> list[RenderableType]:
     if profile.operators is None:
         return []
-    table = plain_table("SHARE", "KERNEL", "CALLS", "TILE", "OF PEAK", "NODES")
+    table = plain_table("SHARE", "KERNEL", "CALLS", "TILE", "FLOP", "BYTES", "OF PEAK", "NODES")
     rows = profile.operators.rows
     for row in rows[:MOST_KERNELS]:
         family = f"{row.family} {row.tile or ''}".strip() if row.family else ""
@@ -151,17 +201,33 @@ def _kernels(profile: Profile) -> list[RenderableType]:
             escape(row.name),
             str(row.calls),
             escape(family),
+            "" if row.flops is None else count(row.flops),
+            "" if row.bytes is None else size(row.bytes),
             _of_peak(row),
             escape(shortened(row.nodes)),
         )
     if len(rows) > MOST_KERNELS:
         rest = sum(row.share for row in rows[MOST_KERNELS:])
         table.add_row(f"{rest:.1%}", Text(f"{len(rows) - MOST_KERNELS} more", style="dim"))
-    return _titled(f"Kernels at {_at(profile.operators.dims)}", table)
+    peaks = _peaks(profile.machine)
+    parts = Group(table, peaks) if peaks else table
+    return _titled(f"Kernels at {_at(profile.operators.dims)}", parts)
+
+
+def _peaks(machine: Machine) -> Text | None:
+    if machine.peak_gflops is None or machine.peak_gb_s is None:
+        return None
+    return Text(
+        f"peaks of this machine: {machine.peak_gflops:.0f} GFLOP/s, "
+        f"{machine.peak_gb_s:.0f} GB/s from memory",
+        style="dim",
+    )
 
 
 def _of_peak(row: KernelTime) -> str:
-    return "" if row.percent_of_peak is None else f"{row.percent_of_peak:.0f} % ({row.bound})"
+    if row.percent_of_peak is None:
+        return escape(row.bound or "")
+    return f"{row.percent_of_peak:.0f} % ({row.bound})"
 
 
 def _costs(report: Report, profile: Profile) -> RenderableType:
@@ -194,8 +260,35 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
             _at(output.worst.dims) if output.worst else "",
             f"{output.atol:g} + {output.rtol:g} of it" if output.atol is not None else "",
         )
-    against = Text(f"against {numerics.reference}", style="dim")
-    return Group(table, against) if numerics.reference else table
+    against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
+    return Group(table, *against, *_by_point(numerics.outputs))
+
+
+def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
+    """One row a point, one column an output: how much of the tolerance was used."""
+    points = outputs[0].points
+    if len(points) < 2:
+        return []
+    shown = sorted(outputs, key=_worst, reverse=True)[:MOST_OUTPUTS]
+    table = plain_table("DIMS", *(f"{output.name}: of the tolerance" for output in shown))
+    for index, point in enumerate(points):
+        cells = [_used(output.points[index : index + 1]) for output in shown]
+        table.add_row(_at(point.dims), *cells)
+    rest = len(outputs) - len(shown)
+    more = [Text(f"and {rest} outputs with smaller errors", style="dim")] if rest else []
+    return [Text(), table, *more]
+
+
+def _worst(output: OutputReport) -> float:
+    return max((point.of_tolerance or 0.0 for point in output.points), default=0.0)
+
+
+def _used(at: tuple[ComparedPoint, ...]) -> str:
+    """Of the one point, if the output was compared there."""
+    part = at[0].of_tolerance if at else None
+    if part is None:
+        return escape(at[0].verdict) if at else ""
+    return "exact" if part == 0 else f"{part:.2%}"
 
 
 def _at(dims: dict[str, int]) -> str:

@@ -38,6 +38,14 @@ def size(count: int) -> str:
     return f"{value:.0f} {UNITS[unit]}" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
 
 
+def count(number: int) -> str:
+    """A large number in words: `3.4 M`."""
+    for unit, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return str(number)
+
+
 def duration(began: str | None, ended: str | None) -> str:
     """Seconds between two times of the wire, empty when either is missing."""
     if not began or not ended:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from relaxd.contract.grid import ProfileOptions
 from relaxd.errors import DeclarationError
 
 
@@ -22,7 +23,8 @@ class CompileOptions:
     action key.
 
     verify: compare with the reference runtime before publishing.
-    profile: measure latency, memory and time per operator.
+    profile: measure latency, memory and time per kernel; with a grid also at its points, to which a
+    cost model is fitted.
     rtol, atol: the tolerances of `verify`; None takes those of the output's dtype.
     seed: of the inputs that verify and profile draw.
     dump: keep the module after every phase of the compiler, beside the bundle.
@@ -30,7 +32,7 @@ class CompileOptions:
     """
 
     verify: bool = True
-    profile: bool = True
+    profile: bool | ProfileOptions = True
     rtol: float | None = None
     atol: float | None = None
     seed: int = 0
@@ -38,6 +40,7 @@ class CompileOptions:
     flavour: Flavour | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
         if self.flavour is not None:
             if self.flavour not in list(Flavour):
                 known = " or ".join(repr(str(flavour)) for flavour in Flavour)
@@ -60,7 +63,8 @@ class CompileOptions:
 
     def to_json(self) -> dict[str, Any]:
         """Every field, defaults too: an identity must not depend on which were left out."""
-        return asdict(self)
+        profile = self.profile if isinstance(self.profile, bool) else self.profile.to_json()
+        return {**asdict(self), "profile": profile}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "CompileOptions":
@@ -78,7 +82,6 @@ class CompileOptions:
 
 _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("verify", (bool,), "true or false"),
-    ("profile", (bool,), "true or false"),
     ("rtol", (float, int, type(None)), "a number"),
     ("atol", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),

@@ -1,9 +1,11 @@
 """What a profile of a bundle says: the document profile.json, measured on one machine."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from relaxd.contract.documents import read_json
+from relaxd.contract.estimate import Estimate, estimate
 from relaxd.contract.typed import read_typed
 from relaxd.errors import BundleError
 
@@ -33,6 +35,7 @@ class Machine:
     governor: str | None = None
     peak_gflops: float | None = None
     peak_gb_s: float | None = None
+    core_gflops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,17 @@ class ReferenceLatency(Latency):
 
 @dataclass(frozen=True)
 class TimedPoint(Latency):
-    """A value for every dim, and how long a call takes there."""
+    """A value for every dim, and how long a call takes there.
+
+    flops, bytes: of all kernels together, as of `KernelTime`; gflops: per second.
+    """
 
     label: str = ""
     dims: dict[str, int] = field(default_factory=dict)
     reference: ReferenceLatency | None = None
+    flops: int | None = None
+    bytes: int | None = None
+    gflops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,11 @@ class SkippedPoint:
 class KernelTime:
     """One kernel, or function of the virtual machine, in one run.
 
-    share: of the time of all kernels; flops, bytes: what it computes and moves in all its calls;
-    gflops, gb_s: per second; percent_of_peak: of the machine's, of whichever bounds it (`compute`
-    or `memory`). nodes: names of the model's nodes that it computes. None: not known.
+    share: of the time of all kernels; flops, bytes: in all its calls, operations on elements and
+    bytes of arguments; gflops, gb_s: per second. bound: what of the machine limits it, `compute`,
+    `memory`, or `cache` where it moved more than memory delivers; percent_of_peak: how much it uses
+    of that, of `compute` in a cache. nodes: names of the model's nodes that it computes. None: not
+    known.
     """
 
     name: str
@@ -103,12 +114,22 @@ class KernelTime:
 
 
 @dataclass(frozen=True)
+class KernelCall:
+    """One call of a kernel in a run; start_us: microseconds after the first one's start."""
+
+    name: str
+    start_us: float = 0.0
+    us: float = 0.0
+
+
+@dataclass(frozen=True)
 class KernelTimes:
-    """The kernels of one run at a point, the longest first."""
+    """The kernels of one run at a point, the longest first; timeline: its calls in order."""
 
     label: str = ""
     dims: dict[str, int] = field(default_factory=dict)
     rows: tuple[KernelTime, ...] = ()
+    timeline: tuple[KernelCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,3 +192,9 @@ class Profile:
     def to_json(self) -> dict[str, Any]:
         """The document."""
         return asdict(self)
+
+    def estimate(self, dims: Mapping[str, int]) -> Estimate:
+        """How long a call takes at the dims, by the cost model; raises EstimateError where the
+        profile cannot tell.
+        """
+        return estimate(self, dims)

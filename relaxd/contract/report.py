@@ -130,12 +130,20 @@ class NumericsReport:
 class Kernel:
     """A kernel of the library: the family that scheduled it, its tile, and the names of the model's
     nodes that it computes.
+
+    calls: how many calls of it the model has; flops, bytes: in all of them, as expressions of the
+    dims: operations on elements, a multiply-add being two, and bytes of the elements of arguments
+    that are read or written, each once; computes: the dtype of most operations. None: not known.
     """
 
     name: str
     family: str = ""
     tile: str = ""
     nodes: tuple[str, ...] = ()
+    calls: int | None = None
+    flops: str | None = None
+    bytes: str | None = None
+    computes: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from relaxd.contract.profile import KernelTime
     from relaxd.contract.report import Report
 
 _MOST_KERNELS = 20
@@ -42,9 +43,18 @@ def report_html(report: Report) -> str:
         rows = profile.operators.rows if profile.operators else ()
         parts.append(
             _table(
-                ("share", "kernel", "calls", "family", "nodes"),
+                ("share", "kernel", "calls", "family", "FLOP", "bytes", "of peak", "nodes"),
                 (
-                    (f"{r.share:.1%}", r.name, r.calls, r.family, ", ".join(r.nodes[:4]))
+                    (
+                        f"{r.share:.1%}",
+                        r.name,
+                        r.calls,
+                        r.family,
+                        r.flops,
+                        r.bytes,
+                        _of_peak(r),
+                        ", ".join(r.nodes[:4]),
+                    )
                     for r in rows[:_MOST_KERNELS]
                 ),
             )
@@ -53,6 +63,16 @@ def report_html(report: Report) -> str:
         _table(
             ("output", "verdict", "largest difference"),
             ((o.name, o.verdict, o.max_abs) for o in report.numerics.outputs),
+        )
+    )
+    parts.append(
+        _table(
+            ("output", "dims", "verdict", "difference", "of the tolerance"),
+            (
+                (o.name, _at(p.dims), p.verdict, p.max_abs, _part(p.of_tolerance))
+                for o in report.numerics.outputs
+                for p in o.points
+            ),
         )
     )
     return f"<div>{''.join(parts)}</div>"
@@ -68,6 +88,14 @@ def _cell(value: object) -> str:
     if value is None:
         return "<td></td>"
     return f"<td>{value:.4g}</td>" if isinstance(value, float) else f"<td>{escape(str(value))}</td>"
+
+
+def _of_peak(row: KernelTime) -> str | None:
+    return None if row.percent_of_peak is None else f"{row.percent_of_peak:.0f} % ({row.bound})"
+
+
+def _part(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2%}"
 
 
 def _at(dims: dict[str, int]) -> str:

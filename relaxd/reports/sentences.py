@@ -9,6 +9,7 @@ MOST = 3
 _MUCH = 0.2
 _BEHIND = 1.05
 _MACHINE = "vm."
+_ROOFS = {"memory": "memory delivers", "compute": "the processor computes"}
 
 
 def sentences(
@@ -83,7 +84,18 @@ def _where_time_goes(rows: Sequence[KernelTime]) -> str:
     calls = sum(row.calls for row in groups[key])
     limit = {"memory": "memory-bound ", "compute": "compute-bound "}.get(bound, "")
     kernels = f"{limit}kernels of the family {family}" if family else f"{limit}kernels"
-    return f"{share:.0%} of the time is in {calls} call{'' if calls == 1 else 's'} of {kernels}."
+    times = f"{calls} call{'' if calls == 1 else 's'}"
+    return f"{share:.0%} of the time is in {times} of {kernels}{_used(bound, groups[key])}."
+
+
+def _used(bound: str, rows: Sequence[KernelTime]) -> str:
+    """How much of the machine the kernels of a group use, weighted by their time."""
+    known = [(row.share, row.percent_of_peak) for row in rows if row.percent_of_peak is not None]
+    total = sum(share for share, _ in known)
+    if not total or bound not in _ROOFS:
+        return ""
+    part = sum(share * percent for share, percent in known) / total
+    return f", at {part:.0f} % of what {_ROOFS[bound]}"
 
 
 def _untested(dims: Sequence[DimReport]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from relaxd.contract.canonical import DIGEST
 from relaxd.contract.failures import Failure
+from relaxd.contract.grid import MOST_POINTS
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import Build, Event, EventType, Job
@@ -53,11 +54,26 @@ DimValue = Annotated[
 TargetName = Annotated[Text, Field(min_length=1, max_length=4096, examples=["native", "x86-64-v3"])]
 
 
+GridValues = Annotated[
+    list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=MOST_POINTS)
+]
+
+
+class ProfileIn(Document):
+    """What to measure: `grid` is `auto`, or the values of some dims, of which every combination is
+    timed; a cost model is fitted to them.
+    """
+
+    grid: Literal["auto"] | Annotated[dict[Text, GridValues], Field(min_length=1)] | None = Field(
+        None, examples=["auto", {"batch": [1, 4, 16], "seq": [16, 128, 512]}]
+    )
+
+
 class OptionsIn(Document):
     """Compile options: what to check, to measure and to keep, and the tolerances."""
 
     verify: bool = True
-    profile: bool = True
+    profile: bool | ProfileIn = True
     rtol: Tolerance | None = None
     atol: Tolerance | None = None
     seed: int = 0

@@ -55,10 +55,12 @@ class KernelNote:
 
 
 def kernel_table(
-    module: tvm.IRModule, nodes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    module: tvm.IRModule,
+    nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    work: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The notes of all kernels by name, as `kernels.json` and `relaxd families` show them; nodes:
-    by kernel, what it computes of the model.
+    by kernel, what it computes of the model; work: by kernel, as `KernelWork` counts it.
     """
     kernels = {
         gvar.name_hint: func
@@ -70,6 +72,7 @@ def kernel_table(
             "name": name,
             **asdict(KernelNote.of(kernels[name])),
             "nodes": list(nodes.get(name, ())),
+            **work.get(name, {}),
         }
         for name in sorted(kernels)
     ]

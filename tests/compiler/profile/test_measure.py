@@ -2,20 +2,81 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from compiler import build
+from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
+from relaxd.contract.axes import Axis
 from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+from relaxd.errors import EstimateError
+from relaxd.loader.report import report_of
+from relaxd.reports.trace import trace
 from tests.compiler.graphs import add_and_divide
+from tests.small_models import perceptron
+
+
+def built(folder: Path, model: Any, **declared: Any) -> Path:
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    request = CompileRequest.of(**declared).to_json()
+    output = folder / "out"
+    build.build(CompileJob(str(folder / "m.onnx"), request, "native", str(output), "m"))
+    return output
+
+
+UNCHECKED = {"verify": False}
 
 
 def test_sizes_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:
     """The model adds eight rows to `batch` rows, so that it takes one or eight."""
-    (tmp_path / "m.onnx").write_bytes(add_and_divide(rows=8).SerializeToString())
-    request = CompileRequest.of(dims={"batch": (1, 9)}, options={"verify": False}).to_json()
-    build.build(CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m"))
-    profile = json.loads((tmp_path / "out" / "profile.json").read_text())
+    output = built(tmp_path, add_and_divide(rows=8), dims={"batch": (1, 9)}, options=UNCHECKED)
+    profile = json.loads((output / "profile.json").read_text())
     assert {point["dims"]["batch"] for point in profile["points"]} == {1}
     refused = profile["left_out"]
     assert 9 in {point["dims"]["batch"] for point in refused}
     assert all("operands do not broadcast" in point["reason"] for point in refused)
+
+
+def test_a_grid_is_timed_and_others_are_estimated(tmp_path: Path) -> None:
+    """From a model to a number for a size that nobody measured, with the kernels' work."""
+    grid = {"batch": [1, 4, 16], "seq": [1, 16, 64]}
+    options = {**UNCHECKED, "profile": {"grid": grid}}
+    dims = {"batch": (1, 16), "seq": (1, 128)}
+    report = report_of(built(tmp_path, perceptron(), dims=dims, options=options))
+    profile = report.profile
+    assert profile is not None
+    timed = [tuple(point.dims.values()) for point in profile.points]
+    assert len(timed) == len(set(timed))
+    assert set(timed) >= {(1, 1), (4, 16), (16, 64), (16, 128)}
+    assert profile.cost is not None
+    assert profile.cost.points == len(timed)
+    assert profile.cost.high == {"batch": 16, "seq": 128}
+    largest = max(point.median_ms for point in profile.points)
+    assert 0 < profile.estimate({"batch": 7, "seq": 33}).ms < largest
+    with pytest.raises(EstimateError, match="seq=129"):
+        profile.estimate({"batch": 7, "seq": 129})
+    assert profile.machine.peak_gflops
+    assert profile.machine.peak_gb_s
+    for point in profile.points:
+        assert point.flops == sum(Axis(k.flops).evaluate(point.dims) for k in report.kernels)
+    assert profile.operators is not None
+    computed = [row for row in profile.operators.rows if "matmul" in (row.family or "")]
+    assert computed
+    assert all(row.flops and row.bytes and row.gflops and row.bound for row in computed)
+    drawn = [event for event in trace(report)["traceEvents"] if event["ph"] == "X"]
+    assert [event["name"] for event in drawn] == [c.name for c in profile.operators.timeline]
+    assert {row.name for row in computed} <= {event["name"] for event in drawn}
+
+
+def test_a_grid_beyond_the_declared_range_fails_before_anything_is_compiled(
+    tmp_path: Path,
+) -> None:
+    options = {"profile": {"grid": {"batch": [1, 9]}}}
+    with pytest.raises(CompileError, match="batch=9") as refused:
+        built(tmp_path, add_and_divide(), dims={"batch": (1, 8)}, options=options)
+    assert refused.value.failure.stage is Stage.IMPORT
+    assert refused.value.failure.code == "request.invalid"
+    assert refused.value.failure.field == "options.profile.grid.batch"

@@ -7,8 +7,37 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from compiler.isolation.messages import CompileJob
 from relaxd.cli.app import app
+from tests.bundles import seal
+from tests.service.fakes import write_bundle
 from tests.service.live import Live, live
+
+PROFILE: dict[str, Any] = {
+    "measured": True,
+    "machine": {"processor": "A Processor", "threads": 2, "load_average": [0.5, 0.4, 0.3]},
+    "load_ms": 41.0,
+    "points": [
+        {
+            "label": "max",
+            "dims": {"n": 8},
+            "median_ms": 2.0,
+            "p25_ms": 1.9,
+            "p75_ms": 2.2,
+            "min_ms": 1.8,
+            "runs": 50,
+            "reference": {"median_ms": 3.0, "engine": "onnxruntime 1.31.1"},
+        }
+    ],
+    "operators": {
+        "label": "max",
+        "dims": {"n": 8},
+        "rows": [{"name": "fused_matmul", "calls": 1, "ms": 1.9, "share": 0.95}],
+    },
+}
+KERNELS = [
+    {"name": "fused_matmul", "family": "matmul", "tile": "6x16", "nodes": ["a<b>", "[bold]c"]}
+]
 
 
 @dataclass(frozen=True)
@@ -61,3 +90,14 @@ def served(relaxd: Relaxd, api: Live, monkeypatch: pytest.MonkeyPatch) -> Relaxd
 def model(tmp_path: Path) -> str:
     (tmp_path / "net.onnx").write_bytes(b"a model")
     return "net.onnx"
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A bundle with a profile, and notes of its kernel."""
+    folder = tmp_path / "bundle"
+    (tmp_path / "net.onnx").write_bytes(b"a model")
+    write_bundle(CompileJob(str(tmp_path / "net.onnx"), {}, "native", str(folder), "net"), folder)
+    (folder / "profile.json").write_text(json.dumps(PROFILE))
+    seal(folder, "kernels.json", {"kernels": KERNELS})
+    return folder

@@ -4,47 +4,15 @@ from typing import Any
 
 import pytest
 
-from compiler.isolation.messages import CompileJob
 from relaxd.contract.report import Report
 from relaxd.loader.report import report_of
 from tests.bundles import seal
-from tests.service.fakes import write_bundle
-
-PROFILE = {
-    "measured": True,
-    "machine": {"processor": "A Processor", "threads": 2, "load_average": [0.5, 0.4, 0.3]},
-    "load_ms": 41.0,
-    "points": [
-        {
-            "label": "max",
-            "dims": {"n": 8},
-            "median_ms": 2.0,
-            "p25_ms": 1.9,
-            "p75_ms": 2.2,
-            "min_ms": 1.8,
-            "runs": 50,
-            "reference": {"median_ms": 3.0, "engine": "onnxruntime 1.31.1"},
-        }
-    ],
-    "operators": {
-        "label": "max",
-        "dims": {"n": 8},
-        "rows": [{"name": "fused_matmul", "calls": 1, "ms": 1.9, "share": 0.95}],
-    },
-}
-KERNELS = [
-    {"name": "fused_matmul", "family": "matmul", "tile": "6x16", "nodes": ["a<b>", "[bold]c"]}
-]
+from tests.relaxd.cli.conftest import PROFILE
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    folder = tmp_path / "bundle"
-    (tmp_path / "net.onnx").write_bytes(b"a model")
-    write_bundle(CompileJob(str(tmp_path / "net.onnx"), {}, "native", str(folder), "net"), folder)
-    (folder / "profile.json").write_text(json.dumps(PROFILE))
-    seal(folder, "kernels.json", {"kernels": KERNELS})
-    return folder
+def bundle(measured: Path) -> Path:
+    return measured
 
 
 def test_a_build_explains_itself(relaxd: Any, bundle: Path) -> None:
@@ -84,3 +52,68 @@ def test_what_is_neither_here_nor_a_reference_is_refused(relaxd: Any) -> None:
     refused = relaxd("show", "out of nowhere/")
     assert refused.code == 2
     assert "names no artifact" in refused.err
+
+
+def test_the_table_of_kernels_has_their_work_and_the_machine_its_peaks(
+    relaxd: Any, bundle: Path
+) -> None:
+    row = {"flops": 2_000_000, "bytes": 3 << 20, "bound": "memory", "percent_of_peak": 81.4}
+    times = {**PROFILE["operators"]["rows"][0], **row}
+    operators = {**PROFILE["operators"], "rows": [times]}
+    machine = {**PROFILE["machine"], "peak_gflops": 232.2, "peak_gb_s": 41.1}
+    profile = {**PROFILE, "operators": operators, "machine": machine}
+    (bundle / "profile.json").write_text(json.dumps(profile))
+    shown = relaxd("show", str(bundle)).out
+    line = next(line for line in shown.splitlines() if "fused_matmul" in line)
+    assert "2 M   3.0 MiB  81 % (memory)" in line
+    assert "peaks of this machine: 232 GFLOP/s, 41 GB/s from memory" in shown
+
+
+def test_points_of_a_grid_are_summed_up_by_their_fit(relaxd: Any, bundle: Path) -> None:
+    points = [*PROFILE["points"], {"label": "grid-1", "dims": {"n": 4}, "median_ms": 1.0}]
+    terms = [{"ms": 0.5, "dims": {}}, {"ms": 0.02, "dims": {"n": 2}}]
+    cost = {"terms": terms, "points": 2, "error_median": 0.01, "error_max": 0.05}
+    (bundle / "profile.json").write_text(json.dumps({**PROFILE, "points": points, "cost": cost}))
+    shown = relaxd("show", str(bundle)).out
+    assert "n=4" not in shown
+    assert "and 1 points of a grid" in shown
+    assert "about 0.5 + 0.02·n^2 ms, off by 1.0% at the median and 5.0% at most" in shown
+
+
+def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> None:
+    def output(name: str, *parts: float) -> dict[str, Any]:
+        points = [
+            {"label": "p", "dims": {"n": n}, "verdict": "passed", "of_tolerance": part}
+            for n, part in enumerate(parts, 1)
+        ]
+        return {"name": name, "verdict": "passed", "points": points}
+
+    outputs = [output("exact", 0.0, 0.0), output("near", 0.0, 0.125)]
+    seal(bundle, "numerics.json", {"verdict": "passed", "outputs": outputs})
+    lines = relaxd("show", str(bundle)).out.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("DIMS  near"))
+    assert lines[start].split() == [
+        *("DIMS", "near:", "of", "the", "tolerance", "exact:", "of", "the", "tolerance")
+    ]
+    assert [line.split() for line in lines[start + 1 : start + 3]] == [
+        ["n=1", "exact", "exact"],
+        ["n=2", "12.50%", "exact"],
+    ]
+
+
+def test_a_trace_is_written_beside_what_is_printed(relaxd: Any, bundle: Path) -> None:
+    timeline = [{"name": "fused_matmul", "start_us": 0.0, "us": 1900.0}]
+    operators = {**PROFILE["operators"], "timeline": timeline}
+    (bundle / "profile.json").write_text(json.dumps({**PROFILE, "operators": operators}))
+    ended = relaxd("show", str(bundle), "--trace", "run.json", "--json")
+    assert (ended.code, ended.json["name"]) == (0, "net")
+    *_, event = json.loads(Path("run.json").read_text())["traceEvents"]
+    assert (event["name"], event["cat"], event["dur"]) == ("fused_matmul", "matmul", 1900.0)
+    assert event["args"]["nodes"] == ["a<b>", "[bold]c"]
+    assert relaxd("show", str(bundle), "--trace", "no/run.json").code == 2
+
+
+def test_a_profile_without_a_timeline_has_no_trace(relaxd: Any, bundle: Path) -> None:
+    ended = relaxd("show", str(bundle), "--trace", "run.json")
+    assert "no profile that tells when kernels ran" in ended.err
+    assert not Path("run.json").exists()

@@ -30,7 +30,7 @@ def test_there_and_back(**values: Any) -> None:
     [
         ("verify", 1, "true or false"),
         ("verify", "yes", "true or false"),
-        ("profile", None, "true or false"),
+        ("profile", None, "true, false or an object"),
         ("rtol", "1e-3", "a number"),
         ("rtol", True, "a number"),
         ("rtol", -1e-9, "at least 0"),

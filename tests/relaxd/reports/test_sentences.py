@@ -33,6 +33,19 @@ def test_the_family_that_takes_most_is_named_with_its_bound() -> None:
     assert only == "71% of the time is in 4 calls of memory-bound kernels of the family matmul."
 
 
+def test_how_much_of_the_roof_is_used_is_weighted_by_time() -> None:
+    kernels = (
+        KernelTime("a", 1, 3.0, 0.6, bound="memory", family="matmul", percent_of_peak=80.0),
+        KernelTime("b", 1, 1.0, 0.2, bound="memory", family="matmul", percent_of_peak=40.0),
+        KernelTime("c", 1, 1.0, 0.2, bound="compute", family="generic", percent_of_peak=3.0),
+    )
+    (only,) = sentences((), PASSED, [Profile(True, operators=KernelTimes(rows=kernels))])
+    assert only == (
+        "80% of the time is in 2 calls of memory-bound kernels of the family matmul, at 70 % of "
+        "what memory delivers."
+    )
+
+
 def test_small_models_spend_their_time_outside_of_kernels() -> None:
     times = rows(("a", 0.3, "generic", ""), ("vm.builtin.alloc_tensor", 0.7, "", ""))
     (only,) = sentences((), PASSED, [Profile(True, operators=times)])

@@ -47,7 +47,7 @@ function Report({ digest, report, artifact }) {
       </section>`}
       ${!profile && html`<p class="note">No profile: ${report.profiles[0]?.reason || "the request did not ask for one"}.</p>`}
       ${profile?.operators?.rows.length > 0 && html`<section class="card" aria-labelledby="kernels">
-        <header><h2 id="kernels">Where the time goes</h2><p class="quiet">at <span class="mono">${named(profile.operators.dims)}</span></p></header>
+        <header><h2 id="kernels">Where the time goes</h2><p class="quiet">at <span class="mono">${named(profile.operators.dims)}</span>${peaks(profile.machine)}</p></header>
         <${Kernels} key=${which} times=${profile.operators} /></section>`}
       <section class="card" aria-labelledby="numerics"><header><h2 id="numerics">Error</h2>
         ${report.numerics.reference && html`<p class="quiet">against ${report.numerics.reference}, as a part of the tolerance</p>`}</header>
@@ -70,6 +70,9 @@ function Choose({ digest, report }) {
   return html`${chosen && chosen !== digest && !marked && html`<a class="button main" href=${compareLink(digest)}>Compare with ${name}</a>`}
     <button type="button" class="button" aria-pressed=${String(marked)} onClick=${mark}>${marked ? "Base of comparisons" : "Set as base"}</button>`;
 }
+
+const peaks = (one) =>
+  one?.peak_gflops && one.peak_gb_s ? `, of ${number(one.peak_gflops)} GFLOP/s and ${number(one.peak_gb_s)} GB/s from memory` : "";
 
 const machine = (one) =>
   one

@@ -5,7 +5,7 @@ import { go } from "./router.js";
 import { Command, Loading, Trouble, useLoaded } from "./ui.js";
 import { bytes, count, percent, quoted, range, shape } from "./format.js";
 
-const FRESH = { dims: {}, inputs: "", consts: "", targets: ["native"], verify: true, profile: true, rtol: "", atol: "" };
+const FRESH = { dims: {}, inputs: "", consts: "", targets: ["native"], verify: true, profile: true, grid: false, rtol: "", atol: "" };
 
 export function Compile({ who }) {
   const [file, setFile] = useState(null);
@@ -111,6 +111,7 @@ function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
       <div class="row options">
         <label><input type="checkbox" checked=${form.verify} onChange=${(event) => set({ verify: event.target.checked })} /> Verify against the reference runtime</label>
         <label><input type="checkbox" checked=${form.profile} onChange=${(event) => set({ profile: event.target.checked })} /> Measure latency and memory</label>
+        <label><input type="checkbox" disabled=${!form.profile} checked=${form.profile && form.grid} onChange=${(event) => set({ grid: event.target.checked })} /> Over a grid of sizes, to estimate others</label>
         <label>rtol <input class="field mono short" inputmode="decimal" placeholder="by dtype" value=${form.rtol} onInput=${(event) => set({ rtol: event.target.value })} /></label>
         <label>atol <input class="field mono short" inputmode="decimal" placeholder="by dtype" value=${form.atol} onInput=${(event) => set({ atol: event.target.value })} /></label>
       </div>
@@ -244,7 +245,7 @@ function declarations(form, report) {
 
 const options = (form) => ({
   verify: form.verify,
-  profile: form.profile,
+  profile: form.profile && form.grid ? { grid: "auto" } : form.profile,
   ...(form.rtol ? { rtol: Number(form.rtol) } : {}),
   ...(form.atol ? { atol: Number(form.atol) } : {}),
 });
@@ -256,6 +257,7 @@ function command(file, form, report) {
   for (const [name, value] of pairs(form.consts)) words.push(`--const ${quoted(`${name}=${value}`)}`);
   for (const target of form.targets) words.push(`--target ${quoted(target)}`);
   for (const name of ["verify", "profile"]) if (!form[name]) words.push(`--option ${name}=false`);
+  if (form.profile && form.grid) words.push("--grid auto");
   for (const name of ["rtol", "atol"]) if (form[name]) words.push(`--option ${name}=${form[name]}`);
   words.push(`--server ${location.origin}`);
   return words.join(" ");

@@ -111,7 +111,7 @@ function Detail({ row }) {
     ["Work", row.flops ? `${large(row.flops)}FLOP` : ""],
     ["Traffic", row.bytes ? bytes(row.bytes) : ""],
     ["Rate", [row.gflops && `${number(row.gflops)} GFLOP/s`, row.gb_s && `${number(row.gb_s)} GB/s`].filter(Boolean).join(", ")],
-    ["Of the machine's peak", row.percent_of_peak != null ? `${number(row.percent_of_peak)} %${row.bound ? `, bound by ${row.bound}` : ""}` : ""],
+    ["Of the machine's peak", roof(row)],
   ].filter(([, value]) => value);
   return html`<div class="detail" aria-live="polite">
     <p><i class=${`k-${colour(row.family)}`}></i><b class="mono">${row.name}</b> <span class="quiet">${[row.family, row.tile].filter(Boolean).join(", ")}</span></p>
@@ -120,12 +120,19 @@ function Detail({ row }) {
   </div>`;
 }
 
+const BOUNDS = { compute: "bound by computing", memory: "bound by memory", cache: "its data was in the caches" };
+
+const roof = (row) => [row.percent_of_peak != null && `${number(row.percent_of_peak)} %`, BOUNDS[row.bound]].filter(Boolean).join(", ");
+
 const Table = ({ rows }) => html`<div class="scroll" tabindex="0" role="region" aria-label="All kernels"><table class="table num">
   <thead><tr><th scope="col">Kernel</th><th scope="col">Nodes</th><th scope="col">Family</th><th scope="col">Tile</th>
-    <th scope="col" class="right">Calls</th><th scope="col" class="right">Time</th><th scope="col" class="right">Share</th><th scope="col" class="right">Of peak</th></tr></thead>
+    <th scope="col" class="right">Calls</th><th scope="col" class="right">Time</th><th scope="col" class="right">Share</th>
+    <th scope="col" class="right">Work</th><th scope="col" class="right">Traffic</th><th scope="col" class="right">Of peak</th></tr></thead>
   <tbody>${rows.map((row) => html`<tr key=${row.name}>
     <th scope="row" class="mono wrap">${row.name}</th><td class="mono wrap soft">${(row.nodes || []).slice(0, 6).join(" ")}${row.nodes?.length > 6 ? ` +${row.nodes.length - 6}` : ""}</td>
     <td>${row.family}</td><td class="mono">${row.tile}</td><td class="right">${row.calls}</td><td class="right">${milliseconds(row.ms)}</td>
-    <td class="right">${percent(row.share, 1)}</td><td class="right">${row.percent_of_peak != null ? `${number(row.percent_of_peak)} %` : ""}</td>
+    <td class="right">${percent(row.share, 1)}</td>
+    <td class="right">${row.flops ? `${large(row.flops)}FLOP` : ""}</td><td class="right">${row.bytes ? bytes(row.bytes) : ""}</td>
+    <td class="right">${row.percent_of_peak != null ? `${number(row.percent_of_peak)} %` : ""}</td>
   </tr>`)}</tbody>
 </table></div>`;

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from compiler.tir.work import ELEMENT_FLOPS
+
 TILE = 4
 """Results of a tile along one axis."""
 
@@ -85,7 +87,7 @@ def winograd(
         return te.sum(summed[n, y // TILE, x // TILE, u, v, o] * factor, axis=[u, v])
 
     shape = (data.shape[0], *size, tirx.IntImm("int64", columns))
-    return te.compute(shape, result, name=STAGES[2])
+    return te.compute(shape, result, name=STAGES[2], attrs=_stated(OUTPUT))
 
 
 def _transformed_input(
@@ -100,7 +102,16 @@ def _transformed_input(
         return te.sum(given * (inward[u, i] * inward[v, j]), axis=[i, j])
 
     shape = (*tiles, REACH, REACH, tirx.IntImm("int64", channels))
-    return te.compute(shape, point, name=STAGES[0])
+    return te.compute(shape, point, name=STAGES[0], attrs=_stated(INPUT))
+
+
+def _stated(matrix: np.ndarray) -> dict[str, int]:
+    """The operations of one element of `matrix @ tile @ matrix.T`: the loops that are written apply
+    the matrix along one axis after the other, and its zeros and ones cost nothing.
+    """
+    results, places = matrix.shape
+    once = np.count_nonzero(matrix) - results + np.count_nonzero(np.abs(matrix) > 1)
+    return {ELEMENT_FLOPS: round(int(once) * (places + results) / results**2)}
 
 
 def _multiplied(spread: Any, weights: Any, columns: int) -> Any:

@@ -1,0 +1,123 @@
+"""Counts the work of each kernel in one run of the model, as expressions of the model's dims."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from compiler.ir.imported import Ranges
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.observers import Observer
+from compiler.tir.polynomials import Polynomial, UnknownExtent, polynomial_of, total
+from compiler.tir.work import Work, work_of
+
+_LONGEST = 1000
+"""Characters of an expression that is kept."""
+
+
+@dataclass
+class KernelWork(Observer):
+    """Observes the pipeline up to the tensor programs, which state what is computed and not how;
+    `table` is by kernel.
+    """
+
+    ranges: Ranges
+    table: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:
+        """Counts, once the tensor programs are there."""
+        if phase is not Phase.TENSOR_PROGRAMS:
+            return
+        dims = {var: Polynomial.atom(dim.name) for var, dim in self.ranges.items()}
+        calls: dict[str, list[Work | None]] = defaultdict(list)
+        for kernel, func, arguments in _calls(module):
+            calls[kernel].append(_work(func, arguments, dims))
+        self.table = {kernel: _row(works) for kernel, works in calls.items()}
+
+
+def _row(works: list[Work | None]) -> dict[str, Any]:
+    """As `relaxd.contract.report.Kernel` has it."""
+    known = [work for work in works if work is not None]
+    if len(known) < len(works):
+        return {"calls": len(works)}
+    flops, moved = str(total(w.flops for w in known)), str(total(w.bytes for w in known))
+    kept = max(len(flops), len(moved)) <= _LONGEST
+    counts = {"flops": flops, "bytes": moved, "computes": known[0].dtype} if kept else {}
+    return {"calls": len(works), **counts}
+
+
+def _work(func: tirx.PrimFunc, arguments: list[Any], dims: Mapping[Any, Polynomial]) -> Work | None:
+    try:
+        return work_of(func, _values(func, arguments, dims))
+    except UnknownExtent:
+        return None
+
+
+def _values(
+    func: tirx.PrimFunc, arguments: list[Any], dims: Mapping[Any, Polynomial]
+) -> dict[Any, Polynomial]:
+    """The dims of a kernel, from the extents and numbers that a call gives; raises
+    UnknownExtent.
+    """
+    values: dict[Any, Polynomial] = {}
+    for param, given in zip(func.params, arguments, strict=True):
+        if not hasattr(param.ty, "shape"):
+            values[param] = polynomial_of(given, dims)
+            continue
+        for extent, actual in zip(param.ty.shape, _shape(given), strict=True):
+            if isinstance(extent, tvm.ir.Var) and extent not in values:
+                values[extent] = polynomial_of(actual, dims)
+    return values
+
+
+def _shape(ty: Any) -> list[Any]:
+    if not isinstance(getattr(ty, "shape", None), relax.ShapeExpr):
+        raise UnknownExtent("a tensor of unknown shape")
+    return list(ty.shape.values)
+
+
+def _calls(module: tvm.IRModule) -> Iterator[tuple[str, tirx.PrimFunc, list[Any]]]:
+    """Every call of a kernel: its name, and for each parameter a tensor's type or a number."""
+    kernels = {
+        gvar: func for gvar, func in module.functions.items() if isinstance(func, tirx.PrimFunc)
+    }
+    for function in module.functions.values():
+        if not isinstance(function, relax.Function):
+            continue
+        for call in _within(function.body):
+            kernel: Any = call.args[0] if call.args else None
+            if kernel in kernels and len(call.args) > 1:
+                yield kernel.name_hint, kernels[kernel], _arguments(call)
+
+
+def _arguments(call: Any) -> list[Any]:
+    given = [_argument(one) for one in call.args[1].fields]
+    results = call.ty_args[0] if call.ty_args else call.ty
+    # A call in place gives its results in arguments.
+    fresh = [] if "inplace" in call.op.name else _tensors(results)
+    return [*given, *fresh]
+
+
+def _argument(given: Any) -> Any:
+    return given.ty if isinstance(given.ty, relax.TensorType) else given
+
+
+def _tensors(ty: Any) -> list[Any]:
+    return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
+
+
+def _within(body: relax.Expr) -> Iterator[Any]:
+    """The calls of a function, those of its branches too."""
+    if not isinstance(body, relax.SeqExpr):
+        return
+    for block in body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, relax.If):
+                yield from _within(value.true_branch)
+                yield from _within(value.false_branch)
+            elif isinstance(value, tvm.ir.Call):
+                yield value
