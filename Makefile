@@ -7,7 +7,7 @@ SOURCES := $(PACKAGES) tests tools benchmarks
 PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo conformance images check site structure fmt lock clean
+.PHONY: help env demo test robustness geometry fuzz zoo conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ fmt: env ## format and sort imports
 
 lock: env ## pin what pyproject.toml asks for, at the versions installed in .venv
 	@$(BIN)/python tools/lock.py
+
+dist: env ## build the wheels of relaxd and of relaxd-server into dist/
+	@$(BIN)/python -m tools.dist
 
 clean: ## remove what was built: the environment, caches, exported models
 	@rm -rf .venv .venv.lock .models .relaxd .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -8,8 +8,9 @@ COPY relaxd relaxd
 COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
+COPY wheels wheels
 COPY tools/image_sbom.py tools/
-RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . ./wheels/server \
     && /opt/relaxd/bin/pip uninstall --yes --quiet setuptools pip \
     && install --directory /opt/relaxd/share \
     && /opt/relaxd/bin/python tools/image_sbom.py relaxd-api > /opt/relaxd/share/sbom.spdx.json

