@@ -13,7 +13,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import Exit, error_document, print_json, render_error, stderr, stdout
 from relaxd.cli.following import follow
-from relaxd.cli.progress import BuildProgress
+from relaxd.cli.progress import BuildProgress, transfer
 from relaxd.cli.views import size, status_mark, warning_lines
 from relaxd.client import Client, JobHandle, extras
 from relaxd.client.compiling import digest_here
@@ -171,7 +171,10 @@ def compile_command(
         _compile_here(model, request, samples, delivery, verbose=verbose, as_json=json)
         return
     with Client(server, token=token) as client:
-        job = client.submit(model, request, samples=samples, wait_for_worker=wait_for_worker)
+        with transfer(f"uploading {model.name}") as moved:
+            job = client.submit(
+                model, request, samples=samples, wait_for_worker=wait_for_worker, on_upload=moved
+            )
         if not detach:
             results = _delivered(job, delivery, verbose, timeout)
             _report(results, job.document, as_json=json)
@@ -362,3 +365,5 @@ def _print_bundle(result: Result) -> None:
     stdout().print(f"[green]{result.target}[/]: {where} ({size(result.size)}){how}")
     for line in warning_lines(result.report):
         stdout().print(Text.assemble("  ", line))
+    if result.digest:
+        stdout().print(f"  {result.digest}", soft_wrap=True)

@@ -1,9 +1,22 @@
-"""Shows the progress of builds on stderr: a live line a target on a terminal, else plain lines."""
+"""Shows the progress of builds on stderr, a live line a target on a terminal, else plain lines; and
+of uploads and downloads, on a terminal.
+"""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 
 from relaxd.cli.console import stderr
 from relaxd.contract.states import State
@@ -19,6 +32,25 @@ COLOURS = {
 def mark(state: str) -> str:
     """A state as the API spells it, coloured."""
     return f"[{COLOURS.get(State(state), 'cyan')}]{State(state).value}[/]"
+
+
+@contextmanager
+def transfer(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar from the first bytes on; what it yields gets the bytes moved and the bytes in all."""
+    console = stderr()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=None, visible=False)
+
+        def moved(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        yield moved
 
 
 class BuildProgress:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
-from relaxd.cli.console import print_json, stderr, stdout
+from relaxd.cli.console import print_json, stdout
+from relaxd.cli.progress import transfer
 from relaxd.cli.views import size
 from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
@@ -44,20 +44,8 @@ def pull_command(
     json: Json = False,
 ) -> None:
     """Fetch a bundle, every file checked against its digest."""
-    console = stderr()
-    columns = (TextColumn("pulling"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with (
-        Client(server or DEFAULT_URL, token=token) as client,
-        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
-    ):
-        task = bar.add_task("pull", total=None)
-        place = client.pull(
-            ref,
-            output,
-            target,
-            best=best,
-            report=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with Client(server or DEFAULT_URL, token=token) as client, transfer("pulling") as moved:
+        place = client.pull(ref, output, target, best=best, report=moved)
     total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if json:
         print_json({"ref": ref, "output": str(place), "size": total})
