@@ -12,10 +12,9 @@ import typer
 from rich.markdown import Markdown
 
 from relaxd.cli import declarations as declare
+from relaxd.cli.asking import asking
 from relaxd.cli.bench import choices_of, product_of
 from relaxd.cli.console import Exit, stderr, stdout
-from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.contract.diff import BuildDiff, LatencyChange, OutputChange
 from relaxd.errors import DeclarationError, LoadContractError
 from relaxd.reports.diff_formats import FORMATS, markdown
@@ -94,7 +93,7 @@ def _local(
     if Path(ref).exists():
         return Path(ref)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaxd-diff-")))
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with asking(ref, server, token) as client:
         return client.pull(ref, folder / "bundle", target)
 
 

@@ -10,11 +10,10 @@ from rich.markup import escape
 from rich.text import Text
 
 from relaxd.cli import declarations as declare
+from relaxd.cli.asking import asking
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import count, plain_table, shortened, size, status_mark
-from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
 from relaxd.contract.report import ComparedPoint, DimReport, NumericsReport, OutputReport, Report
 from relaxd.errors import DeclarationError
@@ -83,7 +82,7 @@ def build_report(
         from relaxd.loader.report import report_of
 
         return report_of(Path(ref))
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with asking(ref, server, token) as client:
         return client.report(ref, target)
 
 

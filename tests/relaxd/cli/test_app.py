@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relaxd.cli import asking
 from relaxd.client.extras import OWN
 
 ROOT = Path(__file__).parents[3]
@@ -103,6 +104,18 @@ def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
     assert ended.code == 3
     assert "no answer from http://127.0.0.1:9" in ended.err
     assert relaxd(*arguments, *NOWHERE, "--json").json["error"]["code"] == "server.unreachable"
+
+
+@pytest.mark.parametrize("arguments", [("show", "mistyped"), ("diff", "mistyped", "out")])
+def test_a_mistyped_path_is_named_where_no_service_answers(
+    relaxd: Any, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "DEFAULT_URL", NOWHERE[1])
+    ended = relaxd(*arguments)
+    assert ended.code == 3
+    assert "no folder or tar mistyped here, and no answer from http://127.0.0.1:9" in ended.err
+    assert "path of a bundle" in ended.err
+    assert "mistyped" not in relaxd(*arguments, *NOWHERE).err
 
 
 @pytest.mark.parametrize("command", ["run", "bench", "families"])
