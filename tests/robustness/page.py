@@ -36,7 +36,8 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
     yield (
         "`make robustness` runs this table. "
         "`python -m tests.robustness --list` names the rows, `--row NAME` runs one, "
-        "`--record` writes this page."
+        "`--record` writes this page. `make test` repeats a tenth of five rows; "
+        '`make robustness ARGS="--scale 0.1 --seed 1"` takes a tenth of all.'
     )
     yield ""
     yield f"- Date: {' to '.join(days[:1] + days[1:][-1:])}, {_commits(results)}"
