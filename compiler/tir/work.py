@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
+from tvm.tirx.stmt import ForKind
+from tvm_ffi import VisitInterrupt
 
 from compiler.tir.exprs import (
     Expr,
@@ -103,9 +106,9 @@ class _Count:
                 self._block(stmt)
             case tirx.BufferStore():
                 self._store(stmt)
-            case tirx.IfThenElse() if stmt.else_case is None:
+            case tirx.IfThenElse():
                 self._reads(stmt.condition)
-                self.visit(stmt.then_case)
+                self._branch(stmt)
             case tirx.Bind():
                 self._reads(stmt.value)
                 self._bind(stmt.var, stmt.value)
@@ -115,6 +118,25 @@ class _Count:
                 pass
             case _:
                 raise UnknownExtent(type(stmt).__name__)
+
+    def _branch(self, stmt: Any) -> None:
+        """Of loops that exist over threads and serially, the serial ones tell."""
+        branches = [one for one in (stmt.then_case, stmt.else_case) if one is not None]
+        serial = [one for one in branches if not _over_threads(one)] or branches
+        found = []
+        for branch in serial:
+            count = _Count(dict(self.values), dict(self.loops), dict(self.bound))
+            count.visit(branch)
+            found.append(count)
+        if any(count.total() != found[0].total() for count in found):
+            raise UnknownExtent("branches that differ")
+        self.touched += found[0].touched
+        for dtype, parts in found[0].flops.items():
+            self.flops[dtype] += parts
+
+    def total(self) -> Polynomial:
+        """The operations counted so far."""
+        return total(part for parts in self.flops.values() for part in parts)
 
     def _loop(self, var: Any, extent: Expr, body: Stmt) -> None:
         self.loops[var] = polynomial_of(extent, self.values)
@@ -192,6 +214,13 @@ class _Count:
         """The variables that an expression depends on, of loops and dims."""
         found = {node for node in nodes(expr) if isinstance(node, tvm.ir.Var)}
         return found.union(*(self.bound[var] for var in found & self.bound.keys()))
+
+
+def _over_threads(stmt: Stmt) -> bool:
+    def stop(loop: Any) -> Any:
+        return VisitInterrupt(loop) if loop.kind == ForKind.PARALLEL else None
+
+    return tvm_ffi.structural_walk(stmt, (tirx.For, stop), order="pre") is not None
 
 
 def _computed(value: Expr) -> Iterator[Expr]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tvm import te, tirx
 
+from compiler.tir.building import otherwise, serial, share_out, statements, store, when
 from compiler.tir.polynomials import Polynomial, UnknownExtent
 from compiler.tir.work import ELEMENT_FLOPS, Work, work_of
 from relaxd.contract.axes import Axis
@@ -112,6 +113,27 @@ def test_a_stage_may_state_its_operations() -> None:
     found = work(x, y)
     assert at(found.flops, 9) == 4 * 9
     assert at(found.bytes, 9) == 4 * (9 * 6 + 9)
+
+
+def test_of_a_parallel_and_a_serial_version_one_counts() -> None:
+    x, y = (tirx.decl_buffer([N, 8], "float32", name=name) for name in "xy")
+    with statements() as body:
+        for i in share_out(N, N > 100):
+            with serial(8) as j:
+                store(y, x[i, j] * 2.0, i, j)
+    found = work_of(tirx.PrimFunc([x, y], body.stmt), VALUES)
+    assert (at(found.flops, 5), at(found.bytes, 5)) == (5 * 8, 4 * 2 * 5 * 8)
+
+
+def test_branches_that_do_different_work_are_unknown() -> None:
+    x, y = (tirx.decl_buffer([N], "float32", name=name) for name in "xy")
+    with statements() as body, serial(N) as i:
+        with when(x[i] > 0.0):
+            store(y, x[i] * 2.0 + 1.0, i)
+        with otherwise():
+            store(y, x[i], i)
+    with pytest.raises(UnknownExtent, match="branches that differ"):
+        work_of(tirx.PrimFunc([x, y], body.stmt), VALUES)
 
 
 def test_loops_whose_end_only_a_run_knows_are_unknown() -> None:

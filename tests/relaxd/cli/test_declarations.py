@@ -33,6 +33,19 @@ def test_the_switch_for_the_flavour_is_the_option() -> None:
         read_request(options=["flavour=standalone"], flavour=Flavour.VM)
 
 
+@pytest.mark.parametrize(
+    ("given", "grid"),
+    [
+        (["auto"], "auto"),
+        (["seq=16, 128,512", "batch=4"], {"batch": [4], "seq": [16, 128, 512]}),
+    ],
+)
+def test_a_grid_is_an_option_of_the_profile(given: list[str], grid: object) -> None:
+    wanted = CompileRequest.of(options={"seed": 7, "profile": {"grid": grid}})
+    assert read_request(grid=given, options=["seed=7"]) == wanted
+    assert read_request(grid=given, options=["seed=7", "profile=true"]) == wanted
+
+
 def test_nothing_declared_is_the_default() -> None:
     assert read_request() == CompileRequest.of(targets=["native"])
 
@@ -47,6 +60,9 @@ def test_nothing_declared_is_the_default() -> None:
         ({"inputs": ["x=floatish[n]"]}, "inputs.x", "floatish"),
         ({"options": ["verify=maybe"]}, "options.verify", "true or false"),
         ({"options": ["speed=11"]}, "options.speed", "unknown option"),
+        ({"grid": ["seq"]}, "grids", "cannot read --grid"),
+        ({"grid": ["seq=1:8"]}, "options.profile.grid.seq", "cannot read --grid seq=1:8"),
+        ({"grid": ["auto"], "options": ["profile=false"]}, "options.profile", "exclude"),
     ],
 )
 def test_a_mistake_names_its_field(given: dict[str, list[str]], field: str, message: str) -> None:

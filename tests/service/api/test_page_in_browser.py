@@ -127,6 +127,10 @@ def test_a_full_report(chromium: Browser, crowded: Live) -> None:
         page.get_by_label("Find kernels by node or name").fill("head")
         expect(tiles.locator(".dim")).to_have_count(len(report()["kernels"]) - 1)
         page.get_by_label("Find kernels by node or name").fill("")
+        page.get_by_text(re.compile("^All .* kernels as a table")).click()
+        listed = page.get_by_role("region", name="All kernels").get_by_role("row").nth(1)
+        for text in ("2.62 MFLOP", "34.0 KiB", "82 %"):
+            expect(listed).to_contain_text(text)
         heat = page.get_by_role("region", name="Error of each output at each point")
         expect(heat.get_by_role("cell").first).to_have_text("0.01 %")
         check(page, "report")

@@ -29,7 +29,14 @@ def requests(draw: st.DrawFn) -> CompileRequest:
     dims = {name: (low, low + draw(st.integers(0, 9))) for name in draw(st.sets(NAMES, max_size=3))}
     texts = st.text(st.characters(exclude_characters="\0"), max_size=3)
     consts = draw(st.dictionaries(NAMES, st.booleans() | st.integers(-9, 9) | texts, max_size=2))
-    options = {"verify": draw(st.booleans()), "rtol": draw(st.none() | st.floats(0, 1))}
+    values = st.lists(st.integers(0, 99), min_size=1, max_size=4)
+    grids = st.just("auto") | st.dictionaries(NAMES, values, min_size=1, max_size=2)
+    profile = st.booleans() | st.fixed_dictionaries({"grid": grids})
+    options = {
+        "verify": draw(st.booleans()),
+        "profile": draw(profile),
+        "rtol": draw(st.none() | st.floats(0, 1)),
+    }
     return CompileRequest.of(
         dims=dims,
         consts=consts,
