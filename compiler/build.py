@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import targets
 from compiler.bundle import files
+from compiler.errors import ImportFailed
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.isolation import output
@@ -21,33 +22,25 @@ from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Pro
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
-from compiler.machine import cannot_run, in_software
-from compiler.profile import measure
-from compiler.profile import report as profiling
-from compiler.profile.grid import grid_points
+from compiler.machine import cannot_run
+from compiler.profile import stage
 from compiler.runners import runner_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
-from compiler.verify.inputs import Signature, Trials, prepare, prepare_at
-from compiler.verify.points import Point
+from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
-from relaxd.contract.grid import ProfileOptions
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Flavour, StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported
     from compiler.passes.framework.dump import Dump
-
-_PROFILE_SECONDS, _GRID_SECONDS = 20.0, 60.0
-_GRID_INPUT_BYTES = 16 << 20
-"""Of each point of a grid; all of them lie in the scratch folder at once."""
 
 _VERIFY = report.Budget()
 _EMULATED_VERIFY = report.Budget(seconds=480.0)
@@ -169,14 +162,19 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
-        trials = _trials(this, signature)
-        numerics = _verified(this, original, signature, trials)
+        trials = _trials(this, signature.original)
+        numerics = _verified(this, original, signature.original, trials)
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
     with entered(Stage.PROFILE, this.on_event):
         # Beside the bundle and no part of it: equal code is an equal bundle, wherever it ran.
-        measured = _profile(this, original, trials, signature, compiled.kernels)
+        subject = stage.Subject(
+            this.partial, sealed, this.target, this.request, signature, compiled.kernels
+        )
+        samples = Path(this.job.samples) if this.job.samples else None
+        beside = None if sealed.state else _timed_reference(original)
+        measured = stage.profiled(subject, trials, samples, beside, this.watched, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
 
@@ -185,15 +183,10 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     """Writes the library, its weights and its runtime into the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
         imported = _import(model, this.request)
-        signature = Signature(
-            imported.inputs,
-            imported.outputs,
-            imported.dims,
-            imported.index_bounds,
-            imported.quantized,
-            imported.caches,
-        )
-        _grid(this, signature)
+        signature = Signature.of(imported)
+        if imported.kept is not None:
+            _require_host(this.target, this.flavour)
+        stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
     from compiler import flavours
@@ -225,8 +218,36 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     with entered(Stage.LINK, this.on_event):
         maker.link(code, this.partial, table, this.watched)
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
-    manifest = dataclasses.replace(manifest, weights=table, memory=memory.report)
+    manifest = dataclasses.replace(
+        manifest,
+        weights=table,
+        memory=memory.report,
+        state=imported.kept.state if imported.kept else None,
+    )
     return _Compiled(maker.described(manifest, this.partial), signature, notes)
+
+
+def _require_host(target: Target, flavour: Flavour) -> None:
+    """Raises ImportFailed where a library cannot write into what its caller owns."""
+    if target.kind == "llvm" and flavour is Flavour.VM and cannot_run(target) is None:
+        return
+    raise ImportFailed(
+        f"caches can be lifted for this machine's processor and the flavour vm alone, not for "
+        f"{target.name}",
+        reason="state",
+        field="options.state",
+        hint="compile it with state=passed",
+    )
+
+
+def _require_passed(request: CompileRequest) -> None:
+    if request.options.state is StateForm.LIFTED:
+        raise ImportFailed(
+            "caches can be lifted out of ONNX models alone",
+            reason="state",
+            field="options.state",
+            hint="export the module to ONNX",
+        )
 
 
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
@@ -242,6 +263,7 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
 
 def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
     if isinstance(model, LoadedScript):
+        _require_passed(request)
         return import_torchscript(model.path, request)
     imported = import_model(model.proto, request)
     # The module holds its own copy of the weights.
@@ -335,50 +357,6 @@ def _verify(
         budget,
         runner,
     )
-
-
-def _grid(this: _Build, signature: Signature) -> tuple[Point, ...]:
-    """The points of the profile's grid; raises DeclarationError for one that the dims exclude."""
-    options = this.request.options.profile
-    if not isinstance(options, ProfileOptions):
-        return ()
-    return grid_points(options, signature.inputs, signature.dims)
-
-
-def _profile(
-    this: _Build,
-    original: report.Reference,
-    trials: Trials,
-    signature: Signature,
-    notes: list[Record],
-) -> Record:
-    if not this.request.options.profile:
-        return measure.not_run("options.profile is off")
-    if reason := cannot_run(this.target):
-        return measure.not_run(reason)
-    if in_software(this.target):
-        return measure.not_run(
-            "the only device here is the processor under another name: its times say nothing of a "
-            "GPU"
-        )
-    points, folder = _grid(this, signature), this.scratch / "grid"
-    folder.mkdir()
-    samples, seed = this.job.samples, this.request.options.seed
-    grid = prepare_at(
-        signature, points, Path(samples) if samples else None, seed, folder, _GRID_INPUT_BYTES
-    )
-    measured = measure.profile(
-        this.partial,
-        trials,
-        this.scratch,
-        watched=this.watched,
-        seconds=_PROFILE_SECONDS,
-        memory_bytes=_VERIFY.memory_bytes,
-        reference=_timed_reference(original),
-        grid=grid,
-        grid_seconds=_GRID_SECONDS,
-    )
-    return profiling.completed(measured, notes, this.target, with_cost=bool(points))
 
 
 def _timed_reference(original: report.Reference) -> Record | None:

@@ -65,6 +65,26 @@ class InputError(RelaxdError):
     code = "run.input"
 
 
+class CapacityError(RelaxdError):
+    """More tokens are given than the caches of a state have room for."""
+
+    code = "run.capacity"
+
+    def __init__(self, tokens: int, capacity: int) -> None:
+        super().__init__(
+            f"{tokens} tokens do not fit into caches of {capacity}",
+            hint="make a state of a greater capacity, or truncate or reset it",
+            tokens=tokens,
+            capacity=capacity,
+        )
+
+
+class OverloadError(RelaxdError):
+    """A request is not taken: too many wait, or nobody answers any more."""
+
+    code = "run.overload"
+
+
 class UnverifiedError(RelaxdError):
     """A build was not verified where the caller requires it; `status` and `verdict` say what it
     has.

@@ -19,6 +19,7 @@ from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
+from relaxd.contract.options import StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
@@ -88,7 +89,9 @@ class Trials:
             folder / reproducer.MODEL,
         )
         to_npz(folder / reproducer.INPUTS, arrays)
-        options = dataclasses.replace(self.request.options, verify=True, profile=False)
+        options = dataclasses.replace(
+            self.request.options, verify=True, profile=False, state=StateForm.PASSED
+        )
         request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
         try:
             self._build(folder, request)

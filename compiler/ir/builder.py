@@ -18,6 +18,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
+from compiler.ir.buffers import Buffer
 from compiler.ir.checks import Checks
 from compiler.ir.draws import SEED
 from compiler.ir.extents import Extent, Scalar
@@ -50,6 +51,7 @@ class Builder:
     origins: names its variables after the model's nodes.
     quantized: whether it works on integers of few bits that stand for reals, so that roundings
     decide its numbers.
+    buffers: caches that the caller owns, by the variable of what they held before the call.
     seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
     """
 
@@ -60,6 +62,7 @@ class Builder:
     drawn: bool = False
     checks: Checks = field(default_factory=Checks)
     origins: Origins = field(default_factory=Origins)
+    buffers: dict[Any, Buffer] = field(default_factory=dict)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
     _untyped: dict[Any, relax.Expr] = field(default_factory=dict)

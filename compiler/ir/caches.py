@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from relaxd.contract.axes import Axis
-
-
-class Part(StrEnum):
-    """What an input states of a cache: for each batch entry ones where a key is, the number of its
-    keys with the new ones, or the place of the last; the greatest number of keys in any entry; the
-    places of the new tokens.
-    """
-
-    MASK = "mask"
-    LENGTH = "length"
-    LAST = "last"
-    TOTAL = "total"
-    POSITIONS = "positions"
+from relaxd.contract.state import Part
 
 
 @dataclass(frozen=True)

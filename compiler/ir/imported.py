@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from compiler.ir.caches import CacheUse
 from relaxd.contract.dims import Dim
+from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
 Ranges: TypeAlias = "Mapping[tirx.Var, Dim]"
 """Dims that may take more than one value, by the variable that represents them in `main`."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The state of a library, and what the model takes and gives in its place.
+
+    past: the dim that counts the rows of the model's caches.
+    """
+
+    state: State
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    past: Dim
+    uses: tuple[CacheUse, ...]
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,7 @@ class Imported:
     nodes: names of the model's nodes, by the positions after which variables are called.
     quantized: whether the model computes with small integers that represent reals.
     caches: how attention uses its caches, and which inputs state how far they are filled.
+    kept: the caches that are buffers of the caller.
     """
 
     module: tvm.IRModule
@@ -43,3 +59,4 @@ class Imported:
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
     nodes: tuple[str, ...] = ()
+    kept: Kept | None = None

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.caches import CacheUse, Part
+from compiler.ir.caches import CacheUse
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
+from relaxd.contract.state import Part
 from relaxd.contract.tensors import TensorSpec
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -3,18 +3,21 @@ bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from compiler.ir.caches import CacheUse
+from compiler.ir.imported import Imported, Kept
 from compiler.verify import npz
+from compiler.verify.buffers import step
 from compiler.verify.drawing import Arrays, draw
 from compiler.verify.filling import agreeing, filled, objection
 from compiler.verify.points import Point, bytes_of, points, points_nearby, shape_at
 from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
+from relaxd.contract.manifest import Manifest
 from relaxd.contract.tensors import TensorSpec
 
 
@@ -26,6 +29,7 @@ class Signature:
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.
     caches: how far inputs state that caches are filled.
+    kept: the caches that are buffers of the caller.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -34,6 +38,36 @@ class Signature:
     bounds: Mapping[str, tuple[int, int]]
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
+    kept: Kept | None = None
+
+    @classmethod
+    def of(cls, imported: Imported) -> "Signature":
+        """That of an imported model's library."""
+        return cls(
+            imported.inputs,
+            imported.outputs,
+            imported.dims,
+            imported.index_bounds,
+            imported.quantized,
+            imported.caches,
+            imported.kept,
+        )
+
+    @property
+    def original(self) -> "Signature":
+        """That of the model, which has caches for inputs and outputs."""
+        if self.kept is None:
+            return self
+        replaced = (self.kept.state.capacity, self.kept.past.name)
+        dims = [dim for dim in self.dims if dim.name not in replaced]
+        return replace(
+            self,
+            inputs=self.kept.inputs,
+            outputs=self.kept.outputs,
+            dims=(*dims, self.kept.past),
+            caches=self.kept.uses,
+            kept=None,
+        )
 
 
 @dataclass(frozen=True)
@@ -132,6 +166,20 @@ def _made(
             fits.append(point)
     drawn = ((point, _inputs(signature, point, sample, seed)) for point in fits)
     return drawn, tuple(left_out)
+
+
+def in_buffers(trials: Trials, manifest: Manifest, folder: Path) -> Trials:
+    """The trials with the inputs of a library that writes caches in place, in files of their own;
+    unchanged for any other library.
+    """
+    if manifest.state is None:
+        return trials
+    chosen = []
+    for trial in trials.chosen:
+        path = folder / f"{trial.index}.buffers.npz"
+        npz.write(path, step(manifest, manifest.state, npz.read(trial.inputs)).inputs)
+        chosen.append(replace(trial, inputs=path))
+    return replace(trials, chosen=tuple(chosen))
 
 
 def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]:

@@ -16,6 +16,7 @@ from relaxd.contract.documents import (
     whole,
 )
 from relaxd.contract.options import Flavour
+from relaxd.contract.state import State
 from relaxd.contract.tensors import DTYPES, TensorSpec
 from relaxd.errors import BundleError, DeclarationError
 
@@ -99,6 +100,7 @@ class Manifest:
     its C functions.
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
+    state: the inputs that are caches, which a call writes; None where the library has none.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Manifest:
     builder: dict[str, Any] = field(default_factory=dict)
     alignment: int = 64
     flavour: str = Flavour.VM
+    state: State | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +130,8 @@ class Manifest:
         document["outputs"] = [spec.to_json() for spec in self.outputs]
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
-        return document
+        document.pop("state")
+        return document if self.state is None else {**document, "state": self.state.to_json()}
 
     @classmethod
     def from_json(cls, document: Any) -> "Manifest":
@@ -169,6 +173,7 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
             _weight(weight) for weight in sequence(document.get("weights", ()), "weights")
         ),
         "memory": mapping(document.get("memory", {}), "memory"),
+        "state": None if document.get("state") is None else State.from_json(document["state"]),
     }
 
 
@@ -239,6 +244,21 @@ def _check(manifest: Manifest) -> None:
     for what, specs in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         if len({spec.name for spec in specs}) < len(specs):
             raise malformed(f"two {what} have one name")
+    _check_state(manifest)
+
+
+def _check_state(manifest: Manifest) -> None:
+    """Raises BundleError where the state names what the library has not."""
+    state = manifest.state
+    if state is None:
+        return
+    ranks = {spec.name: len(spec.shape) for spec in manifest.inputs}
+    if not state.caches or any(ranks.get(cache.input) != 4 for cache in state.caches):
+        raise malformed("a cache is no input of four axes")
+    if not state.parts.keys() <= ranks.keys():
+        raise malformed("the state names an input that is not there")
+    if not {state.capacity, state.rows} <= {dim.name for dim in manifest.dims}:
+        raise malformed("the state names a dim that is not there")
 
 
 _FIELDS: dict[type, frozenset[str]] = {

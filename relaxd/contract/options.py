@@ -17,6 +17,15 @@ class Flavour(StrEnum):
     STANDALONE = "standalone"
 
 
+class StateForm(StrEnum):
+    """What becomes of a model's caches: they stay inputs and outputs, or the library writes new
+    rows into buffers that its caller owns.
+    """
+
+    PASSED = "passed"
+    LIFTED = "lifted"
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The settings of a request beyond shapes and targets; every field but `dump` is part of the
@@ -29,6 +38,7 @@ class CompileOptions:
     seed: of the inputs that verify and profile draw.
     dump: keep the module after every phase of the compiler, beside the bundle.
     flavour: None takes the target's own.
+    state: what becomes of the caches of a language model.
     """
 
     verify: bool = True
@@ -38,17 +48,12 @@ class CompileOptions:
     seed: int = 0
     dump: bool = False
     flavour: Flavour | None = None
+    state: StateForm = StateForm.PASSED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
-        if self.flavour is not None:
-            if self.flavour not in list(Flavour):
-                known = " or ".join(repr(str(flavour)) for flavour in Flavour)
-                raise DeclarationError(
-                    f"option 'flavour' must be {known}, not {self.flavour!r}",
-                    field="options.flavour",
-                )
-            object.__setattr__(self, "flavour", Flavour(self.flavour))
+        self._choose("flavour", Flavour, optional=True)
+        self._choose("state", StateForm)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
@@ -60,6 +65,17 @@ class CompileOptions:
                     f"option {name!r} must be a number of at least 0, not {value!r}",
                     field=f"options.{name}",
                 )
+
+    def _choose(self, name: str, kind: type[StrEnum], *, optional: bool = False) -> None:
+        value = getattr(self, name)
+        if optional and value is None:
+            return
+        if value not in list(kind):
+            known = " or ".join(repr(str(member)) for member in kind)
+            raise DeclarationError(
+                f"option {name!r} must be {known}, not {value!r}", field=f"options.{name}"
+            )
+        object.__setattr__(self, name, kind(value))
 
     def to_json(self) -> dict[str, Any]:
         """Every field, defaults too: an identity must not depend on which were left out."""

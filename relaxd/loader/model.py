@@ -14,7 +14,7 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import Flavour
 from relaxd.contract.tensors import STORAGE, TensorSpec
-from relaxd.errors import ExecutionError
+from relaxd.errors import ExecutionError, InputError
 from relaxd.loader import narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.borrowed import check_out, store
@@ -26,8 +26,10 @@ from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
 
 if TYPE_CHECKING:
+    from relaxd.contract.state import State as StateSpec
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.profiling import CallProfile
+    from relaxd.loader.state import State
     from relaxd.loader.threads import Team
     from relaxd.provenance.keys import Trust
 
@@ -159,6 +161,14 @@ class Model:
         team = team_for(threads, self._team.helpers, one_at_a_time=device)
         return self._like(self._engine.session(team.size), team, self._metrics)
 
+    def state(self, *, entries: int = 1, capacity: int | None = None) -> "State":
+        """Empty caches for so many sequences of up to `capacity` tokens, by default as many as the
+        bundle admits; raises InputError for a library without state.
+        """
+        from relaxd.loader.state import State
+
+        return State(self, entries, capacity)
+
     def counted(self, metrics: "CallMetrics") -> "Model":
         """The same model, whose calls are counted."""
         return self._like(self._engine, self._team, metrics)
@@ -264,6 +274,8 @@ class Model:
 
     def _run(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, np.ndarray]:
         arrays = self._binding.arrays(inputs)
+        if self.manifest.state is not None:
+            self._check_caches(self.manifest.state, arrays)
         try:
             outputs = self._team.call(self._engine.compute, [self._engine.prepare(arrays)])
         except Exception as error:
@@ -272,6 +284,22 @@ class Model:
         for name, dtype in self._narrow.items():
             named[name] = narrow.typed(named[name], dtype)
         return named
+
+    def _check_caches(self, state: "StateSpec", arrays: list[Any]) -> None:
+        """Raises InputError for a cache of which the library would be given a copy, whose new rows
+        were lost.
+        """
+        caches = {cache.input for cache in state.caches}
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            if spec.name not in caches:
+                continue
+            if not (isinstance(array, np.ndarray) and array.flags.carray and array.dtype.isnative):
+                raise InputError(
+                    f"the cache {spec.name!r} is written in place: it must be a contiguous, "
+                    "writable array of numpy",
+                    hint="let Model.state keep the caches",
+                    input=spec.name,
+                )
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """`run` with the inputs as keywords."""

@@ -79,6 +79,7 @@ class OptionsIn(Document):
     seed: int = 0
     dump: bool = False
     flavour: Literal["vm", "standalone"] | None = None
+    state: Literal["passed", "lifted"] = "passed"
 
 
 class RequestIn(Document):

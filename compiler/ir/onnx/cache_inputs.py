@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from compiler.ir.builder import Builder
-from compiler.ir.caches import CacheUse, Part
+from compiler.ir.caches import CacheUse
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.indices import PASS_THROUGH
 from compiler.ir.onnx.node import Node
 from compiler.ir.symbols import axis_of
 from relaxd.contract.axes import Axis
+from relaxd.contract.state import Part
 
 _COUNTING = PASS_THROUGH | {"ReduceSum", "Sub"}
 

@@ -26,12 +26,14 @@ from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
 from compiler.ir.onnx.lists import Items, Stacked
 from compiler.ir.onnx.scope import Model, Scope
+from compiler.ir.onnx.state import lifted
 from compiler.ir.onnx.walking import walk
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
+from relaxd.contract.options import StateForm
 from relaxd.contract.request import CompileRequest
 
 
@@ -63,6 +65,9 @@ def _read(
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
     specs = [spec_of(found, request) for found in formal if found.name not in consts]
+    lifting = lifted(graph, specs, request) if _lifts(request) else None
+    if lifting is not None:
+        specs, request = list(lifting.specs), lifting.request
     facts = Facts()
     shapes = declare(facts, specs, request)
     builder = Builder(facts)
@@ -100,11 +105,13 @@ def _read(
                 for spec, tensor in zip(specs, parameters.tensors(builder), strict=True)
             }
         )
+        if lifting is not None:
+            lifting.own(builder, scope.values)
         scope.values.update({each.name: each.content(scope.values) for each in formals})
         scope.run(graph.node)
-        outputs = close(
-            builder, [pair for output in graph.output for pair in _outputs(scope, output.name)]
-        )
+        found = [pair for output in graph.output for pair in _outputs(scope, output.name)]
+        outputs = close(builder, lifting.outputs(builder, found) if lifting else found)
+    uses = merged(shared.caches, {spec.name for spec in specs})
     return Imported(
         finish(builder),
         (*specs, SEED) if builder.drawn else tuple(specs),
@@ -113,9 +120,14 @@ def _read(
         facts.ranges,
         tightest(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized,
-        merged(shared.caches, {spec.name for spec in specs}),
+        uses,
         builder.origins.labels,
+        lifting.kept(builder, uses, outputs) if lifting else None,
     )
+
+
+def _lifts(request: CompileRequest) -> bool:
+    return request.options.state is StateForm.LIFTED
 
 
 def _used(graph: onnx.GraphProto) -> set[str]:

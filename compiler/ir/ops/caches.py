@@ -1,16 +1,21 @@
-"""Caches of keys and values that each batch entry fills to its own length."""
+"""Caches of keys and values: made anew with the new rows, or written where they lie."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tvm import tirx
+from tvm import relax, s_tir, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
 from compiler.ir import extents as ex
+from compiler.ir.buffers import AXIS, Buffer
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import loops
-from compiler.ir.values import Value
+from compiler.ir.programs import OPAQUE
+from compiler.ir.values import Known, Tensor, Value
 
 
 def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns: Extent) -> Value:
@@ -48,3 +53,93 @@ def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns
     form = ((batch, groups, columns, size), now.dtype)
     (cache,) = loops.program(b, body, [form], *given, name="appended")
     return cache
+
+
+def written(b: Builder, buffer: Buffer, now: Value, lengths: Value, total: Extent) -> Value:
+    """[batch, groups, total, size]: a view of the caller's buffer, in which the new rows
+    [batch, groups, rows, size] are put before each entry's end; lengths: int64 [batch], the ends.
+
+    Rows of an entry between its end and the total keep what they held.
+    """
+    rows = ex.prim(now.shape[2])
+    return _put(b, buffer, now, total, lengths, lambda ends, n: ends[n] - rows)
+
+
+def grown(b: Builder, buffer: Buffer, past: Extent, now: Value) -> Value:
+    """[batch, groups, past + rows, size]: a view of the caller's buffer, in which the new rows are
+    put behind those of the past.
+    """
+    for axis in (0, 1, 3):
+        message = f"new rows differ from the cache {buffer.name!r} on axis {axis}"
+        b.same(buffer.held.shape[axis], now.shape[axis], message)
+    total = b.facts.simplify(ex.add(past, now.shape[2]))
+    return _put(b, buffer, now, total, Known.of([past]), lambda first, n: first[0])
+
+
+def _put(
+    b: Builder,
+    buffer: Buffer,
+    now: Value,
+    total: Extent,
+    places: Value,
+    first: Callable[[Any, Any], Any],
+) -> Value:
+    """The buffer's first `total` rows once the new ones are in it, those of entry n from
+    `first(places, n)` on.
+    """
+    batch, groups, rows, size = now.shape
+    held = buffer.held.shape[AXIS]
+    b.require(
+        ex.less_equal(total, held), f"the cache {buffer.name!r} has no room for the new tokens"
+    )
+    inputs = [b.tensor(now), b.tensor(places), buffer.held]
+
+    def body(new: Any, starts: Any, cache: Any) -> None:
+        def one(task: Any) -> None:
+            n, g = tirx.truncdiv(task, ex.prim(groups)), tirx.truncmod(task, ex.prim(groups))
+            start = loops.cell("int64", first(starts, n))
+            with loops.serial(rows) as j, loops.serial(size) as d:
+                cache[n, g, start[0] + j, d] = new[n, g, j, d]
+
+        loops.spread(ex.mul(batch, groups), one, ex.mul(rows, size))
+
+    program = b.bb.add_func(_in_place(inputs, body), "written")
+    extents = [ex.prim(extent) for extent in buffer.held.shape]
+    call = relax.op.call_tir_inplace(
+        program,
+        relax.Tuple([tensor.expr for tensor in inputs]),
+        len(inputs) - 1,
+        relax.TensorType(extents, buffer.held.dtype),
+    )
+    after = b.emit(call, buffer.held.shape)
+    view = relax.op.strided_slice(
+        after.expr, [AXIS], [ex.prim(0)], [ex.prim(total)], assume_inbound=True
+    )
+    buffer.present = b.emit(view, [batch, groups, total, size])
+    return buffer.present
+
+
+def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:
+    """A program without outputs, that writes into what it is given."""
+    with IRBuilder() as ib:
+        with T.prim_func(is_private=True, s_tir=True):
+            T.func_name("written")
+            given = [
+                T.arg(
+                    f"p{index}",
+                    tirx.decl_buffer(
+                        [ex.prim(extent) for extent in tensor.shape],
+                        tensor.dtype,
+                        f"p{index}",
+                        layout=None,
+                    ),
+                )
+                for index, tensor in enumerate(inputs)
+            ]
+            with T.sblock("written"):
+                T.reads()
+                T.writes()
+                body(*(T.buffer_proxy(buffer) for buffer in given))
+        function = ib.get()
+    function = s_tir.renew_defs(function).without_attr("global_symbol")
+    return function.with_attr("op_pattern", OPAQUE)

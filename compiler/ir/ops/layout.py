@@ -12,9 +12,11 @@ from tvm import relax, te, tirx
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
+from compiler.ir.buffers import AXIS
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.values import Known, Value
+from compiler.ir.ops import caches
+from compiler.ir.values import Known, Tensor, Value
 
 INT64_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
@@ -141,6 +143,9 @@ def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
     axis = axis_of(axis, rank)
     if len(values) == 1:
         return values[0]
+    buffer = b.buffers.get(values[0].expr) if isinstance(values[0], Tensor) else None
+    if buffer is not None and axis == AXIS and len(values) == 2:
+        return caches.grown(b, buffer, values[0].shape[axis], values[1])
     known = [value for value in values if isinstance(value, Known)]
     if len(known) == len(values):
         symbolic = any(value.symbolic for value in known)

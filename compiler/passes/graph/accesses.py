@@ -35,6 +35,17 @@ def through_part(access: Access, source: Any, part: Part) -> Access:
     return replace(access, tensor=source, places=tuple(places))
 
 
+def through_prefix(access: Access, source: Any, axis: int, count: Any) -> Access | None:
+    """Follows the first places of one axis of `source`, of which only a run knows how many; None if
+    the access has a part of them.
+    """
+    places = list(access.places)
+    if places[axis].count is not None or places[axis].at is None:
+        return None
+    places[axis] = replace(places[axis], count=count)
+    return replace(access, tensor=source, places=tuple(places))
+
+
 def through_repeat(access: Access, source: Any, repeat: Repeat) -> Access | None:
     """Follows a repeat of one axis of `source`; None if the access has a part of that axis."""
     places = list(access.places)

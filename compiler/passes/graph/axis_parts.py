@@ -1,5 +1,5 @@
-"""Recognises slices of one axis with known bounds, as `relax.strided_slice` or as the program that
-the importers write for them.
+"""Recognises slices of one axis, as `relax.strided_slice` or as the program that the importers
+write for them.
 """
 
 from dataclasses import dataclass
@@ -56,6 +56,20 @@ def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
     if first is None or extent is None or count is None or not 0 <= first <= extent - count:
         return None
     return source, Part(axis, first, count)
+
+
+def read_prefix(call: Any) -> tuple[Any, int, Any] | None:
+    """The tensor, the axis and the number of places of a slice that begins at 0 and that its writer
+    knows to lie within the axis; None for any other call.
+    """
+    if op_name(call) != "relax.strided_slice" or not call.attrs.assume_inbound:
+        return None
+    if len(call.args) != 4 or any(len(given.fields) != 1 for given in call.args[1:]):
+        return None
+    (axis,), (first,) = map(_integers, call.args[1:3])
+    if axis is None or first != 0 or not isinstance(call.ty.shape, relax.ShapeExpr):
+        return None
+    return call.args[0], axis, call.ty.shape.values[axis]
 
 
 def _integers(values: Any) -> list[int | None]:

@@ -23,7 +23,7 @@ from compiler.passes.cpu.families.attention.program import (
 )
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph import accesses
-from compiler.passes.graph.axis_parts import read_part
+from compiler.passes.graph.axis_parts import read_part, read_prefix
 from compiler.passes.graph.axis_repeats import read_repeat
 from compiler.passes.graph.channels_last import axes_of
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
@@ -199,6 +199,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             )
         if name in ("relax.multiply", "relax.divide"):
             return self._unscaled(access, bound)
+        prefix = read_prefix(bound)
+        if prefix is not None:
+            return accesses.through_prefix(access, *prefix)
         found = read_part(self.module, bound)
         return None if found is None else accesses.through_part(access, *found)
 
@@ -230,7 +233,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ]
         given = [found.q.tensor, found.k.tensor, found.v.tensor, *others]
         return self.builder_.call_te(
-            lambda *tensors: attention(found, *tensors),
+            lambda counts, *tensors: attention(found.counted(counts), *tensors),
+            found.counts,
             *given,
             primfunc_name_hint="attention",
             primfunc_attrs=OPAQUE,

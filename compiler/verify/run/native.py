@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compiler.isolation.step import Record, serve
+from compiler.verify.buffers import step
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import load
+from relaxd.loader.model import Model, load
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:
@@ -17,11 +18,22 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            return model.run(inputs)
+            return stepped(model, inputs)
         except RelaxdError as error:
             raise PointFailed(f"{error.code}: {error}") from error
 
     run_points(spec, record, run)
+
+
+def stepped(model: Model, inputs: Arrays) -> Arrays:
+    """The model's outputs; those of a library with state and its caches, as the original gives
+    them.
+    """
+    state = model.manifest.state
+    if state is None:
+        return model.run(inputs)
+    call = step(model.manifest, state, inputs)
+    return {**model.run(call.inputs), **call.presents(state)}
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def test_defaults():
         "seed": 0,
         "dump": False,
         "flavour": None,
+        "state": "passed",
     }
 
 

@@ -27,7 +27,7 @@ from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
 from compiler.ir.ops import caches, indexing, layout, rotary
 from compiler.ir.ops.attention_bias import Sight
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Known, Tensor, Value
 
 _ATTRIBUTES = SHARED | {
     "kv_num_heads", "do_rotary", "rotary_interleaved", "local_window_size",
@@ -158,6 +158,12 @@ def _turned(b: Builder, node: Node, parts: Parts, lengths: Value) -> Parts:
 def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: Extent) -> Value:
     """[batch, groups, columns, size]: the past with the new rows put before each entry's end."""
     batch, groups, _, size = now.shape
+    buffer = b.buffers.get(past.expr) if isinstance(past, Tensor) else None
+    if buffer is not None:
+        rows = buffer.held.shape[2]
+        held = at.restate(b, buffer.held, [batch, groups, rows, size], "the past")
+        buffer.held = b.tensor(held)
+        return caches.written(b, buffer, now, lengths, total)
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")
     room = 0 if past is None else past.shape[2]

@@ -2,8 +2,8 @@
 views.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import te, tirx
@@ -32,13 +32,13 @@ class Place:
     """Where a view reads along one axis of its tensor: from `first` on, as axis `at` of the view
     counts, or at `first` alone if `at` is None.
 
-    count: the extent, None for the whole axis; times: how often the view repeats each place in a
-    row.
+    count: the extent, an expression of dims where only a run knows it, None for the whole axis;
+    times: how often the view repeats each place in a row.
     """
 
     at: int | None
     first: int = 0
-    count: int | None = None
+    count: Any = None
     times: int = 1
 
     def index(self, indices: Sequence[Any]) -> Any:
@@ -58,6 +58,19 @@ class Access:
     factor: float = 1.0
 
     @property
+    def counts(self) -> list[Any]:
+        """The extents that only a run knows and that its tensor has not."""
+        return [place.count for place in self.places if _is_open(place.count)]
+
+    def counted(self, counts: Iterator[Any]) -> "Access":
+        """The view with these in place of its `counts`: TE renames the dims."""
+        places = tuple(
+            replace(place, count=next(counts)) if _is_open(place.count) else place
+            for place in self.places
+        )
+        return replace(self, places=places)
+
+    @property
     def rank(self) -> int:
         """How many axes the view has."""
         return sum(place.at is not None for place in self.places)
@@ -69,13 +82,21 @@ class Access:
     def extents(self, shape: Sequence[Any]) -> list[Any]:
         """The extents of the view, given those of the tensor: TE renames the dims."""
         counts = [
-            extent if place.count is None else tirx.IntImm("int64", place.count)
+            extent if place.count is None else _extent(place.count)
             for place, extent in zip(self.places, shape, strict=True)
         ]
         kept = {
             place.at: count * place.times for place, count in zip(self.places, counts, strict=True)
         }
         return [kept[at] for at in range(self.rank)]
+
+
+def _is_open(count: Any) -> bool:
+    return count is not None and not isinstance(count, int)
+
+
+def _extent(count: Any) -> Any:
+    return count if _is_open(count) else tirx.IntImm("int64", count)
 
 
 @dataclass
@@ -99,6 +120,17 @@ class Attention:
     v: Access
     changes: tuple[Change, ...]
     order: tuple[int, ...]
+
+    @property
+    def counts(self) -> list[Any]:
+        """Those of the three views."""
+        return [*self.q.counts, *self.k.counts, *self.v.counts]
+
+    def counted(self, counts: Sequence[Any]) -> "Attention":
+        """The attention with these in place of its `counts`."""
+        left = iter(counts)
+        q, k, v = (access.counted(left) for access in (self.q, self.k, self.v))
+        return replace(self, q=q, k=k, v=v)
 
 
 def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:

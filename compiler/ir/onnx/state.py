@@ -1,0 +1,231 @@
+"""Finds the caches of a language model, and turns them into buffers that the library's caller owns.
+
+A cache is an input that one node extends by new rows, and whose extension is an output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+from tvm import relax
+
+from compiler.errors import ImportFailed
+from compiler.ir import extents as ex
+from compiler.ir.buffers import AXIS, Buffer
+from compiler.ir.builder import Builder
+from compiler.ir.caches import CacheUse
+from compiler.ir.imported import Kept
+from compiler.ir.onnx.lists import Content
+from compiler.ir.onnx.walking import walk
+from compiler.ir.symbols import axis_of, extent_of
+from compiler.ir.values import Tensor, Value
+from relaxd.contract.axes import Axis
+from relaxd.contract.dims import Dim
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.state import Cache, Part, State
+from relaxd.contract.tensors import TensorSpec
+
+CAPACITY = "capacity"
+_FILLED = {"GroupQueryAttention": {1: 3, 2: 4}}
+_GROWN = {
+    "Attention": {1: 4, 2: 5},
+    "MultiHeadAttention": {1: 6, 2: 7},
+    "Concat": {0: 0},
+    "Identity": {0: 0},
+}
+"""By operator, the input that an output extends."""
+
+_HINT = "compile it with state=passed, which leaves caches as inputs and outputs"
+
+
+@dataclass(frozen=True)
+class Lifting:
+    """What becomes of a model's inputs: `specs` are those of the library, `original` the model's.
+
+    ragged: its attention fills each entry of a batch to a length of its own, so that the past's
+    rows are not counted.
+    """
+
+    original: tuple[TensorSpec, ...]
+    specs: tuple[TensorSpec, ...]
+    request: CompileRequest
+    caches: tuple[Cache, ...]
+    past: Dim
+    ragged: bool
+
+    def own(self, builder: Builder, values: dict[str, Content | None]) -> None:
+        """Makes buffers of the caches among the values; a cache that grows is seen up to its
+        past.
+        """
+        for cache in self.caches:
+            held = values[cache.input]
+            assert isinstance(held, Tensor)
+            seen = held if self.ragged else self._past(builder, held)
+            values[cache.input] = seen
+            builder.buffers[seen.expr] = Buffer(cache.input, held)
+
+    def _past(self, b: Builder, held: Tensor) -> Tensor:
+        rows = extent_of(Axis(self.past.name), lambda name: b.facts.dim(name))
+        b.require(ex.less_equal(rows, held.shape[AXIS]), "a cache holds more rows than it has")
+        view = relax.op.strided_slice(
+            held.expr, [AXIS], [ex.prim(0)], [ex.prim(rows)], assume_inbound=True
+        )
+        return b.emit(view, [*held.shape[:AXIS], rows, held.shape[AXIS + 1]])
+
+    def outputs(
+        self, builder: Builder, found: Iterable[tuple[str, Value]]
+    ) -> list[tuple[str, Value]]:
+        """The outputs that are no caches; raises ImportFailed where one is no extended cache."""
+        presents = {cache.output: cache.input for cache in self.caches}
+        made = {buffer.name: buffer.present for buffer in builder.buffers.values()}
+        kept = []
+        for name, value in found:
+            if name not in presents:
+                kept.append((name, value))
+                continue
+            present = made[presents[name]]
+            if present is None or not isinstance(value, Tensor) or value.expr is not present.expr:
+                raise _refused(f"{name!r} is not the cache {presents[name]!r} with new rows")
+        return kept
+
+    def kept(
+        self, builder: Builder, uses: Sequence[CacheUse], outputs: Sequence[TensorSpec]
+    ) -> Kept:
+        """What the manifest and verification need to know; raises ImportFailed where the new rows
+        have no dim of their own.
+
+        uses, outputs: the library's.
+        """
+        use = uses[0] if uses else self._growing(builder)
+        rows = use.rows.symbol
+        if rows is None:
+            raise _refused("the number of new tokens is no dim of its own")
+        use = replace(use, room=Axis(self.past.name), parts={**self._named(use), **use.parts})
+        parts = dict(use.parts)
+        if not self.ragged:
+            parts[_counter(self.past.name)] = Part.PAST
+        state = State(self.caches, CAPACITY, rows, self.past.name, self.ragged, parts)
+        presents = [self._present(cache, use) for cache in self.caches]
+        return Kept(state, self.original, (*outputs, *presents), self.past, (use,))
+
+    def _present(self, cache: Cache, use: CacheUse) -> TensorSpec:
+        """The output that the model gives."""
+        spec = next(spec for spec in self.original if spec.name == cache.input)
+        rows = Axis(f"{self.past.name} + {use.rows}")
+        if self.ragged:
+            rows = Axis(f"max({self.past.name}, {use.total or rows})")
+        shape = (*spec.shape[:AXIS], rows, *spec.shape[AXIS + 1 :])
+        return replace(spec, name=cache.output, shape=shape)
+
+    def _growing(self, b: Builder) -> CacheUse:
+        """The use of caches that grow: as many rows more as there are new tokens."""
+        buffer = next(iter(b.buffers.values()))
+        assert buffer.present is not None
+        past = b.facts.dim(self.past.name)
+        entries, rows = (
+            axis_of(extent) or Axis("1")
+            for extent in (
+                buffer.held.shape[0],
+                b.facts.simplify(ex.sub(buffer.present.shape[AXIS], past)),
+            )
+        )
+        masks = [spec.shape[1] for spec in self.original if _is_mask(spec)]
+        return CacheUse(entries, rows, Axis(self.past.name), masks[0] if masks else None, {})
+
+    def _named(self, use: CacheUse) -> dict[str, Part]:
+        """Inputs that follow every exporter's names, where an operator does not say what they
+        are.
+        """
+        found = {}
+        for spec in self.original:
+            if spec.name == "position_ids" and spec.shape[1:] == (use.rows,):
+                found[spec.name] = Part.POSITIONS
+            if _is_mask(spec):
+                found[spec.name] = Part.MASK
+        return found
+
+
+def _is_mask(spec: TensorSpec) -> bool:
+    return spec.name == "attention_mask" and len(spec.shape) == AXIS
+
+
+def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: CompileRequest) -> Lifting:
+    """The graph's caches as buffers; raises ImportFailed for a model that has none, or has some
+    that no buffer can stand for.
+    """
+    table = {spec.name: spec for spec in specs}
+    pairs = list(_pairs(graph, table))
+    if not pairs:
+        raise _refused("the model has no caches: inputs that one node extends to outputs")
+    kinds = {filled for _, filled in pairs}
+    axes = {table[cache.input].shape[AXIS] for cache, _ in pairs}
+    (axis, *others) = axes
+    if others or axis.symbol is None or len(kinds) > 1:
+        raise _refused("the caches do not all hold the same number of rows, which is a dim")
+    past = request.dim_table.get(axis.symbol, Dim(axis.symbol, min=0))
+    if any(CAPACITY in axis.dims for spec in specs for axis in spec.shape):
+        raise _refused(f"an input has an axis {CAPACITY!r} already")
+    (ragged,) = kinds
+    changed = [_with_room(spec, {cache.input for cache, _ in pairs}) for spec in specs]
+    if not ragged:
+        changed.append(TensorSpec(_counter(past.name), "int8", (Axis(past.name),)))
+    return Lifting(
+        tuple(specs),
+        tuple(changed),
+        _request(request, past, ragged),
+        tuple(cache for cache, _ in pairs),
+        past,
+        ragged,
+    )
+
+
+def _pairs(graph: onnx.GraphProto, inputs: dict[str, TensorSpec]) -> Iterator[tuple[Cache, bool]]:
+    """Caches, and whether the node fills each entry to a length of its own."""
+    producers = {name: node for node in graph.node for name in node.output}
+    readers = Counter(
+        name for node in walk(graph.node) if node.op_type != "Shape" for name in set(node.input)
+    )
+    for output in graph.output:
+        name, filled = output.name, False
+        while name in producers:
+            node = producers[name]
+            place = list(node.output).index(name)
+            filled = filled or node.op_type in _FILLED
+            extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(place)
+            if extends is None or extends >= len(node.input):
+                break
+            name = node.input[extends]
+        found = name in inputs and name != output.name and readers[name] == 1
+        if found and len(inputs[name].shape) == AXIS + 2:
+            yield Cache(name, output.name), filled
+
+
+def _with_room(spec: TensorSpec, caches: set[str]) -> TensorSpec:
+    if spec.name not in caches:
+        return spec
+    return replace(spec, shape=(*spec.shape[:AXIS], Axis(CAPACITY), *spec.shape[AXIS + 1 :]))
+
+
+def _counter(past: str) -> str:
+    """The input whose length is the number of rows that the caches hold."""
+    return f"{past}.rows"
+
+
+def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest:
+    """The request with a dim for the capacity, by default up to what the past may be."""
+    kept = [dim for dim in request.dims if not (ragged and dim.name == past.name)]
+    declared = {dim.name for dim in kept}
+    if CAPACITY not in declared:
+        kept.append(Dim(CAPACITY, min=1, max=past.max))
+    if not ragged and past.name not in declared:
+        kept.append(past)
+    return replace(request, dims=tuple(sorted(kept)))
+
+
+def _refused(why: str) -> ImportFailed:
+    return ImportFailed(
+        f"caches cannot be lifted: {why}", reason="state", field="options.state", hint=_HINT
+    )

@@ -1,0 +1,104 @@
+"""Runs a library that writes caches in place as the model that it comes from: caches go in and come
+out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relaxd.contract.dims import Dim
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.state import Part, State
+from relaxd.loader.narrow import dtype_of
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+_SPARE = 3
+"""Rows of a buffer that no call may touch: they hold NaN, which would show."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call. inputs: the library's, with buffers that hold the past; ends: keys of each entry
+    after it; columns: rows of the caches that the model gives.
+    """
+
+    inputs: Arrays
+    ends: np.ndarray[Any, Any]
+    columns: int
+
+    def presents(self, state: State) -> Arrays:
+        """The caches as the model gives them, zeros where an entry has no keys."""
+        return {cache.output: self._present(self.inputs[cache.input]) for cache in state.caches}
+
+    def _present(self, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        entries, heads, _, size = buffer.shape
+        made = np.zeros((entries, heads, self.columns, size), buffer.dtype)
+        for entry, end in enumerate(self.ends):
+            made[entry, :, :end] = buffer[entry, :, :end]
+        return made
+
+
+def step(manifest: Manifest, state: State, given: Mapping[str, np.ndarray[Any, Any]]) -> Step:
+    """The call that stands for the model's own with these inputs."""
+    past = given[state.caches[0].input].shape[2]
+    rows = _new_rows(manifest, state, given)
+    ends, total = _ends(state, given, past, rows)
+    (capacity,) = [dim for dim in manifest.dims if dim.name == state.capacity]
+    room = _room(capacity, total)
+    inputs = {spec.name: given[spec.name] for spec in manifest.inputs if spec.name in given}
+    for cache in state.caches:
+        inputs[cache.input] = _buffer(given[cache.input], room, total)
+    for spec in manifest.inputs:
+        if state.parts.get(spec.name) is Part.PAST:
+            inputs[spec.name] = np.zeros(past, dtype_of(spec.dtype))
+    return Step(inputs, ends, max(past, total))
+
+
+def _new_rows(manifest: Manifest, state: State, given: Mapping[str, Any]) -> int:
+    for spec in manifest.inputs:
+        for axis, extent in enumerate(spec.shape):
+            if extent.symbol == state.rows:
+                return int(given[spec.name].shape[axis])
+    raise AssertionError(f"no input has the axis {state.rows}")
+
+
+def _ends(
+    state: State, given: Mapping[str, Any], past: int, rows: int
+) -> tuple[np.ndarray[Any, Any], int]:
+    """The keys of each entry and the greatest number that any may have."""
+    entries = given[state.caches[0].input].shape[0]
+    if not state.ragged:
+        return np.full(entries, past + rows), past + rows
+    ends, total = np.full(entries, past + rows), None
+    for name, part in state.parts.items():
+        values = given[name]
+        if part is Part.MASK:
+            ends, total = values.sum(axis=1), values.shape[1]
+        elif part in (Part.LENGTH, Part.LAST):
+            ends = values.reshape(-1) + (part is Part.LAST)
+        elif part is Part.TOTAL:
+            total = int(values.reshape(-1)[0])
+    total = int(ends.max()) if total is None else total
+    # The first call puts all rows in, padding too.
+    return (np.full(entries, rows) if rows == total else ends), total
+
+
+def _room(capacity: Dim, total: int) -> int:
+    """A capacity that the dim admits: with spare rows where it has them."""
+    for wanted in (total + _SPARE, total):
+        rounded = -(-max(wanted, capacity.lowest) // capacity.multiple) * capacity.multiple
+        if capacity.admits(rounded):
+            return rounded
+    return total
+
+
+def _buffer(past: np.ndarray[Any, Any], room: int, total: int) -> np.ndarray[Any, Any]:
+    entries, heads, rows, size = past.shape
+    buffer = np.zeros((entries, heads, room, size), past.dtype)
+    kept = min(rows, total)
+    buffer[:, :, :kept] = past[:, :, :kept]
+    buffer[:, :, total:] = np.nan
+    return buffer

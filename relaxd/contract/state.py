@@ -1,0 +1,83 @@
+"""What a library keeps between calls: caches that its caller owns and that each call writes in
+place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
+
+
+class Part(StrEnum):
+    """What an input states of a cache: for each batch entry ones where a key is, the number of its
+    keys with the new ones, or the place of the last; the greatest number of keys in any entry; the
+    places of the new tokens; by its own length, how many rows the cache held before.
+    """
+
+    MASK = "mask"
+    LENGTH = "length"
+    LAST = "last"
+    TOTAL = "total"
+    POSITIONS = "positions"
+    PAST = "past"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One buffer, an input that the library writes rows of; `output` is what the model calls it
+    with the new rows, and the library does not give.
+    """
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class State:
+    """The caches of a library. All have the shape [entries, heads, capacity, size].
+
+    capacity: the dim of their rows; rows: the dim of the new tokens of a call.
+    past: the dim that counted a cache's rows in the model.
+    ragged: whether entries of a batch may be filled to different lengths.
+    parts: what other inputs state of the caches, by name.
+    """
+
+    caches: tuple[Cache, ...]
+    capacity: str
+    rows: str
+    past: str
+    ragged: bool
+    parts: Mapping[str, Part]
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's form."""
+        return {
+            **asdict(self),
+            "caches": [asdict(cache) for cache in self.caches],
+            "parts": {name: part.value for name, part in self.parts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> "State":
+        """Inverse of `to_json`; raises BundleError for a malformed document."""
+        found = mapping(document, "state")
+        known_keys(found, frozenset(field.name for field in fields(cls)), "state")
+        parts = mapping(found["parts"], "state.parts")
+        if type(found["ragged"]) is not bool or not set(parts.values()) <= set(Part):
+            raise malformed("the state is none that this relaxd knows")
+        return cls(
+            tuple(_cache(entry) for entry in sequence(found["caches"], "state.caches")),
+            text(found["capacity"], "state.capacity", 256),
+            text(found["rows"], "state.rows", 256),
+            text(found["past"], "state.past", 256),
+            found["ragged"],
+            {name: Part(part) for name, part in parts.items()},
+        )
+
+
+def _cache(document: Any) -> Cache:
+    found = mapping(document, "a cache")
+    known_keys(found, frozenset({"input", "output"}), "a cache")
+    return Cache(*(text(found[name], f"a cache's {name}") for name in ("input", "output")))

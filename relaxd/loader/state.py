@@ -1,0 +1,194 @@
+"""Caches of a loaded language model: a call gives new tokens alone, and the library writes their
+rows into buffers that are kept here.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxd.contract.state import Part
+from relaxd.errors import CapacityError, InputError
+
+if TYPE_CHECKING:
+    from relaxd.loader.model import Model
+
+Arrays = dict[str, np.ndarray]
+
+
+class State:
+    """The caches of `entries` sequences, each filled to a length of its own; all of them at once
+    for one thread at a time. `Model.state` makes one.
+    """
+
+    def __init__(self, model: "Model", entries: int, capacity: int | None) -> None:
+        described = model.manifest.state
+        if described is None:
+            raise InputError(
+                f"{model.manifest.name} has no state",
+                hint="compile it with the option state=lifted",
+            )
+        self._model = model
+        self._described = described
+        self._specs = {spec.name: spec for spec in model.inputs}
+        self.capacity = self._checked(capacity)
+        self._lengths = np.zeros(entries, np.int64)
+        self._buffers = {cache.input: self._buffer(cache.input) for cache in described.caches}
+        own = self._buffers.keys() | described.parts.keys()
+        self._free = [spec for spec in model.inputs if spec.name not in own]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many tokens each entry holds."""
+        return tuple(self._lengths.tolist())
+
+    @property
+    def ragged(self) -> bool:
+        """Whether entries of different lengths may take a step together."""
+        return self._described.ragged
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the buffers; pages of memory that no token reached are not taken yet."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def step(self, tokens: Any, *, first: int = 0) -> Arrays:
+        """The model's outputs for new tokens of the entries from `first` on: an array
+        [entries, tokens], or arrays by name where the model takes more than tokens.
+
+        Several tokens go to one entry, or to entries that are empty. Raises CapacityError where
+        they do not fit, InputError for inputs that the model does not admit; then nothing changes.
+        """
+        given = self._named(tokens)
+        entries, rows = self._extents(given)
+        chosen = slice(first, first + entries)
+        before = self._lengths[chosen]
+        self._check(before, entries, rows)
+        inputs = {**given, **self._stated(before, rows)}
+        inputs |= {name: buffer[chosen] for name, buffer in self._buffers.items()}
+        outputs = self._model.run(inputs)
+        self._lengths[chosen] += rows
+        return outputs
+
+    def reset(self, entry: int | None = None) -> None:
+        """Empties an entry, or all of them."""
+        for index in range(len(self._lengths)) if entry is None else (entry,):
+            self.truncate(index, 0)
+
+    def truncate(self, entry: int, length: int) -> None:
+        """Forgets an entry's tokens from `length` on; raises InputError where it has fewer."""
+        have = int(self._lengths[entry])
+        if not 0 <= length <= have:
+            raise InputError(f"entry {entry} has {have} tokens, it cannot be cut to {length}")
+        # Other entries' calls read these rows and weigh them by 0, which a NaN would outlive.
+        for buffer in self._buffers.values():
+            buffer[entry, :, length:have] = 0
+        self._lengths[entry] = length
+
+    def copy(self, source: int, target: int) -> None:
+        """Makes the entry `target` hold what `source` holds."""
+        length = int(self._lengths[source])
+        if source == target:
+            return
+        self.truncate(target, 0)
+        for buffer in self._buffers.values():
+            buffer[target, :, :length] = buffer[source, :, :length]
+        self._lengths[target] = length
+
+    def fork(self) -> "State":
+        """Another state that holds the same tokens, in buffers of its own."""
+        made = State(self._model, len(self._lengths), self.capacity)
+        most = int(self._lengths.max(initial=0))
+        for name, buffer in self._buffers.items():
+            made._buffers[name][:, :, :most] = buffer[:, :, :most]
+        made._lengths[:] = self._lengths
+        return made
+
+    def cached(self, name: str, entry: int = 0) -> np.ndarray:
+        """The rows [heads, tokens, size] that an entry holds of the cache that is the input
+        `name`: a view.
+        """
+        return self._buffers[name][entry, :, : self._lengths[entry]]
+
+    def _checked(self, capacity: int | None) -> int:
+        dims = {dim.name: dim for dim in self._model.dims}
+        dim = dims[self._described.capacity]
+        wanted = dim.highest if capacity is None else capacity
+        if wanted is None:
+            raise InputError(
+                f"the dim {dim.name} has no maximum", hint="give a capacity, in tokens"
+            )
+        if not dim.admits(wanted):
+            raise InputError(f"the capacity is {wanted}, it must be {dim.describe()}")
+        return wanted
+
+    def _buffer(self, name: str) -> np.ndarray:
+        spec = self._specs[name]
+        sizes = {dim.name: dim.min for dim in self._model.dims if dim.min == dim.max}
+        sizes[self._described.capacity] = self.capacity
+        try:
+            shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
+        except KeyError as error:
+            raise InputError(f"the cache {name!r} has an open axis {error}") from error
+        return np.zeros([len(self._lengths), *shape], np.dtype(spec.dtype))
+
+    def _named(self, tokens: Any) -> Arrays:
+        if isinstance(tokens, Mapping):
+            return {name: np.asarray(value) for name, value in tokens.items()}
+        if len(self._free) != 1:
+            names = ", ".join(spec.name for spec in self._free)
+            raise InputError("the model takes more than tokens", hint=f"give by name: {names}")
+        (spec,) = self._free
+        return {spec.name: np.asarray(tokens, np.dtype(spec.dtype))}
+
+    def _extents(self, given: Arrays) -> tuple[int, int]:
+        """Entries and new tokens of a call."""
+        for spec in self._free:
+            for axis, extent in enumerate(spec.shape):
+                if extent.symbol != self._described.rows or spec.name not in given:
+                    continue
+                array = given[spec.name]
+                if array.ndim != len(spec.shape) or axis == 0:
+                    break
+                return array.shape[0], array.shape[axis]
+        wanted = ", ".join(map(str, self._free))
+        raise InputError("no input says how many new tokens there are", hint=f"give {wanted}")
+
+    def _check(self, before: np.ndarray, entries: int, rows: int) -> None:
+        if len(before) != entries:
+            raise InputError(
+                f"{entries} entries are given, the state has {len(self._lengths)} in all"
+            )
+        most = int(before.max(initial=0))
+        if most + rows > self.capacity:
+            raise CapacityError(most + rows, self.capacity)
+        if self.ragged and rows > 1 and entries > 1 and most:
+            raise InputError("several tokens are for one entry, or for entries that are empty")
+        if not self.ragged and most != int(before.min(initial=most)):
+            raise InputError(
+                "entries of different lengths cannot take a step together in this model",
+                hint="give one at a time",
+            )
+
+    def _stated(self, before: np.ndarray, rows: int) -> Arrays:
+        """The inputs that say how far the caches are filled."""
+        after = before + rows
+        total = int(after.max(initial=0))
+        made = {
+            Part.MASK: np.arange(total) < after[:, None],
+            Part.LENGTH: after,
+            Part.LAST: after - 1,
+            Part.TOTAL: np.array(total),
+            Part.POSITIONS: before[:, None] + np.arange(rows),
+            Part.PAST: np.zeros(total - rows),
+        }
+        found = {}
+        for name, part in self._described.parts.items():
+            spec = self._specs[name]
+            values = made[part].astype(np.dtype(spec.dtype))
+            # A length of each entry may come with axes of 1 around it.
+            short = values.ndim < 2 and part is not Part.PAST
+            found[name] = values.reshape([-1] + [1] * (len(spec.shape) - 1)) if short else values
+            if short and not spec.shape:
+                found[name] = values.reshape(())
+        return found

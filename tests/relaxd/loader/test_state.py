@@ -1,0 +1,166 @@
+"""Caches that the caller owns: the steps of a session beside ONNX Runtime, whose caches are passed
+in and out.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import compiler
+import relaxd
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.state import Part
+from relaxd.errors import CapacityError, InputError
+from tests.decoder_models import (
+    FILLED_DIMS,
+    GROWN_DIMS,
+    LONGEST,
+    WORDS,
+    Original,
+    filled,
+    grown,
+)
+
+MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "filled": (filled, FILLED_DIMS),
+    "grown": (grown, GROWN_DIMS),
+}
+LIFTED = CompileOptions(state="lifted")
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for name, (model, dims) in MODELS.items():
+        made[name] = tmp_path_factory.mktemp("state") / name
+        compiler.compile_model(model(), output=made[name], dims=dims, options=LIFTED)
+    return made
+
+
+def tokens(count: int, seed: int = 0) -> list[int]:
+    return list(np.random.default_rng(seed).integers(0, WORDS, count).tolist())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_prompt_and_tokens_one_by_one_are_like_the_original(
+    bundles: dict[str, Path], name: str
+) -> None:
+    original = Original(MODELS[name][0]())
+    state = relaxd.load(bundles[name]).state(capacity=13)
+    for count in (7, 1, 1, 1, 3):
+        new = tokens(count, seed=count)
+        ours = state.step([new])["logits"][0]
+        np.testing.assert_allclose(ours, original.step(new), **CLOSE)
+        for cache, rows in original.caches.items():
+            np.testing.assert_allclose(state.cached(cache), rows[0], **CLOSE)
+    assert state.lengths == (13,)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_does_not_fit_changes_nothing(bundles: dict[str, Path], name: str) -> None:
+    state = relaxd.load(bundles[name]).state(capacity=8)
+    state.step([tokens(6)])
+    with pytest.raises(CapacityError, match="9 tokens do not fit into caches of 8") as caught:
+        state.step([tokens(3)])
+    assert caught.value.details == {"tokens": 9, "capacity": 8}
+    assert state.lengths == (6,)
+    state.step([tokens(2)])
+    assert state.lengths == (8,)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_truncating_forking_and_resetting(bundles: dict[str, Path], name: str) -> None:
+    state = relaxd.load(bundles[name]).state(capacity=20)
+    state.step([tokens(9)])
+    one = state.step([[5]])["logits"]
+    other = state.fork()
+    state.truncate(0, 9)
+    np.testing.assert_array_equal(state.step([[5]])["logits"], one)
+    np.testing.assert_array_equal(state.step([[8]])["logits"], other.step([[8]])["logits"])
+    state.step([[1]])
+    assert (state.lengths, other.lengths) == ((12,), (11,))
+    state.reset()
+    assert state.lengths == (0,)
+    fresh = relaxd.load(bundles[name]).state(capacity=20)
+    np.testing.assert_array_equal(
+        state.step([tokens(4)])["logits"], fresh.step([tokens(4)])["logits"]
+    )
+    with pytest.raises(InputError, match="has 4 tokens, it cannot be cut to 5"):
+        state.truncate(0, 5)
+
+
+def test_entries_of_different_lengths_take_steps_together(bundles: dict[str, Path]) -> None:
+    model = relaxd.load(bundles["filled"])
+    state = model.state(entries=3, capacity=24)
+    originals = [Original(filled()) for _ in range(3)]
+    for entry, (original, count) in enumerate(zip(originals, (4, 11, 1), strict=True)):
+        state.step([tokens(count, entry)], first=entry)
+        original.step(tokens(count, entry))
+    for turn in range(4):
+        new = tokens(3, 50 + turn)
+        logits = state.step([[token] for token in new])["logits"]
+        for original, token, ours in zip(originals, new, logits, strict=True):
+            np.testing.assert_allclose(ours, original.step([token]), **CLOSE)
+    state.copy(1, 0)
+    assert state.lengths == (15, 15, 5)
+    both = state.step([[3], [3]])["logits"]
+    np.testing.assert_allclose(both[0], both[1], **CLOSE)
+    with pytest.raises(InputError, match="several tokens are for one entry"):
+        state.step([[1, 2]] * 3)
+
+
+def test_caches_that_grow_keep_one_length(bundles: dict[str, Path]) -> None:
+    state = relaxd.load(bundles["grown"]).state(entries=2, capacity=9)
+    state.step([tokens(2)], first=1)
+    with pytest.raises(InputError, match="entries of different lengths"):
+        state.step([[1], [2]])
+
+
+def test_what_the_manifest_and_the_reports_say(bundles: dict[str, Path]) -> None:
+    described = {}
+    for name, folder in bundles.items():
+        manifest = Manifest.from_json(json.loads((folder / "manifest.json").read_text()))
+        assert manifest.state is not None
+        described[name] = manifest.state
+        assert [spec.name for spec in manifest.outputs] == ["logits"]
+        numerics = json.loads((folder / "numerics.json").read_text())
+        assert numerics["verdict"] == "passed"
+        presents = {cache.output for cache in manifest.state.caches}
+        assert presents < {output["name"] for output in numerics["outputs"]}
+        measured = json.loads((folder / "profile.json").read_text())
+        assert measured["measured"]
+        assert measured["points"]
+    assert described["filled"].ragged
+    assert described["filled"].parts == {"attention_mask": Part.MASK}
+    assert described["grown"].parts == {"past.rows": Part.PAST, "position_ids": Part.POSITIONS}
+
+
+def test_a_step_copies_no_cache(bundles: dict[str, Path]) -> None:
+    for folder in bundles.values():
+        kernels = json.loads((folder / "kernels.json").read_text())["kernels"]
+        names = {kernel["name"] for kernel in kernels}
+        assert {"written", "attention"} <= names
+        assert not {name for name in names if "appended" in name}
+
+
+def test_a_cache_that_would_be_copied_is_refused(bundles: dict[str, Path]) -> None:
+    model = relaxd.load(bundles["filled"])
+    caches = {spec.name: np.zeros((1, 2, 8, 16), np.float32) for spec in model.inputs[2:]}
+    given = {"input_ids": np.array([[1]]), "attention_mask": np.array([[1]])}
+    model.run({**given, **caches})
+    name = next(iter(caches))
+    caches[name].flags.writeable = False
+    with pytest.raises(InputError, match="is written in place"):
+        model.run({**given, **caches})
+
+
+def test_capacities_that_the_bundle_does_not_admit(bundles: dict[str, Path]) -> None:
+    model = relaxd.load(bundles["filled"])
+    assert model.state().capacity == LONGEST
+    with pytest.raises(InputError, match=f"the capacity is {LONGEST + 1}"):
+        model.state(capacity=LONGEST + 1)
