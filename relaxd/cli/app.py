@@ -15,6 +15,7 @@ from relaxd.cli import (
     families,
     inspecting,
     jobs,
+    llm,
     pulling,
     run,
     serving,
@@ -65,6 +66,7 @@ app.command("ci", cls=Command, rich_help_panel="Build")(checking.ci_command)
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
 app.command("run", cls=Command, rich_help_panel="Use")(run.run)
+app.command("llm", cls=Command, rich_help_panel="Use")(llm.llm_command)
 app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
 app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
 app.command("estimate", cls=Command, rich_help_panel="Use")(estimating.estimate_command)

@@ -1,0 +1,10 @@
+"""Text from language models that keep their state: several requests at once, and an endpoint as
+OpenAI's clients expect it.
+"""
+
+from relaxd.llm.engine import Engine
+from relaxd.llm.generation import Generation, Piece
+from relaxd.llm.sampling import Sampling
+from relaxd.llm.text import Text
+
+__all__ = ["Engine", "Generation", "Piece", "Sampling", "Text"]

@@ -1,0 +1,132 @@
+"""One answer as it comes into being: its pieces of text, why it ended, and how long it took."""
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relaxd.errors import RelaxdError
+from relaxd.llm.sampling import Sampler, Sampling
+from relaxd.llm.text import Text
+
+
+class Finish(StrEnum):
+    """Why an answer ended: the model or a stop text ended it, it is as long as it may be, or
+    nobody wants it any more.
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What came at once: a text, which may be empty, and its token, None where the answer ends
+    without one. finish: set in the last piece.
+    """
+
+    text: str = ""
+    token: int | None = None
+    finish: Finish | None = None
+    error: RelaxdError | None = None
+
+
+class Generation:
+    """An answer; iterate over its pieces, from any one thread."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        text: Text | None,
+        ends: frozenset[int],
+        heard: Callable[[Piece], None] | None = None,
+    ) -> None:
+        self.prompt = tuple(prompt)
+        self.sampling = sampling
+        self.tokens: list[int] = []
+        self.finish: Finish | None = None
+        self.began = time.perf_counter()
+        self.times: list[float] = []
+        self._ends = ends
+        self._sampler = Sampler(sampling)
+        self._stream = text.stream() if text else None
+        self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
+        self._heard = heard or self._pieces.put
+        self._held = ""
+        self._cancelled = False
+
+    def __iter__(self) -> Iterator[Piece]:
+        """The pieces, the last one with `finish`; raises the error that ended the answer."""
+        while True:
+            piece = self._pieces.get()
+            if piece.error is not None:
+                raise piece.error
+            yield piece
+            if piece.finish is not None:
+                return
+
+    def text(self) -> str:
+        """The whole answer, once it is there."""
+        return "".join(piece.text for piece in self)
+
+    def cancel(self) -> None:
+        """Ends the answer before its next token; from any thread."""
+        self._cancelled = True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the rest."""
+        return self._cancelled
+
+    def take(self, logits: "object", room: int) -> int:
+        """Chooses the next token by its scores, tells who listens, and returns it.
+
+        room: how many more tokens the caches take after it.
+        """
+        token = self._sampler.choose(logits)  # type: ignore[arg-type]
+        self.tokens.append(token)
+        self.times.append(time.perf_counter())
+        if token in self._ends:
+            self._end(Finish.STOP, token, self._held)
+            return token
+        self._held += self._stream.step(token) if self._stream else ""
+        place = first_of(self._held, self.sampling.stop)
+        if place is not None:
+            self._end(Finish.STOP, token, self._held[:place])
+        elif room <= 0 or len(self.tokens) == self.sampling.max_tokens:
+            self._end(Finish.LENGTH, token, self._held)
+        else:
+            sure = len(self._held) - pending(self._held, self.sampling.stop)
+            self._heard(Piece(self._held[:sure], token))
+            self._held = self._held[sure:]
+        return token
+
+    def end(self, finish: Finish) -> None:
+        """Ends the answer without another token."""
+        self._end(finish, None, self._held)
+
+    def fail(self, error: RelaxdError) -> None:
+        """Ends the answer by an error, which the listener raises."""
+        self.finish = Finish.CANCELLED
+        self._heard(Piece(finish=self.finish, error=error))
+
+    def _end(self, finish: Finish, token: int | None, text: str) -> None:
+        self.finish = finish
+        self._heard(Piece(text, token, finish))
+
+
+def first_of(text: str, stops: Sequence[str]) -> int | None:
+    """Where the first of the stops begins in a text."""
+    places = [place for stop in stops if (place := text.find(stop)) >= 0]
+    return min(places) if places else None
+
+
+def pending(text: str, stops: Sequence[str]) -> int:
+    """How many characters at a text's end may be the beginning of a stop."""
+    for count in range(min(len(text), max(map(len, stops), default=0)), 0, -1):
+        if any(stop.startswith(text[-count:]) for stop in stops):
+            return count
+    return 0

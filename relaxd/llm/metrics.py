@@ -1,0 +1,52 @@
+"""Counts and times the answers of an engine for Prometheus."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from relaxd.llm.engine import Engine
+from relaxd.llm.generation import Generation
+
+_FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class LlmMetrics:
+    """relaxd_llm_first_token_seconds: from a request to its first token;
+    relaxd_llm_between_tokens_seconds: from each token to the next; relaxd_llm_tokens_total: by
+    `kind`, `prompt` or `answer`; relaxd_llm_requests_total: by `finish`, or the code of an error;
+    relaxd_llm_requests_now: by `state`, `running` or `waiting`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._registry = CollectorRegistry()
+        shared: dict[str, Any] = {"registry": self._registry}
+        self._first = Histogram(
+            "relaxd_llm_first_token_seconds", "To the first token.", buckets=_FIRST, **shared
+        )
+        self._between = Histogram(
+            "relaxd_llm_between_tokens_seconds", "Between tokens.", buckets=_BETWEEN, **shared
+        )
+        self._tokens = Counter("relaxd_llm_tokens", "Tokens.", ["kind"], **shared)
+        self._ended = Counter("relaxd_llm_requests", "Requests that ended.", ["finish"], **shared)
+        now = Gauge("relaxd_llm_requests_now", "Requests.", ["state"], **shared)
+        now.labels("running").set_function(lambda: engine.load[0])
+        now.labels("waiting").set_function(lambda: engine.load[1])
+
+    def ended(self, made: Generation) -> None:
+        """Counts an answer that is over."""
+        self._ended.labels(made.finish.value if made.finish else "cancelled").inc()
+        self._tokens.labels("prompt").inc(len(made.prompt))
+        self._tokens.labels("answer").inc(len(made.tokens))
+        if made.times:
+            self._first.observe(made.times[0] - made.began)
+        for one, following in zip(made.times, made.times[1:], strict=False):
+            self._between.observe(following - one)
+
+    def refused(self, code: str) -> None:
+        """Counts a request that got no answer."""
+        self._ended.labels(code).inc()
+
+    def text(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,117 @@
+"""Where sequences are between steps: side by side in one state, or each in a state of its own."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from relaxd.errors import InputError
+from relaxd.loader.model import Model
+from relaxd.loader.state import State
+
+Logits = np.ndarray[Any, Any]
+
+
+class Seats(Protocol):
+    """Sequences by number, from 0 on without gaps."""
+
+    count: int
+    capacity: int
+
+    def length(self, seat: int) -> int:
+        """The tokens that a sequence holds."""
+
+    def extend(self, seat: int, tokens: list[int]) -> Logits:
+        """Gives one sequence several tokens; the scores [words] behind the last."""
+
+    def step(self, tokens: list[int]) -> Logits:
+        """Gives each of the first sequences a token; the scores [sequences, words]."""
+
+    def move(self, source: int, target: int) -> None:
+        """Puts a sequence in another's place; its own is empty then."""
+
+    def leave(self, seat: int) -> None:
+        """Empties a place."""
+
+
+def seats_of(model: Model, count: int | None, capacity: int | None) -> Seats:
+    """Places for so many sequences, by default 8 or what the model's batch admits."""
+    described = model.manifest.state
+    if described is None:
+        raise InputError(
+            f"{model.manifest.name} has no state", hint="compile it with the option state=lifted"
+        )
+    if not described.ragged:
+        return _Apart(model, count or _DEFAULT, capacity)
+    cache = next(s for s in model.inputs if s.name == described.caches[0].input)
+    sizes = [dim.highest for dim in model.dims if dim.name == cache.shape[0].symbol]
+    most = next((size for size in sizes if size is not None), count or _DEFAULT)
+    if count is not None and count > most:
+        raise InputError(
+            f"{count} sequences are more than the model's batch admits, {most}",
+            hint="compile it with a greater batch",
+        )
+    return _Together(model.state(entries=count or min(most, _DEFAULT), capacity=capacity))
+
+
+_DEFAULT = 8
+
+
+class _Together:
+    """Entries of one state, filled to different lengths, which one call reads."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.count, self.capacity = len(state.lengths), state.capacity
+
+    def length(self, seat: int) -> int:
+        return self._state.lengths[seat]
+
+    def extend(self, seat: int, tokens: list[int]) -> Logits:
+        scores: Logits = _scores(self._state.step([tokens], first=seat))[0, -1]
+        return scores
+
+    def step(self, tokens: list[int]) -> Logits:
+        return _scores(self._state.step([[token] for token in tokens]))[:, -1]
+
+    def move(self, source: int, target: int) -> None:
+        self._state.copy(source, target)
+        self._state.truncate(source, 0)
+
+    def leave(self, seat: int) -> None:
+        self._state.truncate(seat, 0)
+
+
+class _Apart:
+    """A state for each sequence, for models whose caches keep one length: a step is a call for
+    each.
+    """
+
+    def __init__(self, model: Model, count: int, capacity: int | None) -> None:
+        self._states = [model.state(capacity=capacity) for _ in range(count)]
+        self.count, self.capacity = count, self._states[0].capacity
+
+    def length(self, seat: int) -> int:
+        return self._states[seat].lengths[0]
+
+    def extend(self, seat: int, tokens: list[int]) -> Logits:
+        scores: Logits = _scores(self._states[seat].step([tokens]))[0, -1]
+        return scores
+
+    def step(self, tokens: list[int]) -> Logits:
+        return np.stack([self.extend(seat, [token]) for seat, token in enumerate(tokens)])
+
+    def move(self, source: int, target: int) -> None:
+        states = self._states
+        states[source], states[target] = states[target], states[source]
+        states[source].reset()
+
+    def leave(self, seat: int) -> None:
+        self._states[seat].reset()
+
+
+def _scores(outputs: dict[str, Any]) -> Logits:
+    """The output [entries, tokens, words]: that called logits, else the first."""
+    found: Logits = outputs.get("logits", next(iter(outputs.values())))
+    if found.ndim != 3:
+        raise InputError(f"the scores have {found.ndim} axes, they must be [batch, tokens, words]")
+    return found

@@ -1,0 +1,177 @@
+"""OpenAI's documents: what a request asks for, and how answers and errors look."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relaxd.errors import CapacityError, InputError, OverloadError, RelaxdError
+from relaxd.llm.generation import Generation
+from relaxd.llm.sampling import Sampling
+
+_REFUSED: dict[str, tuple[Any, ...]] = {
+    "n": (1, None),
+    "best_of": (1, None),
+    "logprobs": (False, 0, None),
+    "top_logprobs": (0, None),
+    "tools": ([], None),
+    "functions": ([], None),
+    "logit_bias": ({}, None),
+    "presence_penalty": (0, None),
+    "frequency_penalty": (0, None),
+    "suffix": ("", None),
+    "echo": (False, None),
+    "response_format": ({"type": "text"}, None),
+}
+"""Fields that would change an answer and are not followed, with the values that ask for nothing."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for an answer: a conversation or a plain prompt."""
+
+    prompt: str | list[int] | None
+    messages: list[dict[str, Any]] | None
+    sampling: Sampling
+    stream: bool
+    usage: bool
+
+    @property
+    def chat(self) -> bool:
+        """Whether the prompt is a conversation."""
+        return self.messages is not None
+
+
+def asked(document: Any, *, chat: bool) -> Asked:
+    """Reads a request's body; raises InputError for what is malformed or cannot be followed."""
+    if not isinstance(document, Mapping):
+        raise InputError("the body is no JSON object")
+    for name, nothing in _REFUSED.items():
+        if name in document and document[name] not in nothing:
+            raise InputError(f"{name} is not supported", hint="leave it out", field=name)
+    options = _typed(document, "stream_options", dict) or {}
+    return Asked(
+        None if chat else _prompt(document.get("prompt")),
+        _messages(document.get("messages")) if chat else None,
+        _sampling(document, chat=chat),
+        bool(_typed(document, "stream", bool)),
+        bool(options.get("include_usage")),
+    )
+
+
+def _prompt(value: Any) -> str | list[int]:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
+        (value,) = value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return value
+    raise InputError("prompt must be one text, or a list of tokens", field="prompt")
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not value:
+        raise InputError("messages must be a list that is not empty", field="messages")
+    return [_message(item) for item in value]
+
+
+def _message(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        raise InputError("a message must have a role", field="messages")
+    content = value.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
+        content = "".join(parts) if all(isinstance(part, str) for part in parts) else None  # type: ignore[arg-type]
+    if not isinstance(content, str):
+        raise InputError("a message's content must be text", field="messages")
+    return {"role": value["role"], "content": content}
+
+
+def _sampling(document: Mapping[str, Any], *, chat: bool) -> Sampling:
+    stop = document.get("stop")
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(stops, list) or not all(isinstance(item, str) for item in stops):
+        raise InputError("stop must be a text or a list of texts", field="stop")
+    longest = _typed(document, "max_completion_tokens", int) or _typed(document, "max_tokens", int)
+    temperature = _typed(document, "temperature", int, float)
+    top_p = _typed(document, "top_p", int, float)
+    return Sampling(
+        temperature=1.0 if temperature is None else temperature,
+        top_k=_typed(document, "top_k", int) or 0,
+        top_p=1.0 if top_p is None else top_p,
+        seed=_typed(document, "seed", int),
+        # As OpenAI's: a plain completion is short where nothing is said.
+        max_tokens=longest if longest is not None or chat else 16,
+        stop=tuple(stops),
+    )
+
+
+def _typed(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    value = document.get(name)
+    if value is not None and type(value) not in kinds:
+        raise InputError(f"{name} must be {' or '.join(k.__name__ for k in kinds)}", field=name)
+    return value
+
+
+class Answer:
+    """The documents of one answer."""
+
+    def __init__(self, model: str, *, chat: bool) -> None:
+        self._chat = chat
+        kind = "chat.completion" if chat else "text_completion"
+        self._whole = {
+            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._part = {**self._whole, "object": f"{kind}.chunk" if chat else kind}
+
+    def whole(self, made: Generation, text: str) -> dict[str, Any]:
+        """The answer at once."""
+        content = {"message": {"role": "assistant", "content": text}} if self._chat else {}
+        return {**self._whole, "choices": [_choice(made, content, text)], "usage": usage(made)}
+
+    def first(self) -> dict[str, Any] | None:
+        """What a stream begins with, None for a plain prompt."""
+        if not self._chat:
+            return None
+        delta = {"delta": {"role": "assistant", "content": ""}}
+        return {**self._part, "choices": [{"index": 0, "finish_reason": None, **delta}]}
+
+    def part(self, made: Generation, text: str, *, last: bool) -> dict[str, Any]:
+        """A piece of a stream."""
+        content = {"delta": {"content": text} if text else {}} if self._chat else {}
+        return {**self._part, "choices": [_choice(made if last else None, content, text)]}
+
+    def usage(self, made: Generation) -> dict[str, Any]:
+        """What a stream ends with, where the request asks for it."""
+        return {**self._part, "choices": [], "usage": usage(made)}
+
+
+def _choice(made: Generation | None, content: dict[str, Any], text: str) -> dict[str, Any]:
+    finish = made.finish.value if made is not None and made.finish is not None else None
+    return {"index": 0, "finish_reason": finish, "logprobs": None, **(content or {"text": text})}
+
+
+def usage(made: Generation) -> dict[str, int]:
+    """The tokens of the prompt and of the answer."""
+    prompt, answer = len(made.prompt), len(made.tokens)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": answer,
+        "total_tokens": prompt + answer,
+    }
+
+
+def failure(error: RelaxdError) -> tuple[int, dict[str, Any]]:
+    """The status and the document of an error."""
+    status, kind = 500, "server_error"
+    if isinstance(error, InputError | CapacityError):
+        status, kind = 400, "invalid_request_error"
+    elif isinstance(error, OverloadError):
+        status, kind = 429, "rate_limit_error"
+    code = "context_length_exceeded" if isinstance(error, CapacityError) else error.code
+    param = error.details.get("field")
+    return status, {"error": {"message": str(error), "type": kind, "code": code, "param": param}}

@@ -1,0 +1,49 @@
+"""A bundle with state and a tokenizer of single characters, for tests."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models
+
+import compiler
+from relaxd.contract.options import CompileOptions
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, filled, grown
+
+END = WORDS - 1
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,:;<>|/!"[:END]
+QUICK = CompileOptions(verify=False, profile=False, state="lifted")
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+KINDS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
+
+
+def built(folder: Path, kind: str) -> Path:
+    """A bundle with the files of a tokenizer beside it."""
+    model, dims = KINDS[kind]
+    compiler.compile_model(model(), output=folder / kind, dims=dims, options=QUICK)
+    return folder / kind
+
+
+def tokenizer(folder: Path) -> Path:
+    """A folder with a tokenizer, its template and the token at which texts end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {letter: index for index, letter in enumerate(LETTERS)} | {"<end>": END}
+    made = Tokenizer(models.BPE(vocabulary, [], unk_token="!"))
+    made.decoder = decoders.Fuse()
+    made.add_special_tokens(["<end>"])
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"eos_token": "<end>", "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def greedy(kind: str, prompt: list[int], count: int) -> list[int]:
+    """What ONNX Runtime answers, the most probable token each time."""
+    original = Original(KINDS[kind][0]())
+    found = [int(np.argmax(original.step(prompt)[-1]))]
+    while len(found) < count and found[-1] != END:
+        found.append(int(np.argmax(original.step(found[-1:])[-1])))
+    return found

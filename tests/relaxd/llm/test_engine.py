@@ -1,0 +1,206 @@
+"""Several requests at once: the same tokens as ONNX Runtime's, one request after another."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relaxd.errors import CapacityError, ExecutionError, InputError, OverloadError
+from relaxd.llm import Engine, Piece, Sampling
+from relaxd.llm.generation import Finish
+from relaxd.loader.model import Model
+from relaxd.loader.state import State
+from tests.relaxd.llm.models import END, KINDS, greedy
+
+CAPACITY = 40
+
+
+@pytest.fixture
+def engine(language_models: dict[str, Path]) -> Iterator[Engine]:
+    with Engine.open(
+        language_models["filled"],
+        language_models["tokenizer"],
+        sequences=3,
+        capacity=CAPACITY,
+        threads=1,
+    ) as made:
+        yield made
+
+
+def prompts(count: int) -> list[list[int]]:
+    random = np.random.default_rng(count)
+    lengths = random.integers(1, 20, count)
+    return [random.integers(0, END, length).tolist() for length in lengths]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_requests_together_get_what_each_gets_alone(
+    language_models: dict[str, Path], kind: str
+) -> None:
+    asked = prompts(7)
+    lengths = [int(length) for length in np.random.default_rng(1).integers(1, 12, len(asked))]
+    with Engine.open(
+        language_models[kind], language_models["tokenizer"], sequences=3, threads=1
+    ) as engine:
+        made = [
+            engine.generate(prompt, Sampling(max_tokens=length))
+            for prompt, length in zip(asked, lengths, strict=True)
+        ]
+        for each in made:
+            each.text()
+    for each, prompt, length in zip(made, asked, lengths, strict=True):
+        assert each.tokens == greedy(kind, prompt, length)
+
+
+def test_long_prompts_come_in_pieces(language_models: dict[str, Path]) -> None:
+    prompt = (prompts(3)[0] * 30)[:30]
+    with Engine.open(language_models["filled"], threads=1) as whole:
+        # The model takes 24 tokens a call at most.
+        assert whole._piece == 24
+        model = whole.model
+        found = whole.generate(prompt, Sampling(max_tokens=4))
+        found.text()
+    with Engine(model, piece=7) as engine:
+        pieces = engine.generate(prompt, Sampling(max_tokens=4))
+        pieces.text()
+    assert found.tokens == pieces.tokens == greedy("filled", prompt, 4)
+
+
+def test_the_seed_decides_what_is_drawn(engine: Engine) -> None:
+    drawn = Sampling(temperature=1, top_k=20, top_p=0.9, seed=5, max_tokens=12)
+    one = engine.generate("Hello", drawn)
+    first = one.text()
+    assert engine.generate("Hello", drawn).text() == first
+    assert engine.generate("Hello", Sampling(1.0, seed=6, max_tokens=12)).text() != first
+
+
+def test_an_answer_ends_where_the_caches_are_full(engine: Engine) -> None:
+    prompt = prompts(2)[0][:9]
+    made = engine.generate(prompt)
+    made.text()
+    assert made.tokens == greedy("filled", prompt, len(made.tokens))
+    if made.tokens[-1] != END:
+        assert made.finish is Finish.LENGTH
+        # The last token needs no place: nothing is computed from it.
+        assert len(prompt) + len(made.tokens) == CAPACITY + 1
+
+
+def test_what_does_not_fit_is_refused_at_once(engine: Engine) -> None:
+    with pytest.raises(CapacityError, match="41 tokens do not fit into caches of 40"):
+        engine.generate([1] * CAPACITY)
+    with pytest.raises(InputError, match="the prompt is empty"):
+        engine.generate("")
+
+
+class Slow:
+    """Lets the engine's thread go on, token by token."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.go = threading.Semaphore(0)
+        self.came = threading.Semaphore(0)
+
+    def __call__(self, piece: Piece) -> None:
+        self.pieces.append(piece)
+        self.came.release()
+        self.go.acquire()
+
+
+def test_cancelling_makes_room_for_the_next(engine: Engine) -> None:
+    slow = Slow()
+    made = engine.generate("abc", Sampling(max_tokens=30), slow)
+    slow.came.acquire()
+    others = [engine.generate([index], Sampling(max_tokens=5)) for index in range(4)]
+    made.cancel()
+    for _ in range(40):
+        slow.go.release()
+    texts = [other.text() for other in others]
+    assert len(texts) == 4
+    for index, other in enumerate(others):
+        assert other.tokens == greedy("filled", [index], 5)
+    assert made.finish is Finish.CANCELLED
+    assert len(slow.pieces) <= 4
+
+
+def test_too_many_that_wait(language_models: dict[str, Path]) -> None:
+    slow = Slow()
+    with Engine.open(language_models["filled"], sequences=1, waiting=2, threads=1) as engine:
+        engine.generate([1], Sampling(max_tokens=3), slow)
+        slow.came.acquire()
+        waiting = [engine.generate([2], Sampling(max_tokens=1)) for _ in range(2)]
+        assert engine.load == (1, 2)
+        with pytest.raises(OverloadError, match="2 requests wait already"):
+            engine.generate([3])
+        for _ in range(9):
+            slow.go.release()
+        assert [one.tokens for one in waiting if one.text() is not None] == [
+            greedy("filled", [2], 1)
+        ] * 2
+    with pytest.raises(OverloadError, match="closed"):
+        engine.generate([1])
+
+
+def test_closing_ends_what_runs_and_what_waits(language_models: dict[str, Path]) -> None:
+    slow = Slow()
+    engine = Engine.open(language_models["filled"], sequences=1, threads=1)
+    running = engine.generate([1], Sampling(max_tokens=20), slow)
+    slow.came.acquire()
+    waiting = engine.generate([2])
+    for _ in range(40):
+        slow.go.release()
+    engine.close()
+    waiting.text()
+    assert waiting.finish is not None
+    assert running.finish is not None
+
+
+def test_a_failure_ends_its_answers_and_no_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = State.step
+
+    def failing(self: State, tokens: object, **where: int) -> object:
+        raise ExecutionError("the kernel fell over")
+
+    monkeypatch.setattr(State, "step", failing)
+    with pytest.raises(ExecutionError, match="fell over"):
+        engine.generate("ab").text()
+    monkeypatch.setattr(State, "step", step)
+    made = engine.generate([4, 5], Sampling(max_tokens=3))
+    made.text()
+    assert made.tokens == greedy("filled", [4, 5], 3)
+
+
+def test_more_sequences_than_the_batch_admits(language_models: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="5 sequences are more than the model's batch admits, 4"):
+        Engine.open(language_models["filled"], sequences=5)
+
+
+def test_text_takes_a_tokenizer(language_models: dict[str, Path]) -> None:
+    with Engine.open(language_models["filled"], threads=1) as engine:
+        assert isinstance(engine.model, Model)
+        with pytest.raises(InputError, match="no tokenizer"):
+            engine.generate("abc")
+        with pytest.raises(InputError, match="no tokenizer"):
+            engine.generate([1], Sampling(stop=("a",)))
+
+
+def test_stops(engine: Engine) -> None:
+    prompt = prompts(4)[1]
+    whole = engine.generate(prompt, Sampling(max_tokens=8)).text()
+    assert len(whole) > 4
+    stop = whole[2:4]
+    made = engine.generate(prompt, Sampling(stop=(stop,)))
+    assert made.text() == whole[: whole.find(stop)]
+    assert made.finish is Finish.STOP
+
+
+def test_a_conversation(engine: Engine) -> None:
+    assert engine.text is not None
+    talk = [{"role": "user", "content": "Hey"}]
+    prompt = engine.text.encode("user: Hey|assistant: ", special=False)
+    made = engine.chat(talk, Sampling(max_tokens=5))
+    made.text()
+    assert made.tokens == greedy("filled", prompt, 5)

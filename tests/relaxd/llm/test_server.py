@@ -1,0 +1,161 @@
+"""The endpoint, as the client from PyPI and plain HTTP see it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import uvicorn
+
+from relaxd.llm import Engine
+from relaxd.llm.server import create_app
+from relaxd.llm.serving import _listening
+from tests.relaxd.llm.models import LETTERS, greedy
+
+TALK: list[Any] = [{"role": "user", "content": "Hi"}]
+MODEL = "tiny"
+
+
+@pytest.fixture(scope="module")
+def address(language_models: dict[str, Path]) -> Iterator[str]:
+    with Engine.open(
+        language_models["filled"],
+        language_models["tokenizer"],
+        sequences=2,
+        waiting=3,
+        threads=1,
+    ) as engine:
+        app = create_app(engine, MODEL)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        sock = _listening(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+            sock.close()
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def tokens_of(prompt: str, count: int) -> list[int]:
+    return greedy("filled", [LETTERS.index(letter) for letter in prompt], count)
+
+
+def answer_to(prompt: str, count: int) -> str:
+    return "".join(LETTERS[token] for token in tokens_of(prompt, count) if token < len(LETTERS))
+
+
+def test_a_completion(client: openai.OpenAI) -> None:
+    made = client.completions.create(model=MODEL, prompt="abc", max_tokens=6, temperature=0)
+    assert made.choices[0].text == answer_to("abc", 6)
+    assert made.choices[0].finish_reason in ("length", "stop")
+    assert made.usage is not None
+    assert made.usage.prompt_tokens == 3
+    assert made.usage.completion_tokens == len(tokens_of("abc", 6))
+
+
+def test_a_conversation(client: openai.OpenAI) -> None:
+    made = client.chat.completions.create(
+        model=MODEL, messages=TALK, max_completion_tokens=7, temperature=0
+    )
+    assert made.object == "chat.completion"
+    assert made.choices[0].message.role == "assistant"
+    assert made.choices[0].message.content == answer_to("user: Hi|assistant: ", 7)
+
+
+def test_a_stream(client: openai.OpenAI) -> None:
+    parts = list(
+        client.chat.completions.create(
+            model=MODEL,
+            messages=TALK,
+            max_tokens=7,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    assert parts[0].choices[0].delta.role == "assistant"
+    text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
+    assert text == answer_to("user: Hi|assistant: ", 7)
+    assert parts[-2].choices[0].finish_reason in ("length", "stop")
+    assert parts[-1].usage is not None
+    assert parts[-1].usage.completion_tokens == len(tokens_of("user: Hi|assistant: ", 7))
+    plain = client.completions.create(
+        model=MODEL, prompt=[1, 2], max_tokens=4, temperature=0, stream=True
+    )
+    assert "".join(part.choices[0].text for part in plain) == answer_to("bc", 4)
+
+
+def test_clients_at_once(client: openai.OpenAI) -> None:
+    prompts = ["a", "hello there", "Bb", "xyz:"]
+    found: dict[str, str] = {}
+
+    def ask(prompt: str) -> None:
+        made = client.completions.create(model=MODEL, prompt=prompt, max_tokens=9, temperature=0)
+        found[prompt] = made.choices[0].text
+
+    threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {prompt: answer_to(prompt, 9) for prompt in prompts}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "field"),
+    [
+        ({"n": 2}, "run.input", "n"),
+        ({"logprobs": 3}, "run.input", "logprobs"),
+        ({"max_tokens": 0}, "run.input", None),
+        ({"temperature": -1}, "run.input", None),
+        ({"prompt": "a" * 100}, "context_length_exceeded", None),
+        ({"prompt": ""}, "run.input", None),
+    ],
+)
+def test_refusals(
+    client: openai.OpenAI, settings: dict[str, Any], code: str, field: str | None
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**{"model": MODEL, "prompt": "ab", **settings})
+    assert (caught.value.code, caught.value.param) == (code, field)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"messages": []}', b'{"messages": [{"content": "a"}]}']
+)
+def test_bodies_that_are_no_requests(address: str, body: bytes) -> None:
+    found = httpx.post(f"{address}/v1/chat/completions", content=body)
+    assert found.status_code == 400
+    assert found.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_client_that_leaves_frees_its_place(address: str) -> None:
+    asked = {"prompt": "ab", "max_tokens": 60, "temperature": 0, "stream": True}
+    for _ in range(4):
+        with httpx.stream("POST", f"{address}/v1/completions", json=asked) as response:
+            next(response.iter_lines())
+    deadline = time.monotonic() + 20
+    while 'state="running"} 0.0' not in httpx.get(f"{address}/metrics").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_model_and_what_is_measured(client: openai.OpenAI, address: str) -> None:
+    assert [model.id for model in client.models.list()] == [MODEL]
+    client.completions.create(model=MODEL, prompt="ab", max_tokens=3, temperature=0)
+    shown = httpx.get(f"{address}/metrics").text
+    for name in ("first_token_seconds_count", "between_tokens_seconds_count", "tokens_total"):
+        assert f"relaxd_llm_{name}" in shown
+    assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
