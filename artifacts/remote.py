@@ -302,7 +302,8 @@ class RemoteRecords:
                     for key in ("e_tag", "version")
                     if found.meta[key] is not None
                 }
-                return Record(bytes(found.bytes()).decode(), version=json.dumps(version))
+                value = bytes(found.bytes()).decode(errors="replace")
+                return Record(value, version=json.dumps(version))
             except FileNotFoundError:
                 return None
 

@@ -14,13 +14,14 @@ from artifacts.store import BlobStore, Records, hex_of
 
 @dataclass(frozen=True)
 class Backend:
-    """`corrupt` replaces a stored blob's bytes behind the store's back; `quarantined` counts what
-    was set aside; `tick_s` is how finely the store tells times apart.
+    """`corrupt` replaces a stored blob's bytes behind the store's back, `garble` a record's;
+    `quarantined` counts what was set aside; `tick_s` is how finely the store tells times apart.
     """
 
     blobs: BlobStore
     records: Records
     corrupt: Callable[[str, bytes], None]
+    garble: Callable[[str, bytes], object]
     quarantined: Callable[[], int]
     tick_s: float = 0.02
 
@@ -35,6 +36,7 @@ def local(root: Path) -> Backend:
         LocalStore(root),
         LocalRecords(root),
         corrupt,
+        lambda name, data: (root / "records" / name).write_bytes(data),
         lambda: len(list((root / "quarantine").iterdir())),
     )
 
@@ -45,6 +47,7 @@ def remote(url: str, tick_s: float = 0.02) -> Backend:
         ObjectStore(handle),
         RemoteRecords(handle),
         lambda digest, data: obstore.put(handle, f"blobs/sha256/{hex_of(digest)}", data) and None,
+        lambda name, data: obstore.put(handle, f"records/{name}", data),
         lambda: len(obstore.list_with_delimiter(handle, "quarantine/")["objects"]),
         tick_s,
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from artifacts.errors import BlobCorrupt, BlobNotFound, DigestMismatch, InvalidDigest
 from artifacts.store import CHUNK, Blob
-from relaxd.contract.canonical import digest_of
+from relaxd.contract.canonical import digest_of, is_digest
 
 ABSENT = digest_of(b"never stored")
 shared_store = settings(
@@ -190,6 +190,16 @@ def test_records_are_replaced_only_as_they_were_read(records):
     assert sorted(entry.name for entry in records.walk("a")) == ["a/b", "a/c/d"]
     assert all(entry.written > time.time() - 60 for entry in records.walk("a"))
     assert list(records.walk("z")) == []
+
+
+def test_a_record_that_is_no_text_gives_way(backend):
+    records, name = backend.records, "actions/aa/record"
+    records.set(name, "value")
+    backend.garble(name, b"sha256:\xff\x00")
+    found = records.get(name)
+    assert not is_digest(found.value)
+    assert records.swap(name, "another", found)
+    assert records.get(name).value == "another"
 
 
 def test_a_record_is_removed_only_as_it_was_read(records):
