@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -80,12 +81,20 @@ def _processor(running: Fleet, figures: dict[str, Any], name: str, count: int) -
     }
 
 
+class _Figures(dict[str, Any]):
+    """Figures by name, each shown on standard error as it comes: a run may be ended early."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        print(f"{name}: {json.dumps(value)}", file=sys.stderr, flush=True)
+
+
 def measure(running: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Every figure, by name."""
     push(running.urls[0])
     request = partial(submit, running.urls, options.keys)
     asyncio.run(one_by_one(request, WARM_UP))
-    figures: dict[str, Any] = {}
+    figures = _Figures()
     with _processor(running, figures, "submit", ALONE):
         figures["submit_alone"] = asyncio.run(one_by_one(request, ALONE)).to_json()
     if not options.idle:
