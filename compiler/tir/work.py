@@ -66,7 +66,10 @@ def work_of(func: tirx.PrimFunc, values: Values) -> Work:
     as computed once before it. Raises UnknownExtent for a program whose loops do not tell.
     """
     count = _Count(dict(values))
-    count.visit(func.body)
+    try:
+        count.visit(func.body)
+    except TypeError as error:  # `children` knows the expressions that programs hold, not all
+        raise UnknownExtent(str(error)) from error
     flops = {dtype: total(parts) for dtype, parts in count.flops.items()}
     touched = (count.bytes_of(param) for param in func.params if hasattr(param.ty, "shape"))
     return Work(total(flops.values()), total(touched), _most(flops))

@@ -5,7 +5,6 @@ numerics.json.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,12 @@ from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
 from compiler.verify import npz
 from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
+from compiler.verify.judged import Judged, Verdict, summary, verdict_of
 from compiler.verify.reference.onnx import ONNX
-from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
+from compiler.verify.tolerance import compare, tolerance_of
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.loader.narrow import dtype_of
-
-
-class Verdict(StrEnum):
-    """What a verification came to."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    NOT_RUN = "not_run"
-    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -89,16 +80,6 @@ class Mismatch(VerifyError):
 NATIVE = Runner()
 ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
 """For a device that is this machine's processor under another name."""
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """One output at one point."""
-
-    output: TensorSpec
-    trial: Trial
-    tolerance: Tolerance
-    difference: Difference
 
 
 def not_run(reason: str, status: TargetStatus, left_out: Sequence[LeftOut] = ()) -> Record:
@@ -247,7 +228,7 @@ def _sorted_out(
     return well, others
 
 
-def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[_Judged]:
+def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[Judged]:
     got, want = (npz.read(trial.outputs(side)) for side in _SIDES)
     judged = []
     for output in signature.outputs:
@@ -259,7 +240,7 @@ def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[
                 output=output.name,
             )
         judged.append(
-            _Judged(
+            Judged(
                 output,
                 trial,
                 tolerance,
@@ -276,29 +257,21 @@ def _narrowed(want: Any, output: TensorSpec) -> Any:
 
 def _report(
     engine: str,
-    judged: Sequence[_Judged],
+    judged: Sequence[Judged],
     ran: Sequence[Trial],
     left_out: Sequence[LeftOut],
     options: CompileOptions,
 ) -> Record:
     names = dict.fromkeys(item.output.name for item in judged)
-    outputs = [_summary([item for item in judged if item.output.name == name]) for name in names]
+    outputs = [summary([item for item in judged if item.output.name == name]) for name in names]
     return {
-        "verdict": _verdict(judged).value,
+        "verdict": verdict_of(judged).value,
         "reference": engine,
         "seed": options.seed,
         "outputs": outputs,
         "points": [trial.point.to_json() for trial in ran],
         "left_out": [item.to_json() for item in left_out],
     }
-
-
-def _verdict(judged: Sequence[_Judged]) -> Verdict:
-    """FAILED for any fault; PASSED if a comparison proved something, or there was nothing to."""
-    if any(item.difference.problem for item in judged):
-        return Verdict.FAILED
-    undecided = [item for item in judged if item.difference.undecided]
-    return Verdict.INCONCLUSIVE if judged and len(undecided) == len(judged) else Verdict.PASSED
 
 
 def _reached(ran: Sequence[Trial]) -> dict[str, int]:
@@ -320,7 +293,7 @@ def _unbounded(signature: Signature, ran: Sequence[Trial]) -> list[str]:
     return found
 
 
-def _unproven(judged: Sequence[_Judged]) -> list[str]:
+def _unproven(judged: Sequence[Judged]) -> list[str]:
     """A warning for each float output whose values say little at every point."""
     found = []
     for name in dict.fromkeys(item.output.name for item in judged):
@@ -330,27 +303,7 @@ def _unproven(judged: Sequence[_Judged]) -> list[str]:
     return found
 
 
-def _summary(judged: Sequence[_Judged]) -> Record:
-    """One output over all points."""
-    worst = max(
-        judged, key=lambda item: (item.difference.problem is not None, item.difference.max_abs)
-    )
-    problem = worst.difference.problem
-    return {
-        "name": worst.output.name,
-        "dtype": worst.output.dtype,
-        "verdict": _verdict(judged).value,
-        "problem": problem,
-        "max_abs": max(item.difference.max_abs for item in judged),
-        "max_rel": max(item.difference.max_rel for item in judged),
-        "range": max(item.difference.range for item in judged),
-        "worst": worst.trial.point.to_json(),
-        "atol": worst.tolerance.atol,
-        "rtol": worst.tolerance.rtol,
-    }
-
-
-def _mismatch(judged: Sequence[_Judged], report: Record) -> Mismatch:
+def _mismatch(judged: Sequence[Judged], report: Record) -> Mismatch:
     item = next(item for item in judged if item.difference.problem)
     departing = [
         other.output.name
@@ -377,7 +330,7 @@ def _nothing_ran(reason: str, left_out: Sequence[LeftOut]) -> VerifyError:
     )
 
 
-def _nothing_proven(judged: Sequence[_Judged], report: Record) -> VerifyError:
+def _nothing_proven(judged: Sequence[Judged], report: Record) -> VerifyError:
     largest = max(item.difference.range for item in judged)
     return VerifyError(
         f"no output proves anything: the reference's values reach {largest:.1e} at most",

@@ -54,6 +54,8 @@ class Difference:
 
     problem: what is wrong, None when nothing is. range: the largest finite |want| of floats.
     undecided: why the comparison proves nothing, although nothing is known to be wrong; else None.
+    of_tolerance: how much of what is allowed the element uses that uses the most of it; None where
+    nothing is allowed, and elements differ.
     """
 
     max_abs: float
@@ -61,6 +63,7 @@ class Difference:
     problem: str | None
     range: float = 0.0
     undecided: str | None = None
+    of_tolerance: float | None = None
 
 
 def tolerance_of(
@@ -96,20 +99,22 @@ def compare(
             0.0, 0.0, f"shape {list(got.shape)} where the reference has {list(want.shape)}"
         )
     if not got.size:
-        return Difference(0.0, 0.0, None)
+        return Difference(0.0, 0.0, None, of_tolerance=0.0)
     if want.dtype.kind in "biu" or want.dtype.name in _NARROW_INTEGERS:
         steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
         wrong, apart = (
             int(np.count_nonzero((got != want) & ~((steps > 0) & (steps <= tolerance.steps)))),
             float(steps.max()),
         )
-        return Difference(apart, 0.0, f"{wrong} of {got.size} elements differ" if wrong else None)
+        problem = f"{wrong} of {got.size} elements differ" if wrong else None
+        used = _used(steps, np.full_like(steps, tolerance.steps))
+        return Difference(apart, 0.0, problem, of_tolerance=used)
     ours, theirs = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(ours) & np.isfinite(theirs)
     odd = _odd_places(ours[~finite], theirs[~finite])
     ours, theirs = ours[finite], theirs[finite]
     if not ours.size:
-        return Difference(0.0, 0.0, odd)
+        return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
     apart = np.abs(ours - theirs)
     largest = float(np.abs(theirs).max())
     span = max(largest, _LEAST_RANGE)
@@ -132,7 +137,15 @@ def compare(
         odd or far,
         largest,
         undecided,
+        None if odd else _used(apart, allowed),
     )
+
+
+def _used(apart: np.ndarray[Any, Any], allowed: np.ndarray[Any, Any]) -> float | None:
+    differs = apart > 0
+    if not allowed[differs].all():
+        return None
+    return float((apart[differs] / allowed[differs]).max(initial=0.0))
 
 
 def _odd_places(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:

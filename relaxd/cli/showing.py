@@ -151,7 +151,9 @@ def _latency(profile: Profile) -> RenderableType:
     for skipped in profile.left_out:
         table.add_row(_at(skipped.dims), Text(skipped.reason, style="dim"))
     rest = len(profile.points) - len(usual)
-    notes = [Text(f"and {rest} points of a grid", style="dim")] if rest else []
+    notes = (
+        [Text(f"and {rest} point{'' if rest == 1 else 's'} of a grid", style="dim")] if rest else []
+    )
     notes += [_cost(profile.cost)] if profile.cost else []
     return Group(table, *notes)
 

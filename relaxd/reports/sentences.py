@@ -41,9 +41,10 @@ def _slow(profile: Profile) -> Iterator[str]:
     rows = profile.operators.rows if profile.operators else ()
     if rows:
         yield _where_time_goes(rows)
+    settled = [point for point in profile.points if point.stable is not False]
     behind = [
         (point.median_ms / point.reference.median_ms, point)
-        for point in profile.points
+        for point in settled or profile.points
         if point.reference and point.reference.median_ms
     ]
     if behind and (worst := max(behind, key=lambda pair: pair[0]))[0] > _BEHIND:

@@ -73,6 +73,10 @@ def test_numerics_cover_the_range(built: tuple[Path, Manifest, list[Event]]) -> 
     (output,) = numerics["outputs"]
     assert (output["name"], output["verdict"]) == ("y", "passed")
     assert output["max_abs"] < 1e-5
+    assert [one["dims"] for one in output["points"]] == [p["dims"] for p in numerics["points"]]
+    assert max(one["max_abs"] for one in output["points"]) == output["max_abs"]
+    assert all(0 <= one["of_tolerance"] < 1 for one in output["points"])
+    assert output["worst"] in output["points"]
 
 
 def test_the_profile_measures(built: tuple[Path, Manifest, list[Event]]) -> None:

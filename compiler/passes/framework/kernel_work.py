@@ -63,6 +63,8 @@ def _values(
     UnknownExtent.
     """
     values: dict[Any, Polynomial] = {}
+    if len(func.params) != len(arguments):
+        raise UnknownExtent("a call of another form")
     for param, given in zip(func.params, arguments, strict=True):
         if not hasattr(param.ty, "shape"):
             values[param] = polynomial_of(given, dims)
@@ -94,7 +96,8 @@ def _calls(module: tvm.IRModule) -> Iterator[tuple[str, tirx.PrimFunc, list[Any]
 
 
 def _arguments(call: Any) -> list[Any]:
-    given = [_argument(one) for one in call.args[1].fields]
+    listed = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else call.args[1:]
+    given = [_argument(one) for one in listed]
     results = call.ty_args[0] if call.ty_args else call.ty
     # A call in place gives its results in arguments.
     fresh = [] if "inplace" in call.op.name else _tensors(results)

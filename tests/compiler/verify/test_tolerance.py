@@ -27,6 +27,32 @@ def test_differences_are_measured() -> None:
     assert found.problem == "1 of 2 elements differ by more than the tolerance"
 
 
+@pytest.mark.parametrize(
+    ("got", "want", "used"),
+    [
+        # Of the range of 100: 0.01, and a thousandth of the element itself.
+        ([1.0055, 100.0], [1.0, 100.0], 0.0055 / 0.011),
+        ([1.0, 102.0], [1.0, 100.0], 2 / 0.11),
+        ([1.0, 100.0], [1.0, 100.0], 0.0),
+        ([np.nan, 1.0], [np.nan, 1.0], 0.0),
+        ([np.inf, 1.0], [1.0, 1.0], None),
+        ([], [], 0.0),
+    ],
+)
+def test_how_much_of_the_tolerance_is_used(
+    got: list[float], want: list[float], used: float | None
+) -> None:
+    found = compare(floats(*got), floats(*want), TOLERANCE).of_tolerance
+    assert found == (used if used is None else pytest.approx(used, rel=1e-4))
+
+
+def test_integers_use_steps_and_what_must_be_equal_has_no_part() -> None:
+    ours, theirs = np.array([3, 7], np.int8), np.array([4, 7], np.int8)
+    assert compare(ours, theirs, Tolerance(0.0, 0.0, steps=2)).of_tolerance == 0.5
+    assert compare(theirs, theirs, EXACT).of_tolerance == 0.0
+    assert compare(ours, theirs, EXACT).of_tolerance is None
+
+
 def test_the_absolute_tolerance_grows_with_the_range() -> None:
     assert compare(floats(0.05, 1000), floats(0, 1000), TOLERANCE).problem is None
     assert compare(floats(0.05, 1), floats(0, 1), TOLERANCE).problem is not None

@@ -76,7 +76,7 @@ def test_points_of_a_grid_are_summed_up_by_their_fit(relaxd: Any, bundle: Path) 
     (bundle / "profile.json").write_text(json.dumps({**PROFILE, "points": points, "cost": cost}))
     shown = relaxd("show", str(bundle)).out
     assert "n=4" not in shown
-    assert "and 1 points of a grid" in shown
+    assert "and 1 point of a grid" in shown
     assert "about 0.5 + 0.02·n^2 ms, off by 1.0% at the median and 5.0% at most" in shown
 
 

@@ -1,7 +1,9 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relaxd.cli.project import read_project
 from relaxd.contract.grid import ProfileOptions
 from relaxd.contract.options import CompileOptions
 from relaxd.errors import DeclarationError
@@ -23,6 +25,14 @@ def test_equal_options_give_equal_documents(value: Any, document: Any) -> None:
     assert CompileOptions.from_json(options.to_json()) == options
     assert bool(options.profile) is (value is not False)
     assert isinstance(options.profile, bool | ProfileOptions)
+
+
+def test_a_project_file_declares_one(tmp_path: Path) -> None:
+    (tmp_path / "relaxd.toml").write_text(
+        '[[model]]\npath = "m.onnx"\noptions = { profile = { grid = { n = [1, 8] } } }\n'
+    )
+    (model,) = read_project(tmp_path / "relaxd.toml")
+    assert model.request.options.profile == ProfileOptions((("n", (1, 8)),))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,17 @@ def test_a_reference_that_is_faster_and_unrest_are_said() -> None:
     assert slower.startswith("At n=8 it takes 3.0 times as long as onnxruntime 1.31.1")
 
 
+def test_a_latency_that_settled_counts_before_one_that_did_not() -> None:
+    reference = ReferenceLatency(2.0, engine="onnxruntime 1.31.1")
+    points = tuple(
+        TimedPoint(ms, dims={"n": n}, reference=reference, stable=stable)
+        for n, ms, stable in ((1, 12.0, False), (2, 3.0, True))
+    )
+    unrest, slower = sentences((), PASSED, [Profile(True, points=points)])
+    assert "1 of 2 latencies" in unrest
+    assert slower.startswith("At n=2 it takes 1.5 times as long")
+
+
 def test_ranges_that_nothing_reached_are_named() -> None:
     dims = (DimReport("w", verified_up_to=64), DimReport("h", max=512, verified_up_to=96))
     unbounded, short = sentences(dims, PASSED, [Profile(True)])

@@ -72,7 +72,7 @@ function Choose({ digest, report }) {
 }
 
 const peaks = (one) =>
-  one?.peak_gflops && one.peak_gb_s ? `, of ${number(one.peak_gflops)} GFLOP/s and ${number(one.peak_gb_s)} GB/s from memory` : "";
+  one?.peak_gflops && one.peak_gb_s ? `; this machine's peaks: ${number(one.peak_gflops)} GFLOP/s, ${number(one.peak_gb_s)} GB/s from memory` : "";
 
 const machine = (one) =>
   one
