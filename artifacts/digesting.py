@@ -6,6 +6,7 @@ from typing import Any
 
 from artifacts.oci import bundle_annotations, publish_bundle
 from artifacts.store import Blob
+from relaxd.contract import profile
 from relaxd.contract.canonical import digest_of
 
 
@@ -22,6 +23,9 @@ class _Nowhere:
 
 
 def bundle_digest(directory: Path, action_key: str, target: str) -> str:
-    """As a service publishes the bundle, whose digest is that of its manifest."""
+    """As a service publishes the bundle, whose digest is that of its manifest; the profile, which
+    differs from run to run, is an artifact of its own there.
+    """
     nowhere: Any = _Nowhere()
-    return publish_bundle(nowhere, directory, bundle_annotations(action_key, target)).digest
+    annotations = bundle_annotations(action_key, target)
+    return publish_bundle(nowhere, directory, annotations, frozenset({profile.FILENAME})).digest

@@ -85,15 +85,18 @@ def bundle_annotations(action_key: str, target: str) -> dict[str, str]:
 
 
 def publish_bundle(
-    blobs: BlobStore, directory: Path, annotations: dict[str, str] | None = None
+    blobs: BlobStore,
+    directory: Path,
+    annotations: dict[str, str] | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> Published:
-    """Store every file under `directory` and the manifest that lists them; the same bundle gives
-    the same digest.
+    """Store every file under `directory`, but those named in `without`, and the manifest that lists
+    them; the same bundle gives the same digest.
 
     The manifest is written last, so whoever can see it can fetch it. Raises UnsafeTitle for
     anything but plain files.
     """
-    return publish_files(blobs, directory, BUNDLE, annotations or {})
+    return publish_files(blobs, directory, BUNDLE, annotations or {}, without=without)
 
 
 def publish_files(
@@ -102,9 +105,11 @@ def publish_files(
     artifact_type: str,
     annotations: dict[str, str],
     subject: Descriptor | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> Published:
     """As `publish_bundle`, for artifacts of any type; subject: the manifest that it belongs to."""
-    layers = [_publish_file(blobs, directory, path) for path in _files(directory)]
+    files = [path for path in _files(directory) if str(path.relative_to(directory)) not in without]
+    layers = [_publish_file(blobs, directory, path) for path in files]
     config = blobs.put(EMPTY_CONTENT)
     empty = Descriptor(EMPTY, config.digest, config.size)
     data = manifest_bytes(artifact_type, empty, layers, annotations, subject)
