@@ -222,3 +222,9 @@ class Target:
         if self.device is not None:
             document["device"]["options"] = dict(self.device.options)
         return document | {"triple": self.triple, "arch": self.arch}
+
+    def listed(self) -> dict[str, Any]:
+        """What lists of targets say: `to_json`, and the flavours that a request may ask for, the
+        default first.
+        """
+        return {**self.to_json(), "flavours": [flavour.value for flavour in self.flavours]}

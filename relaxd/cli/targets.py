@@ -16,7 +16,7 @@ def targets_command(
             known = client.targets()
     else:
         known = [
-            target.to_json()
+            target.listed()
             for target in extras.load("compiler.targets", extra="compiler").registry()
         ]
     if json:
