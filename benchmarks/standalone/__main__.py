@@ -1,0 +1,147 @@
+"""`python -m benchmarks.standalone`: libraries that need no runtime beside those on TVM's virtual
+machine, ONNX Runtime, onnxruntime-web and TensorFlow Lite: sizes, loads, overheads, times.
+
+Everything computes on one thread, engines in turns, by processor time. `--web FOLDER` names one
+where `npm install onnxruntime-web` was run. TensorFlow Lite takes part where `ai-edge-litert` is
+installed, on small nets that `nets.py` writes in both formats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.standalone import calls, lite, native, web
+from benchmarks.standalone.subjects import SUBJECTS, Subject
+
+PARTS = ("sizes", "calls", "loads", "native", "lite", "web")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table for each part."""
+    options = _parser().parse_args(arguments)
+    chosen = [subject for subject in SUBJECTS if subject.name in options.models]
+    found: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="standalone-") as folder:
+        work = options.work or Path(folder)
+        work.mkdir(parents=True, exist_ok=True)
+        for part in options.parts:
+            found[part] = _PARTS[part](chosen, work, options)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1, default=_plain) + "\n")
+    return 0
+
+
+def _sizes(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    rows = []
+    for subject in subjects:
+        ours, machine = native.sizes(subject, work)
+        module, packed = web.sizes(subject, work)
+        rows.append((subject.name, ours, machine, f"{ours / machine:.2f}", module, packed))
+    _table(("", "model.so", "with the runtime", "ratio", "model.wasm", "gzipped"), rows)
+    return rows
+
+
+def _calls(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, float]:
+    (subject,) = [subject for subject in SUBJECTS if subject.key is None]
+    found = {"C": calls.from_c(subject, work)}
+    found |= calls.from_python(subject, work, options.rounds)
+    _table(("call of the MLP", "us"), [(name, f"{s * 1e6:.2f}") for name, s in found.items()])
+    return found
+
+
+def _loads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    rows = []
+    for subject in subjects:
+        for flavour in ("standalone", "vm"):
+            times = calls.starts(subject, work, flavour)
+            rows.append((subject.name, flavour, *(f"{s * 1e3:.2f}" for s in times)))
+    _table(("", "flavour", "load, ms", "first call beyond a second, ms"), rows)
+    return rows
+
+
+def _native(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    rows = [row for one in subjects for row in native.rows(one, work, options.rounds)]
+    cells = [
+        (r.where, f"{r.standalone * 1e6:.1f}", f"{r.by_machine:.2f}", f"{r.by_onnxruntime:.2f}")
+        for r in rows
+    ]
+    _table(("", "us", "to the virtual machine", "to ONNX Runtime"), cells)
+    print(
+        f"geometric means: {_mean(r.by_machine for r in rows)}, "
+        f"{_mean(r.by_onnxruntime for r in rows)}\n"
+    )
+    return rows
+
+
+def _lite(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    if not lite.present():
+        print("ai-edge-litert is not installed, left out\n")
+        return []
+    rows = lite.rows(work, options.rounds)
+    _table(
+        ("", "us", "to TensorFlow Lite"),
+        [(row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_lite:.2f}") for row in rows],
+    )
+    print(f"geometric mean: {_mean(row.by_lite for row in rows)}\n")
+    return rows
+
+
+def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    rows = web.rows(subjects, work, options.rounds, options.web)
+    cells = [
+        (row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_peer:.2f}" if row.by_peer else "")
+        for row in rows
+    ]
+    _table(("in node", "us", "to onnxruntime-web"), cells)
+    ratios = [row.by_peer for row in rows if row.by_peer]
+    print(f"geometric mean: {_mean(ratios)}\n" if ratios else "")
+    return rows
+
+
+_PARTS = {
+    "sizes": _sizes,
+    "calls": _calls,
+    "loads": _loads,
+    "native": _native,
+    "lite": _lite,
+    "web": _web,
+}
+
+
+def _mean(ratios: Iterable[float]) -> str:
+    return f"{statistics.geometric_mean(ratios):.2f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    for cells in (head, ("---",) * len(head), *rows):
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print()
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(type(value))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.standalone", description=__doc__)
+    names = [subject.name for subject in SUBJECTS]
+    parser.add_argument("--models", nargs="+", choices=names, default=names)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--work", type=Path, help="keep the bundles here")
+    parser.add_argument("--web", type=Path, help="where onnxruntime-web is installed")
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""What a call costs beside its computation: of a small perceptron, from C and from Python; and what
+it takes to load and bind a model.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.standalone.rounds import contest
+from benchmarks.standalone.subjects import NATIVE, Subject
+
+_PROGRAM = Path(__file__).with_name("overhead.c")
+_CALLS = 200_000
+_STARTS = 7
+
+
+def from_c(subject: Subject, work: Path) -> float:
+    """Seconds of a call, of a program that zig links with the library."""
+    bundle = subject.built(work, NATIVE, "standalone").absolute()
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    program = work / "overhead"
+    zig = [sys.executable, "-m", "ziglang", "cc", "-O2", "-include", str(bundle / "model.h")]
+    linked = [str(_PROGRAM), str(bundle / manifest["library"]), f"-Wl,-rpath,{bundle}"]
+    subprocess.run([*zig, f"-DP={manifest['entry']}", "-o", str(program), *linked], check=True)
+    weights = str(bundle / manifest["weights_file"])
+    printed = subprocess.check_output([program, weights, str(_CALLS)], text=True)
+    return statistics.median(map(float, printed.split())) / 1e9
+
+
+def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
+    """Seconds of `run` of both flavours and of ONNX Runtime, and of `prepared` calls."""
+    import onnxruntime
+
+    import relaxd
+
+    ours, machine = (
+        relaxd.load(subject.built(work, NATIVE, flavour), threads=1)
+        for flavour in ("standalone", "vm")
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(subject.file(work)), options)
+    feed = subject.feed(subject.shapes[0])
+    calls: dict[str, Any] = {
+        "run": lambda: ours.run(feed),
+        "prepared": ours.prepared(feed),
+        "run on the virtual machine": lambda: machine.run(feed),
+        "ONNX Runtime": lambda: session.run(None, feed),
+    }
+    found = contest(calls, rounds)
+    return {name: found.median(name) for name in calls}
+
+
+_START = """
+import sys, time, numpy as np, relaxd.loader.model, relaxd.loader.standalone, relaxd.loader.runtime
+from pathlib import Path
+before = time.process_time_ns()
+model = relaxd.loader.model.load(sys.argv[1], threads=1)
+loaded = time.process_time_ns()
+feed = dict(np.load(sys.argv[2]))
+between = time.process_time_ns()
+model.run(feed)
+first = time.process_time_ns()
+model.run(feed)
+second = time.process_time_ns()
+print(loaded - before, (first - between) - (second - first))
+"""
+
+
+def starts(subject: Subject, work: Path, flavour: str) -> tuple[float, float]:
+    """Seconds of processor time that a load takes in a fresh process, its imports aside and the
+    check of every file's sha256 included; and by how much a first call is longer than a second.
+    """
+    import numpy as np
+
+    inputs = work / f"{subject.name}.npz"
+    np.savez(inputs, **subject.taken(subject.feed(subject.shapes[0])))
+    bundle = subject.built(work, NATIVE, flavour)
+    command = [sys.executable, "-c", _START, str(bundle), str(inputs)]
+    found = [
+        [int(word) / 1e9 for word in subprocess.check_output(command, text=True).split()]
+        for _ in range(_STARTS)
+    ]
+    loads, firsts = zip(*found, strict=True)
+    return statistics.median(loads), statistics.median(firsts)

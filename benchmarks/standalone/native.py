@@ -1,0 +1,80 @@
+"""On this machine's processor: library sizes, and calls of both flavours and of peers in turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.standalone.rounds import contest
+from benchmarks.standalone.subjects import NATIVE, Dims, Subject, label
+
+_NEAR = 1e-3
+
+
+@dataclass(frozen=True)
+class NativeRow:
+    """Seconds of a call, and ratios of the library that needs no runtime by the others."""
+
+    where: str
+    standalone: float
+    by_machine: float
+    by_onnxruntime: float
+
+
+def sizes(subject: Subject, work: Path) -> tuple[int, int]:
+    """Bytes of `model.so` without a runtime, and on the virtual machine."""
+    first, second = (
+        (subject.built(work, NATIVE, flavour) / "model.so").stat().st_size
+        for flavour in ("standalone", "vm")
+    )
+    return first, second
+
+
+def rows(subject: Subject, work: Path, rounds: int) -> list[NativeRow]:
+    """One for each of the subject's shapes; raises AssertionError where results differ."""
+    import onnxruntime
+
+    import relaxd
+
+    onnxruntime.disable_telemetry_events()
+    ours, machine = (
+        relaxd.load(subject.built(work, NATIVE, flavour), threads=1)
+        for flavour in ("standalone", "vm")
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(subject.file(work)), options)
+    return [_row(subject, dims, (ours, machine, session), rounds) for dims in subject.shapes]
+
+
+def _row(subject: Subject, dims: Dims, engines: tuple[Any, Any, Any], rounds: int) -> NativeRow:
+    ours, machine, session = engines
+    whole = subject.feed(dims)
+    feed = subject.taken(whole)
+    want = session.run(None, whole)
+    for model in (ours, machine):
+        compare(list(model.run(feed).values()), want)
+    found = contest(
+        {
+            "standalone": lambda: ours.run(feed),
+            "vm": lambda: machine.run(feed),
+            "onnxruntime": lambda: session.run(None, whole),
+        },
+        rounds,
+    )
+    return NativeRow(
+        label(subject, dims),
+        found.median("standalone"),
+        found.ratio("standalone", "vm"),
+        found.ratio("standalone", "onnxruntime"),
+    )
+
+
+def compare(outputs: list[Any], wanted: list[Any]) -> None:
+    """Raises AssertionError where outputs differ by more than a thousandth of their range."""
+    for output, want in zip(outputs, wanted, strict=True):
+        bound = _NEAR * max(float(np.abs(want).max(initial=0)), 1e-6)
+        np.testing.assert_allclose(output, want, rtol=0, atol=bound)
