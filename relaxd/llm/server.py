@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -33,21 +34,37 @@ def create_app(engine: Engine, name: str) -> Starlette:
             Route("/v1/models", endpoint.models),
             Route("/metrics", endpoint.show_metrics),
             Route("/healthz", endpoint.health),
-        ]
+        ],
+        exception_handlers={HTTPException: _refuse},
     )
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answers for paths and methods that are not there."""
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    told = {"message": message, "type": "invalid_request_error", "code": None, "param": None}
+    return JSONResponse({"error": told}, error.status_code)
 
 
 class _Listening:
     """An answer whose pieces the engine's thread hands to the event loop."""
 
-    def __init__(self, engine: Engine, want: Asked) -> None:
+    made: Generation
+
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
-        self.made: Generation = (
-            engine.chat(want.messages, want.sampling, self._hear)
-            if want.messages is not None
-            else engine.generate(want.prompt or "", want.sampling, self._hear)
-        )
+
+    async def begin(self, engine: Engine, want: Asked) -> None:
+        """Begins the answer; raises as the engine does."""
+        # In a thread: others wait while a long prompt is encoded.
+        self.made = await asyncio.to_thread(self._begin, engine, want)
+
+    def _begin(self, engine: Engine, want: Asked) -> Generation:
+        if want.messages is not None:
+            return engine.chat(want.messages, want.sampling, self._hear)
+        return engine.generate(want.prompt or "", want.sampling, self._hear)
 
     def _hear(self, piece: Piece) -> None:
         # The loop may be closed by the time that the engine notices.
@@ -98,8 +115,8 @@ class _Endpoint:
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         try:
             want = asked(await _body(request), chat=chat)
-            # Long prompts take a while to encode.
-            listening = _Listening(self._engine, want)
+            listening = _Listening()
+            await listening.begin(self._engine, want)
             answer = Answer(self._name, chat=chat)
             if want.stream:
                 stream = self._stream(listening, answer, want)

@@ -141,6 +141,13 @@ def test_bodies_that_are_no_requests(address: str, body: bytes) -> None:
     assert found.json()["error"]["type"] == "invalid_request_error"
 
 
+def test_paths_that_are_not_there(address: str) -> None:
+    found = httpx.post(f"{address}/v1/embeddings", json={})
+    assert found.status_code == 404
+    assert found.json()["error"]["message"] == "POST /v1/embeddings: Not Found"
+    assert httpx.get(f"{address}/v1/completions").status_code == 405
+
+
 def test_a_client_that_leaves_frees_its_place(address: str) -> None:
     asked = {"prompt": "ab", "max_tokens": 60, "temperature": 0, "stream": True}
     for _ in range(4):
