@@ -100,7 +100,7 @@ def compile_request(
         dump=_dump_folder(output, request, dump),
         reproducer=_vacated(reproducer) if reproducer else None,
     )
-    prepare(targets.resolve(target))
+    prepare(targets.resolve(target), request.options)
     manifest = run_child(job, on_event=on_event, limits=limits or _limits())
     assert isinstance(manifest, Manifest)
     return manifest

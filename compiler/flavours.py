@@ -23,8 +23,8 @@ from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
 from compiler.link.standalone import Parts, link_standalone, link_watched
 from compiler.passes import manager
+from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
-from compiler.toolchain import zig
 from relaxd.contract.manifest import Manifest, Weight
 from relaxd.contract.options import Flavour
 
@@ -104,7 +104,7 @@ class Machine:
         """The library and TVM's runtime."""
         target = self.subject.target
         if target.platform.runtime is Runtime.BUNDLED:
-            zig.warm_up(target.platform.linker)
+            linking.warm_up(target)
         executable, pack = code
         library.link_library(executable, folder, target, pack)
         files.add_runtime(folder, target)
@@ -165,7 +165,7 @@ class Standalone:
         wasm = target.platform.object_format is ObjectFormat.WASM
         text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)
         if target.platform.runtime is Runtime.BUNDLED:
-            zig.warm_up(target.platform.linker)
+            linking.warm_up(target)
         with tempfile.TemporaryDirectory() as workspace:
             kernels = Path(workspace, "kernels.o")
             code.kernels.write(kernels)

@@ -2,32 +2,29 @@
 builds themselves can only read it.
 """
 
-from compiler.runtimes import devices, threads
+from compiler.runtimes import devices, linking, threads
 from compiler.targets import ObjectFormat, Runtime, Target
-from compiler.toolchain import zig
 from compiler.verify.emulation import emulator, program
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import CompileOptions
 
 
-def prepare(target: Target) -> None:
-    """Build the C library's start files and our own runtimes for the target, unless they are there;
-    raises LinkError.
+def prepare(target: Target, options: CompileOptions) -> None:
+    """Build what builds of the target with such options share, unless it is there: the C library's
+    start files and our own runtimes, and what runs the library under an emulator if it is to be
+    verified there; raises CompileError.
 
     The first time for a platform takes some ten seconds, and minutes where zig has to build its C++
     library.
     """
     if target.platform.runtime is Runtime.BUNDLED:
-        zig.warm_up(target.platform.linker)
+        linking.warm_up(target)
         if target.platform.os == "linux":
             threads.threads(target)
             threads.helpers(target)
         if target.kind == "opencl":
             devices.opencl(target)
     if target.platform.object_format is ObjectFormat.WASM:
-        zig.warm_up_wasm(target.platform.linker)
-    if target.emulator is None:
-        return
-    if emulator.lacking(target, Flavour.STANDALONE) is None:
-        program.warm_up_standalone(target)
-    if emulator.lacking(target, Flavour.VM) is None:
-        program.warm_up(target)
+        linking.warm_up(target)
+    flavour = target.flavour(options.flavour)
+    if options.verify and target.emulator and emulator.lacking(target, flavour) is None:
+        program.warm_up(target, flavour)

@@ -8,11 +8,10 @@ from typing import Any
 
 import tvm
 
-from compiler import runtimes
 from compiler.codegen.cubin import Pack
 from compiler.codegen.side_by_side import each
 from compiler.errors import LinkError
-from compiler.runtimes.pins import IMPORT_LIBRARY
+from compiler.link import dll
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 
@@ -23,7 +22,6 @@ _STRIP = {
         "-Wl,-undefined,dynamic_lookup",
         "-Wl,-install_name,@rpath/model.dylib",
     ),
-    ObjectFormat.COFF: ("-s",),
 }
 
 
@@ -89,20 +87,16 @@ def link_objects(
             raise LinkError(message, reason="no_kernels", hint=hint)
         zig.archive(objects, output)
         return
+    if target.platform.object_format is ObjectFormat.COFF:
+        dll.link_with_runtime(objects, output, target, options)
+        return
     strip = _STRIP[target.platform.object_format]
     with tempfile.TemporaryDirectory() as aside:
-        # zig writes import libraries and symbol files beside what it links.
+        # zig writes symbol files beside what it links.
         linked = Path(aside) / output.name
         zig.compile_with_zig(
             *("-shared", "-o", str(linked), *strip, *options),
             *map(str, objects),
-            *_imports(target),
             triple=target.platform.linker,
         )
         shutil.copyfile(linked, output)
-
-
-def _imports(target: Target) -> list[str]:
-    if target.platform.object_format is not ObjectFormat.COFF:
-        return []
-    return [str(runtimes.find(target.platform) / IMPORT_LIBRARY)]

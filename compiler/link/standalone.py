@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.link import dll
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 
@@ -127,11 +128,14 @@ def _archive(objects: list[Path], output: Path, target: Target) -> None:
 def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *more: str) -> None:
     workspace = objects[0].parent
     names = [*(f"{parts.prefix}_{function}" for function in FUNCTIONS), *more]
+    if target.platform.object_format is ObjectFormat.COFF:
+        dll.link(objects, output, target, exports=names)
+        return
     linked = workspace / output.name
     zig.compile_with_zig(
         *("-shared", "-o", str(linked), *_exports(names, workspace, target)),
         *map(str, objects),
-        *(() if target.platform.object_format is ObjectFormat.COFF else ("-lm",)),
+        "-lm",
         triple=target.platform.linker,
     )
     output.write_bytes(linked.read_bytes())
@@ -139,12 +143,9 @@ def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *mor
 
 def _exports(names: list[str], workspace: Path, target: Target) -> tuple[str, ...]:
     """Flags that leave nothing in a library but those functions and what they need."""
-    match target.platform.object_format:
-        case ObjectFormat.ELF:
-            script = workspace / "exports.map"
-            script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
-            plain = ("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
-            return (*plain, f"-Wl,--version-script={script}")
-        case ObjectFormat.MACHO:
-            return ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
-    return ("-s",)
+    if target.platform.object_format is ObjectFormat.MACHO:
+        return ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
+    script = workspace / "exports.map"
+    script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
+    plain = ("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
+    return (*plain, f"-Wl,--version-script={script}")

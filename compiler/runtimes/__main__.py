@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from compiler import targets
-from compiler.runtimes import archives
+from compiler.runtimes import archives, linking
 from compiler.runtimes.fetch import fetch
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
-from compiler.toolchain import zig
 
 Steps = dict[str, Callable[[], object]]
 
@@ -48,9 +47,7 @@ def _building() -> Steps:
 
 
 def _warming() -> Steps:
-    return {
-        target.name: partial(zig.warm_up, target.platform.linker) for target in _of(Runtime.BUNDLED)
-    }
+    return {target.name: partial(linking.warm_up, target) for target in _of(Runtime.BUNDLED)}
 
 
 def _of(runtime: Runtime) -> list[Target]:

@@ -36,8 +36,28 @@ def compile_with_zig(
 
 def archive(objects: Sequence[Path], output: Path) -> None:
     """Write a static archive of the objects, equal for equal objects; raises LinkError."""
-    with tempfile.TemporaryDirectory() as nothing:
-        _zig("ar", "rcsD", str(output), *map(str, objects), folder=Path(nothing))
+    _without_cache("ar", "rcsD", str(output), *map(str, objects))
+
+
+def import_library(definition: Path, output: Path) -> None:
+    """Write what code for Windows on x86-64 is linked against to call the functions of a DLL, which
+    a module definition file lists; raises LinkError.
+    """
+    _without_cache("dlltool", *("-m", "i386:x86-64", "-d", str(definition), "-l", str(output)))
+
+
+def merge_coff(parts: Sequence[Path], output: Path) -> None:
+    """Write one archive of objects and the members of archives for Windows; raises LinkError."""
+    _without_cache("lib", f"-out:{output}", *map(str, parts))
+
+
+def link_dll(*arguments: str) -> None:
+    """Link a DLL against what the arguments name and nothing else; raises LinkError.
+
+    By the linker itself: zig's own front end adds a C library, a hundred seconds of compiling where
+    it is not in the cache yet.
+    """
+    _without_cache("lld-link", "-nologo", "-dll", "-nodefaultlib", *arguments)
 
 
 def merge(objects: Sequence[Path], output: Path) -> None:
@@ -152,6 +172,11 @@ def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
             hint=where if "AccessDenied" in output else None,
             output=output[-_TAIL:],
         )
+
+
+def _without_cache(*arguments: str) -> None:
+    with tempfile.TemporaryDirectory() as nothing:
+        _zig(*arguments, folder=Path(nothing))
 
 
 def _run(

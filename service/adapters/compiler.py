@@ -73,7 +73,7 @@ class ChildCompiler:
     ) -> Manifest | dict[str, Any]:
         """Do the job in a fresh process; raises compiler.errors.CompileError."""
         if isinstance(job, CompileJob) and self.command is None:
-            prepare(resolve(job.target))
+            prepare(resolve(job.target), CompileRequest.from_json(job.request).options)
         return run_child(
             job, on_event=on_event, cancelled=cancelled, limits=limits, command=self.command
         )

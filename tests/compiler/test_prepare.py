@@ -5,31 +5,48 @@ import pytest
 from compiler import prepare, targets
 from compiler.runtimes import threads
 from compiler.toolchain import zig
+from relaxd.contract.options import CompileOptions, Flavour
 
 
 def test_a_target_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     target = targets.resolve("native")
-    prepare.prepare(target)
+    prepare.prepare(target, CompileOptions())
     assert threads.threads(target).is_file()
     monkeypatch.setattr(zig, "_zig", lambda *arguments, **settings: pytest.fail("built again"))
-    prepare.prepare(target)
+    prepare.prepare(target, CompileOptions())
 
 
+@pytest.mark.parametrize(
+    ("options", "programs"),
+    [
+        (CompileOptions(), {"aarch64": ("cc", "-O1"), "riscv64": ("cc", "-O1", "-static", "-lm")}),
+        (
+            CompileOptions(flavour=Flavour.VM),
+            {"aarch64": ("cc", "-O1"), "riscv64": ("c++", "-O1", "-static")},
+        ),
+        (
+            CompileOptions(flavour=Flavour.STANDALONE),
+            {"aarch64": ("cc", "-O1", "-lm"), "riscv64": ("cc", "-O1", "-static", "-lm")},
+        ),
+        (CompileOptions(verify=False), {}),
+    ],
+)
 def test_an_emulated_target_gets_the_libraries_of_its_programs(
-    monkeypatch: pytest.MonkeyPatch,
+    options: CompileOptions, programs: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    monkeypatch.setattr(prepare.zig, "warm_up", lambda triple: asked.append(triple))
+    """A build that is not verified runs no program: minutes of compiling saved."""
+    linked, asked = [], {}
+    monkeypatch.setattr(prepare.linking.zig, "warm_up", linked.append)
     monkeypatch.setattr(
         prepare.program.zig,
         "warm_up_program",
-        lambda triple, **settings: asked.append((triple, settings["language"])),
+        lambda triple, language, arguments: asked.update({triple: (language, *arguments)}),
     )
     for name in ("threads", "helpers"):
         monkeypatch.setattr(prepare.threads, name, lambda target: None)
     monkeypatch.setattr(prepare.emulator, "lacking", lambda target, flavour: None)
-    for name in ("aarch64", "riscv64"):
-        prepare.prepare(targets.resolve(name))
-    arm, risc = (targets.resolve(name).platform.linker for name in ("aarch64", "riscv64"))
-    # Programs with a library that needs no runtime, then those with TVM's.
-    assert asked == [arm, (arm, "cc"), (arm, "cc"), (risc, "cc"), (risc, "c++")]
+    triples = {name: targets.resolve(name).platform.linker for name in ("aarch64", "riscv64")}
+    for name in triples:
+        prepare.prepare(targets.resolve(name), options)
+    assert linked == [triples["aarch64"]]
+    assert asked == {triples[name]: program for name, program in programs.items()}

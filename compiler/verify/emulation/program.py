@@ -10,6 +10,7 @@ from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.toolchain import zig
 from relaxd.contract.manifest import THREADS
+from relaxd.contract.options import Flavour
 
 DRIVER = Path(__file__).with_name("driver.c")
 STANDALONE_DRIVER = DRIVER.with_name("standalone.c")
@@ -51,23 +52,17 @@ def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) ->
     )
 
 
-def warm_up(target: Target) -> None:
-    """Build zig's libraries for such programs into the shared cache, so that no build waits for
-    them; raises LinkError.
+def warm_up(target: Target, flavour: Flavour) -> None:
+    """Build zig's libraries for programs with bundles of the flavour into the shared cache, so that
+    no build waits for them; raises LinkError.
     """
-    static = _static(target)
+    static = ["-static"] if _static(target) else []
+    with_runtime = flavour is Flavour.VM
     zig.warm_up_program(
         target.platform.linker,
-        language="c++" if static else "cc",
-        arguments=("-O1", *(["-static"] if static else [])),
+        language="c++" if static and with_runtime else "cc",
+        arguments=("-O1", *static, *([] if with_runtime else ["-lm"])),
     )
-
-
-def warm_up_standalone(target: Target) -> None:
-    """As `warm_up`, for programs with libraries that need no runtime."""
-    static = ["-static"] if _static(target) else []
-    arguments = ("-O1", *static, "-lm")
-    zig.warm_up_program(target.platform.linker, language="cc", arguments=arguments)
 
 
 def _static(target: Target) -> bool:
