@@ -10,23 +10,32 @@ from compiler.codegen.noalias import no_alias
 from compiler.codegen.side_by_side import compile_each
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes.gpu.trial import sources_only
-from compiler.targets import Target
+from compiler.targets import ObjectFormat, Target
 from compiler.toolchain.cuda import compile_kernels
 
 
 def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError."""
-    build = _build_for_processor if target.device is None else _build_for_device
+    # The functions that a system library registers are one module's; and objects for Windows cannot
+    # have conversions of 16-bit floats each.
+    whole = (
+        module.get_attr("system_lib_prefix") is not None
+        or target.platform.object_format is ObjectFormat.COFF
+    )
+    build = _as_one_module if whole else _side_by_side
+    if target.device is not None:
+        build = _build_for_device
     with host_code.failures(target):
         return without_tail_calls(build(no_alias(module), tvm.target.Target(target.to_tvm())))
 
 
-def _build_for_processor(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-        if module.get_attr("system_lib_prefix") is not None:
-            # The functions that a system library registers are one module's.
-            pipeline = host_code.register()
-            return relax.build(module, target, relax_pipeline=None, tir_pipeline=pipeline)
+        return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
+
+
+def _side_by_side(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
         builder = relax.ExecBuilder()
         programs = vm_build._filter_tir(vm_build._vmcodegen(builder, module))
         code = compile_each(host_code.lowered(programs, target), target) if programs else [None]

@@ -28,9 +28,11 @@ def private_view(shared: Path, folder: Path) -> dict[str, str]:
     return {VARIABLE: str(folder), _SHARED: str(shared)}
 
 
-def linker_folder(triple: str) -> Path:
-    """zig's own cache for a platform; a private view gets its part at the first call."""
-    name = Path("zig", triple)
+def linker_folder(triple: str, installation: str) -> Path:
+    """The cache of one installation of zig for a platform; a private view gets its part at the
+    first call.
+    """
+    name = Path("zig", installation, triple)
     folder = directory() / name
     shared = os.environ.get(_SHARED)
     if shared and not folder.exists():

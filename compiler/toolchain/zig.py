@@ -31,7 +31,7 @@ def compile_with_zig(
     # Without this flag zig compiles a runtime for its sanitizer, half a minute a platform, to
     # which none of our code refers.
     words = (language, "-target", triple, "-fno-sanitize=undefined", *arguments)
-    _zig(*words, folder=cache.linker_folder(triple), seconds=seconds)
+    _zig(*words, folder=_folder(triple), seconds=seconds)
 
 
 def archive(objects: Sequence[Path], output: Path) -> None:
@@ -86,7 +86,7 @@ def link_wasm(*arguments: str, triple: str) -> None:
     build's sandbox refuses.
     """
     warm_up_wasm(triple)
-    folder = cache.linker_folder(triple)
+    folder = _folder(triple)
     found = [max(folder.glob(f"o/*/{name}"), default=None) for name in _WASM_LIBRARIES]
     if None in found:
         raise LinkError(
@@ -126,8 +126,7 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
     """Lock out other processes that would fill the cache in the same way; yields a folder to work
     in, None where it is filled. Raises LinkError.
     """
-    folder = cache.linker_folder(triple)
-    name = f"{name}-{_installation()}"
+    folder = _folder(triple)
     done = folder / f"{name}.warm"
     if done.exists():
         yield None
@@ -145,15 +144,14 @@ def _warming(triple: str, name: str) -> Iterator[Path | None]:
         done.touch()
 
 
-def _installation() -> str:
-    """Names this installation of zig as zig's cache does: by the place, inodes and times of its
-    files. What another one has built is not found, or found and written anew, which a build's
-    sandbox refuses.
+def _folder(triple: str) -> Path:
+    """The cache of this installation: zig takes nothing that was built from files at another place,
+    or of other inodes or times, and builds over it, which a build's sandbox refuses.
     """
-    program = folder_of("ziglang") / "zig"
+    program = (folder_of("ziglang") / "zig").resolve()
     status = program.stat()
     identity = f"{program} {status.st_ino} {status.st_mtime_ns}"
-    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return cache.linker_folder(triple, hashlib.sha256(identity.encode()).hexdigest()[:12])
 
 
 def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
