@@ -5,6 +5,8 @@ PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
 # One process more than processors: tests that wait for a server leave theirs to another.
 PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Hundreds of processes of the tests import these packages: one of them compiles a module, not each.
+unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
 .PHONY: help env demo test robustness geometry fuzz zoo conformance images check site structure fmt lock dist clean
