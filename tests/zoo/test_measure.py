@@ -2,11 +2,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from tests.zoo.case import Case, Exporter, feed_of, sizes
 from tests.zoo.exporting import ExportError
 from tests.zoo.measure import Measured, Outcome, compared, measure, reference
+
+pytestmark = pytest.mark.slow
 
 
 def _model(path, operator="Add"):

@@ -15,6 +15,8 @@ from service.observability.metrics import SHARED
 from service.processes.serve import import_path, worker_command
 from tests.e2e.deployment import until
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:

@@ -17,6 +17,8 @@ from service.usecases import claiming, ending, explaining, results, sweeping
 from tests.bundles import fetch
 from tests.service.fakes import mismatch
 
+pytestmark = pytest.mark.slow
+
 
 def submitted(jobs, model, **fields):
     (build,) = jobs.submit(model, CompileRequest.of(**fields)).builds
