@@ -14,13 +14,13 @@ from artifacts import open_store
 from service.bootstrap import Services, build
 from service.core import Core
 from service.db.engine import Database
-from service.db.upgrade import upgrade
 from service.domain import Claim
 from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
+from tests.service import tables
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 from tests.service.servers import fresh_database, postgres_server, redis_server
 
@@ -39,13 +39,39 @@ def redis_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres: str) -> str:
+    """The cluster, with a template of a database that has all tables."""
+    tables.place_template(postgres)
+    return postgres
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.scaled)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
+def database(request: pytest.FixtureRequest) -> str:
+    """Which kind of database."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a database with all tables."""
+    if database == "sqlite":
+        yield tables.place_sqlite(tmp_path / "jobs.sqlite")
+        return
+    cluster = request.getfixturevalue("migrated_postgres")
+    with fresh_database(cluster, f"test_{uuid4().hex}", tables.TEMPLATE) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a database without tables."""
+    if database == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.sqlite'}"
-    else:
-        with fresh_database(request.getfixturevalue("postgres"), f"test_{uuid4().hex}") as url:
-            yield url
+        return
+    with fresh_database(request.getfixturevalue("postgres"), f"test_{uuid4().hex}") as url:
+        yield url
 
 
 @pytest.fixture
@@ -73,7 +99,6 @@ def core(
     settings: Settings, compiler: FakeCompiler, doorbell: FakeDoorbell, clock: FakeClock
 ) -> Iterator[Core]:
     db = Database(settings.database)
-    upgrade(db)
     yield Core(settings, db, open_store(settings.store), compiler, doorbell, clock)
     db.close()
 

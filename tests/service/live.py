@@ -36,6 +36,7 @@ from service.usecases import claiming, fleet
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.service.fakes import FakeCompiler
+from tests.service.tables import place_sqlite
 
 MODEL = b"a model"
 
@@ -81,6 +82,8 @@ def services_over(
     **settings: Any,
 ) -> Iterator[Services]:
     chosen = Settings(data_dir=folder, **settings)
+    if chosen.database_url is None and not (file := folder / "jobs.sqlite").exists():
+        place_sqlite(file)
     db = Database(chosen.database)
     upgrade(db)
     store, sign = open_store(chosen.store), partial(signer, chosen)

@@ -106,10 +106,10 @@ def postgres_server() -> Iterator[str]:
 
 
 @contextmanager
-def fresh_database(admin_url: str, name: str) -> Iterator[str]:
-    """URL of a new database of the cluster, dropped at the end."""
+def fresh_database(admin_url: str, name: str, template: str = "template1") -> Iterator[str]:
+    """URL of a new database of the cluster, a copy of the template, dropped at the end."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     yield admin_url.rpartition("/")[0] + f"/{name}"
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')

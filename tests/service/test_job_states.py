@@ -18,13 +18,13 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import TRANSITIONS, State
 from service.core import Core
 from service.db.engine import Database
-from service.db.upgrade import upgrade
 from service.domain import Artifact, Claim, EventType, Outcome, job_state
 from service.errors import StaleClaim
 from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming, ending, reporting, sweeping
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell, write_bundle
+from tests.service.tables import place_sqlite
 
 FAILURE = Failure(code="import.unsupported_op", stage="import", message="no")
 UNSUCCESSFUL = (
@@ -49,13 +49,12 @@ class JobStates(RuleBasedStateMachine):
         config = Settings(data_dir=path, max_attempts=2, lease_s=30, ring_after_s=1)
         self.core = Core(
             config,
-            Database(config.database),
+            Database(place_sqlite(path / "jobs.sqlite")),
             open_store(config.store),
             FakeCompiler(),
             self.doorbell,
             self.clock,
         )
-        upgrade(self.core.db)
         self.jobs = Jobs(self.core)
         self.success = Outcome(State.SUCCEEDED, artifact=self.published(path / "bundle"))
         self.models = [self.core.store.blobs.put(name).digest for name in (b"one", b"two")]

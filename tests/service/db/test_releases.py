@@ -28,8 +28,8 @@ def release(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url)
+def db(empty_url: str) -> Iterator[Database]:
+    opened = Database(empty_url)
     yield opened
     opened.close()
 
@@ -61,7 +61,7 @@ def driver(parameters: Any) -> Any:
 
 @pytest.mark.parametrize("share", UPGRADED.values(), ids=UPGRADED)
 def test_an_earlier_release_works_on_through_the_upgrade(
-    release: Path, share: float, db: Database, database_url: str, tmp_path: Path
+    release: Path, share: float, db: Database, empty_url: str, tmp_path: Path
 ) -> None:
     with db.write() as connection:
         command.upgrade(config(connection), release.name)
@@ -70,7 +70,7 @@ def test_an_earlier_release_works_on_through_the_upgrade(
     replay(db, entries[:first])
     upgrade(db)
     replay(db, entries[first:])
-    this_release_goes_on(db, Settings(data_dir=tmp_path, database_url=database_url))
+    this_release_goes_on(db, Settings(data_dir=tmp_path, database_url=empty_url))
 
 
 def this_release_goes_on(db: Database, settings: Settings) -> None:

@@ -12,8 +12,8 @@ from service.db.upgrade import config, upgrade
 from service.errors import DatabaseTooNew
 
 
-def test_the_migrations_make_the_tables_that_the_code_expects(database_url):
-    db = Database(database_url)
+def test_the_migrations_make_the_tables_that_the_code_expects(empty_url):
+    db = Database(empty_url)
     upgrade(db)
     upgrade(db)
     with db.read() as connection:
@@ -32,8 +32,8 @@ def test_the_migrations_make_the_tables_that_the_code_expects(database_url):
     db.close()
 
 
-def test_processes_that_start_at_once_do_not_collide(database_url):
-    databases = [Database(database_url) for _ in range(6)]
+def test_processes_that_start_at_once_do_not_collide(empty_url):
+    databases = [Database(empty_url) for _ in range(6)]
     threads = [threading.Thread(target=upgrade, args=(db,)) for db in databases]
     for thread in threads:
         thread.start()
@@ -53,8 +53,8 @@ def of_a_newer_release(db, floor):
         )
 
 
-def test_tables_of_a_newer_release_are_used_where_it_says_that_they_can_be(database_url):
-    db = Database(database_url)
+def test_tables_of_a_newer_release_are_used_where_it_says_that_they_can_be(empty_url):
+    db = Database(empty_url)
     upgrade(db)
     of_a_newer_release(db, floor=3)
     upgrade(db)
@@ -65,8 +65,8 @@ def test_tables_of_a_newer_release_are_used_where_it_says_that_they_can_be(datab
     db.close()
 
 
-def test_tables_of_a_newer_release_that_says_nothing_are_refused(database_url):
-    db = Database(database_url)
+def test_tables_of_a_newer_release_that_says_nothing_are_refused(empty_url):
+    db = Database(empty_url)
     upgrade(db)
     of_a_newer_release(db, floor=3)
     with db.write() as connection:
@@ -81,8 +81,8 @@ OLD_JOB = """INSERT INTO jobs (id, kind, state, model, request, idempotency_key,
 OLD_PIN = """INSERT INTO pins (digest, who, why, created_at) VALUES (:id, 'me', '', 1)"""
 
 
-def test_the_release_before_tenants_goes_on_beside_this_one(database_url):
-    db = Database(database_url)
+def test_the_release_before_tenants_goes_on_beside_this_one(empty_url):
+    db = Database(empty_url)
     with db.write() as connection:
         command.upgrade(config(connection), "0003_storage")
         for statement in (OLD_JOB, OLD_PIN):
@@ -97,8 +97,8 @@ def test_the_release_before_tenants_goes_on_beside_this_one(database_url):
     db.close()
 
 
-def test_a_database_of_a_newer_release_is_left_alone(database_url):
-    db = Database(database_url)
+def test_a_database_of_a_newer_release_is_left_alone(empty_url):
+    db = Database(empty_url)
     upgrade(db)
     of_a_newer_release(db, floor=9000)
     with pytest.raises(DatabaseTooNew, match="revision 9999 of a newer relaxd") as refused:
