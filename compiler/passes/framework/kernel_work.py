@@ -33,8 +33,9 @@ class KernelWork(Observer):
             return
         dims = {var: Polynomial.atom(dim.name) for var, dim in self.ranges.items()}
         calls: dict[str, list[Work | None]] = defaultdict(list)
+        known: dict[tuple[str, ...], Work | None] = {}
         for kernel, func, arguments in _calls(module):
-            calls[kernel].append(_work(func, arguments, dims))
+            calls[kernel].append(_work(kernel, func, arguments, dims, known))
         self.table = {kernel: _row(works) for kernel, works in calls.items()}
 
 
@@ -49,9 +50,21 @@ def _row(works: list[Work | None]) -> dict[str, Any]:
     return {"calls": len(works), **counts}
 
 
-def _work(func: tirx.PrimFunc, arguments: list[Any], dims: Mapping[Any, Polynomial]) -> Work | None:
+def _work(
+    kernel: str,
+    func: tirx.PrimFunc,
+    arguments: list[Any],
+    dims: Mapping[Any, Polynomial],
+    known: dict[tuple[str, ...], Work | None],
+) -> Work | None:
+    """The work of a call; models repeat layers, so `known` has that of calls at equal dims."""
     try:
-        return work_of(func, _values(func, arguments, dims))
+        values = _values(func, arguments, dims)
+        key = (kernel, *map(str, values.values()))
+        if key not in known:
+            known[key] = None
+            known[key] = work_of(func, values)
+        return known[key]
     except UnknownExtent:
         return None
 
