@@ -12,3 +12,10 @@ def test_the_processor_is_called_what_the_kernel_calls_it(tmp_path: Path) -> Non
 def test_what_the_machine_does_not_tell_is_none(tmp_path: Path) -> None:
     found = machine(2, tmp_path)
     assert (found["governor"], found["threads"], len(found["load_average"])) == (None, 2, 3)
+
+
+def test_the_governor_is_the_kernel_s(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_governor").write_text("schedutil\n")
+    assert machine(2, tmp_path)["governor"] == "schedutil"
