@@ -1,4 +1,5 @@
 /* What Model.kt calls: with model.a it makes lib@PREFIX@.so. */
+#define _POSIX_C_SOURCE 200112L /* for posix_memalign */
 #include <jni.h>
 #include <stdlib.h>
 #include <string.h>
