@@ -165,11 +165,15 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
     (axis, *others) = axes
     if others or axis.symbol is None or len(kinds) > 1:
         raise _refused("the caches do not all hold the same number of rows, which is a dim")
+    known = {cache.input for cache, _ in pairs}
+    for spec in specs:
+        if spec.name not in known and spec.shape[AXIS : AXIS + 1] == (axis,):
+            raise _refused(f"{spec.name!r} has as many rows, and no output is that with more")
     past = request.dim_table.get(axis.symbol, Dim(axis.symbol, min=0))
     if any(CAPACITY in axis.dims for spec in specs for axis in spec.shape):
         raise _refused(f"an input has an axis {CAPACITY!r} already")
     (ragged,) = kinds
-    changed = [_with_room(spec, {cache.input for cache, _ in pairs}) for spec in specs]
+    changed = [_with_room(spec, known) for spec in specs]
     if not ragged:
         changed.append(TensorSpec(_counter(past.name), "int8", (Axis(past.name),)))
     return Lifting(

@@ -1,0 +1,93 @@
+"""Models whose caches cannot be lifted are refused, with what to change."""
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import helper
+
+from compiler import targets
+from compiler.errors import ImportFailed
+from compiler.ir import import_model
+from compiler.state import require_host, require_passed
+from relaxd.contract.options import Flavour
+from relaxd.contract.request import CompileRequest
+from tests.compiler.graphs import add_and_divide
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, filled, grown
+
+LIFTED = {"state": "lifted"}
+
+
+def refusal(model: onnx.ModelProto, dims: dict[str, Any], **request: Any) -> ImportFailed:
+    with pytest.raises(ImportFailed) as caught:
+        import_model(model, CompileRequest.of(dims=dims, options=LIFTED, **request))
+    assert caught.value.failure.hint
+    return caught.value
+
+
+def test_a_model_without_caches() -> None:
+    error = refusal(add_and_divide(), {})
+    assert "the model has no caches" in str(error)
+    assert error.failure.field == "options.state"
+
+
+def test_a_cache_that_something_else_reads() -> None:
+    model = grown()
+    model.graph.node.append(helper.make_node("Relu", ["past_key_values.0.key"], ["again"]))
+    model.graph.output.append(helper.make_empty_tensor_value_info("again"))
+    assert "'past_key_values.0.key' has as many rows" in str(refusal(model, GROWN_DIMS))
+
+
+def test_caches_of_several_lengths() -> None:
+    model = grown()
+    model.graph.input[2].type.tensor_type.shape.dim[2].dim_param = "other"
+    assert "the same number of rows" in str(refusal(model, {}))
+
+
+def test_caches_of_a_fixed_length() -> None:
+    model = grown()
+    dims = {name: GROWN_DIMS[name] for name in ("batch", "seq")}
+    names = ("past_key_values.0.key", "past_key_values.0.value")
+    inputs = dict.fromkeys(names, "float32[batch,2,8,16]")
+    assert "which is a dim" in str(refusal(model, dims, inputs=inputs))
+
+
+def test_a_fixed_number_of_new_tokens() -> None:
+    model = filled(1)
+    inputs = {"input_ids": "int64[batch,1]"}
+    dims = {name: FILLED_DIMS[name] for name in ("batch", "past", "total")}
+    assert "no dim of its own" in str(refusal(model, dims, inputs=inputs))
+
+
+def test_a_present_that_is_more_than_the_cache() -> None:
+    model = grown()
+    last = model.graph.output[1]
+    model.graph.node.append(helper.make_node("Relu", [last.name], ["changed"]))
+    last.name = "changed"
+    assert "'past_key_values.0.key' has as many rows" in str(refusal(model, GROWN_DIMS))
+
+
+@pytest.mark.parametrize(
+    ("target", "flavour"),
+    [("native", Flavour.STANDALONE), ("wasm32", Flavour.STANDALONE), ("riscv64", Flavour.VM)],
+)
+def test_targets_that_keep_no_state(target: str, flavour: Flavour) -> None:
+    with pytest.raises(ImportFailed, match="for this machine's processor"):
+        require_host(targets.resolve(target), flavour)
+    require_host(targets.resolve("native"), Flavour.VM)
+
+
+def test_torchscript() -> None:
+    with pytest.raises(ImportFailed, match="ONNX models alone"):
+        require_passed(CompileRequest.of(options=LIFTED))
+    require_passed(CompileRequest())
+
+
+def test_a_capacity_of_its_own(tmp_path: Path) -> None:
+    request = CompileRequest.of(dims={**FILLED_DIMS, "capacity": "16:48%16"}, options=LIFTED)
+    imported = import_model(filled(1), request)
+    (found,) = [dim for dim in imported.dims if dim.name == "capacity"]
+    assert (found.min, found.max, found.multiple) == (16, 48, 16)
+    assert imported.kept is not None
+    assert imported.kept.past.max == FILLED_DIMS["past"][1]
