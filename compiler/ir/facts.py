@@ -4,6 +4,7 @@ simplification uses.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -47,6 +48,15 @@ class Facts:
             self._extents[name] = dim.lowest if dim.fixed else self._declared(dim)
             self.dims[name] = dim
         return self._extents[name]
+
+    def limit(self, name: str, most: int) -> None:
+        """State the greatest value of a dim that had none; what was decided before stays."""
+        before = self.dims[name]
+        self.dims[name] = replace(before, max=most)
+        self.ranges = {
+            variable: self.dims[name] if dim is before else dim
+            for variable, dim in self.ranges.items()
+        }
 
     def _declared(self, dim: Dim) -> tirx.Var:
         variable = self._variable(dim)

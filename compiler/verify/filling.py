@@ -46,12 +46,17 @@ def _keep_to_one_of_two(use: CacheUse, table: Mapping[str, Dim], sizes: dict[str
             return
 
 
-def objection(point: Point, uses: Iterable[CacheUse]) -> str | None:
-    """Why no call has the point's sizes, None where one may."""
+def objection(point: Point, uses: Iterable[CacheUse], capacity: Dim | None = None) -> str | None:
+    """Why no call has the point's sizes, None where one may. capacity: of caches that the caller
+    owns.
+    """
     for use in uses:
         rows, total = use.rows.evaluate(point.dims), _total(use, point.dims)
         if rows > total:
             return f"{rows} new tokens do not fit into {total} in all"
+        most = capacity.highest if capacity else None
+        if most is not None and total > most:
+            return f"{total} tokens do not fit into caches of {most}"
     return None
 
 

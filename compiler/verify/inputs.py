@@ -29,7 +29,8 @@ class Signature:
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.
     caches: how far inputs state that caches are filled.
-    kept: the caches that are buffers of the caller.
+    kept: the caches that are buffers of the caller; capacity: the dim of their rows, in the
+    signature of the model that they were lifted out of.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -39,6 +40,7 @@ class Signature:
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
     kept: Kept | None = None
+    capacity: Dim | None = None
 
     @classmethod
     def of(cls, imported: Imported) -> "Signature":
@@ -67,6 +69,7 @@ class Signature:
             dims=(*dims, self.kept.past),
             caches=self.kept.uses,
             kept=None,
+            capacity=next(d for d in self.dims if d.name == self.kept.state.capacity),
         )
 
 
@@ -158,7 +161,7 @@ def _made(
     for point in chosen:
         if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
             left_out.append(LeftOut(point, "an axis would be negative"))
-        elif reason := objection(point, signature.caches):
+        elif reason := objection(point, signature.caches, signature.capacity):
             left_out.append(LeftOut(point, reason))
         elif bytes_of(point, signature.inputs) > max_bytes:
             left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))

@@ -11,10 +11,11 @@ from compiler import targets
 from compiler.errors import ImportFailed
 from compiler.ir import import_model
 from compiler.state import require_host, require_passed
+from compiler.verify.inputs import Signature, prepare
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from tests.compiler.graphs import add_and_divide
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, filled, grown
 
 LIFTED = {"state": "lifted"}
 
@@ -82,6 +83,28 @@ def test_torchscript() -> None:
     with pytest.raises(ImportFailed, match="ONNX models alone"):
         require_passed(CompileRequest.of(options=LIFTED))
     require_passed(CompileRequest())
+
+
+@pytest.mark.parametrize(
+    ("model", "dims", "most"),
+    [(filled, FILLED_DIMS, LONGEST), (grown, GROWN_DIMS, LONGEST + 24), (grown, {}, None)],
+)
+def test_the_capacity_takes_the_greatest_past_and_step(
+    model: Any, dims: dict[str, Any], most: int | None
+) -> None:
+    imported = import_model(model(1), CompileRequest.of(dims=dims, options=LIFTED))
+    (found,) = [dim for dim in imported.dims if dim.name == "capacity"]
+    assert found.max == most
+    assert found in imported.ranges.values()
+
+
+def test_points_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
+    request = CompileRequest.of(dims={**GROWN_DIMS, "capacity": "1:70"}, options=LIFTED)
+    signature = Signature.of(import_model(grown(1), request)).original
+    trials = prepare(signature, None, 0, tmp_path, 1 << 20)
+    sizes = [trial.point.dims["past"] + trial.point.dims["seq"] for trial in trials.chosen]
+    assert max(sizes) <= 70
+    assert any("do not fit into caches of 70" in left.reason for left in trials.left_out)
 
 
 def test_a_capacity_of_its_own(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def _read(
         found = [pair for output in graph.output for pair in _outputs(scope, output.name)]
         outputs = close(builder, lifting.outputs(builder, found) if lifting else found)
     uses = merged(shared.caches, {spec.name for spec in specs})
+    kept = lifting.kept(builder, uses, outputs) if lifting else None
     return Imported(
         finish(builder),
         (*specs, SEED) if builder.drawn else tuple(specs),
@@ -122,7 +123,7 @@ def _read(
         builder.quantized,
         uses,
         builder.origins.labels,
-        lifting.kept(builder, uses, outputs) if lifting else None,
+        kept,
     )
 
 

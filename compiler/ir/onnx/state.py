@@ -6,7 +6,7 @@ A cache is an input that one node extends by new rows, and whose extension is an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -45,6 +45,7 @@ _HINT = "compile it with state=passed, which leaves caches as inputs and outputs
 class Lifting:
     """What becomes of a model's inputs: `specs` are those of the library, `original` the model's.
 
+    declared: the dims that the request declares.
     ragged: its attention fills each entry of a batch to a length of its own, so that the past's
     rows are not counted.
     """
@@ -55,6 +56,7 @@ class Lifting:
     caches: tuple[Cache, ...]
     past: Dim
     ragged: bool
+    declared: frozenset[str]
 
     def own(self, builder: Builder, values: dict[str, Content | None]) -> None:
         """Makes buffers of the caches among the values; a cache that grows is seen up to its
@@ -103,6 +105,7 @@ class Lifting:
         rows = use.rows.symbol
         if rows is None:
             raise _refused("the number of new tokens is no dim of its own")
+        self._bound(builder, use)
         use = replace(use, room=Axis(self.past.name), parts={**self._named(use), **use.parts})
         parts = dict(use.parts)
         if not self.ragged:
@@ -110,6 +113,18 @@ class Lifting:
         state = State(self.caches, CAPACITY, rows, self.past.name, self.ragged, parts)
         presents = [self._present(cache, use) for cache in self.caches]
         return Kept(state, self.original, (*outputs, *presents), self.past, (use,))
+
+    def _bound(self, b: Builder, use: CacheUse) -> None:
+        """Limits a capacity that nobody declared to the most rows that a call may leave."""
+        if CAPACITY in self.declared:
+            return
+        dims = {**b.facts.dims, self.past.name: self.past}
+        most = _most(use.total, dims) if self.ragged else None
+        if most is None:
+            past, rows = self.past.highest, _most(use.rows, dims)
+            most = None if past is None or rows is None else past + rows
+        if most is not None:
+            b.facts.limit(CAPACITY, most)
 
     def _present(self, cache: Cache, use: CacheUse) -> TensorSpec:
         """The output that the model gives."""
@@ -183,7 +198,13 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
         tuple(cache for cache, _ in pairs),
         past,
         ragged,
+        frozenset(request.dim_table),
     )
+
+
+def _most(axis: Axis | None, dims: Mapping[str, Dim]) -> int | None:
+    """The greatest size of an axis that is a bare dim, None where it has none."""
+    return dims[axis.symbol].highest if axis is not None and axis.symbol else None
 
 
 def _pairs(graph: onnx.GraphProto, inputs: dict[str, TensorSpec]) -> Iterator[tuple[Cache, bool]]:
@@ -219,11 +240,11 @@ def _counter(past: str) -> str:
 
 
 def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest:
-    """The request with a dim for the capacity, by default up to what the past may be."""
+    """The request with a dim for the capacity."""
     kept = [dim for dim in request.dims if not (ragged and dim.name == past.name)]
     declared = {dim.name for dim in kept}
     if CAPACITY not in declared:
-        kept.append(Dim(CAPACITY, min=1, max=past.max))
+        kept.append(Dim(CAPACITY, min=1))
     if not ragged and past.name not in declared:
         kept.append(past)
     return replace(request, dims=tuple(sorted(kept)))
