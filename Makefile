@@ -9,7 +9,7 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test robustness geometry fuzz zoo stories conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--second
 zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: hours; ARGS="--json FILE --resume" goes on where a run stopped
 	@$(BIN)/python -m tests.zoo $(ARGS)
 	@$(BIN)/python -m tests.torchscript_zoo
+
+stories: env ## run every block of the documentation, those that take minutes too
+	@RELAXD_DOCS=all $(BIN)/python -m pytest tests/docs $(ARGS)
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour
 	@$(BIN)/python -m tests.conformance $(ARGS)

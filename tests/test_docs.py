@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+from tests.docs.blocks import FENCE, PAGES, ROOT
+
 GOLDEN = ROOT / "tests" / "compiler" / "passes" / "kernels" / "after"
 
-FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 NAMED = re.compile(r"[\w.-]+(/[\w.*-]+)*/?")
@@ -19,7 +18,9 @@ SOURCE = re.compile(r"[\w./*-]+\.(py|c|cc|h|md|toml|yml)")
 DOTTED = re.compile(r"(relaxd|service|compiler|artifacts)\.([a-z]\w*)\b")
 MODULE = re.compile(r"python -m ([a-z]\w*(?:\.\w+)*)")
 
-GENERATED = re.compile(r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h|relaxd\.toml")
+GENERATED = re.compile(
+    r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h|relaxd\.(toml|xml|sarif)|models\.yml"
+)
 """Files that the compiler writes, in a dump or a bundle, or that a user's repository has, and this
 one does not hold.
 """
@@ -85,7 +86,7 @@ def missing_names(text: str) -> Iterator[str]:
     """Dotted names of ours in backticks whose second part is no module and no name of the first."""
     for span in SPAN.findall(FENCE.sub("", text)):
         dotted = DOTTED.match(span)
-        if dotted is None or SOURCE.fullmatch(span):
+        if dotted is None or SOURCE.fullmatch(span) or GENERATED.fullmatch(span):
             continue
         package, name = dotted.groups()
         front = (ROOT / package / "__init__.py").read_text(encoding="utf-8")

@@ -44,7 +44,9 @@ class Deployment:
         plain = {
             name: value for name, value in os.environ.items() if not name.startswith("RELAXD_")
         }
-        self.settings = {**plain, "RELAXD_DATA_DIR": str(folder / "data"), **settings}
+        own = {"RELAXD_DATA_DIR": str(folder / "data"), "PYTHONPATH": str(ROOT)}
+        self.settings = {**plain, **own, **settings}
+        self.started_in = ROOT
         self.processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
@@ -86,11 +88,11 @@ class Deployment:
 
     def _spawn(self, command: list[str]) -> None:
         with self.log.open("ab") as log:
-            program = [*TIED, sys.executable, "-m", "relaxd", *command]
+            program = [*TIED, sys.executable, "-P", "-m", "relaxd", *command]
             self.processes.append(
                 subprocess.Popen(
                     program,
-                    cwd=ROOT,
+                    cwd=self.started_in,
                     env=self.settings,
                     stdout=log,
                     stderr=log,

@@ -1,26 +1,42 @@
-"""The FastAPI program of the serving page, as clients meet it."""
+"""The programs of the serving page, as clients meet them."""
 
+import importlib.util
 import re
+import sys
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tritonclient.http
+import uvicorn
 from fastapi.testclient import TestClient
+from google.protobuf import text_format
+from tritonclient.utils import InferenceServerException
+
+from tests.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = re.compile(r'^```python\n("""serve\.py.*?)^```$', re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs/serving.md").read_text()
+
+
+def loaded(name: str) -> ModuleType:
+    """The page's program of that name."""
+    program = rf'^```python\n("""{name}\.py.*?)^```$'
+    (code,) = re.findall(program, PAGE, re.MULTILINE | re.DOTALL)
+    module = ModuleType(name)
+    exec(compile(code, f"{name}.py", "exec"), module.__dict__)
+    return module
 
 
 @pytest.fixture
 def program(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    (code,) = PROGRAM.findall((ROOT / "docs/serving.md").read_text())
     monkeypatch.setenv("BUNDLE", str(bundles / "twice"))
-    module = ModuleType("serve")
-    exec(compile(code, "serve.py", "exec"), module.__dict__)
-    return module
+    return loaded("serve")
 
 
 def test_requests_of_one_moment_are_one_call(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +72,109 @@ def test_a_wrong_request_fails_alone(program: Any) -> None:
 
         requests = [{"x": [1.0]}, {"x": [[1.0]]}, {"z": [1]}, {"x": ["a"]}, {"x": [2.0]}]
         assert list(clients.map(ask, requests)) == [200, 422, 422, 422, 200]
+
+
+@pytest.fixture
+def v2(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Triton's client of the page's V2 program, which serves the bundle `dims`."""
+    monkeypatch.setenv("BUNDLE", str(bundles / "dims"))
+    port = free_port()
+    config = uvicorn.Config(loaded("v2").app, port=port, log_level="warning", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{port}")
+    try:
+        until(client.is_server_live, OSError)
+        yield client
+    finally:
+        client.close()
+        server.should_exit = True
+        thread.join()
+
+
+def test_the_v2_program_says_what_it_serves(v2: Any) -> None:
+    assert v2.is_server_ready()
+    assert v2.is_model_ready("dims")
+    assert not v2.is_model_ready("other")
+    assert "binary_tensor_data" in v2.get_server_metadata()["extensions"]
+    found = v2.get_model_metadata("dims")
+    assert {
+        tensor["name"]: (tensor["datatype"], tensor["shape"]) for tensor in found["inputs"]
+    } == {
+        "x": ("FP32", [-1, -1]),
+        "wide": ("FP32", [-1, -1]),
+        "scale": ("FP32", []),
+    }
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(("n", "m"), [(1, 2), (7, 6), (8, 64)])
+def test_the_v2_program_computes(v2: Any, binary: bool, n: int, m: int) -> None:
+    draw = np.random.default_rng(n)
+    shapes = {"x": (n, m), "wide": (n, 2 * m), "scale": ()}
+    arrays = {name: draw.standard_normal(shape).astype("f4") for name, shape in shapes.items()}
+    inputs = []
+    for name, array in arrays.items():
+        inputs.append(tritonclient.http.InferInput(name, list(array.shape), "FP32"))
+        inputs[-1].set_data_from_numpy(np.asarray(array), binary_data=binary)
+    outputs = [tritonclient.http.InferRequestedOutput("y", binary_data=binary)]
+    found = v2.infer("dims", inputs, outputs=outputs).as_numpy("y")
+    want = (arrays["x"] + arrays["wide"][:, ::2]) * arrays["scale"]
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+def test_the_v2_program_refuses_with_the_reason(v2: Any) -> None:
+    wrong = tritonclient.http.InferInput("x", [9, 2], "FP32")
+    wrong.set_data_from_numpy(np.zeros((9, 2), "f4"))
+    with pytest.raises(InferenceServerException, match="InputError: ") as caught:
+        v2.infer("dims", [wrong])
+    assert caught.value.status() == "400"
+    with pytest.raises(InferenceServerException, match="the model here is dims"):
+        v2.infer("other", [wrong])
+
+
+class Tensor:
+    """As Triton's own."""
+
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        self.name, self.array = name, array
+
+    def as_numpy(self) -> np.ndarray:
+        return self.array
+
+
+def test_the_program_for_triton(
+    bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = SimpleNamespace(
+        Tensor=Tensor,
+        TritonError=str,
+        InferenceResponse=lambda outputs=(), error=None: SimpleNamespace(
+            outputs={tensor.name: tensor.array for tensor in outputs}, error=error
+        ),
+        get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]),
+    )
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)  # type: ignore[arg-type]
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/bundle").symlink_to(bundles / "twice")
+    served = loaded("model").TritonPythonModel()
+    served.initialize({"model_repository": str(tmp_path), "model_version": "1"})
+    good, bad = np.arange(5, dtype="f4"), np.zeros((2, 2), "f4")
+    first, second = served.execute([{"x": good}, {"x": bad}])
+    np.testing.assert_array_equal(first.outputs["y"], good * 2)
+    assert first.error is None
+    assert "'x'" in second.error
+
+
+def test_the_configuration_for_triton_fits_its_schema() -> None:
+    folder = Path(tritonclient.http.__file__).parents[1] / "grpc"
+    spec = importlib.util.spec_from_file_location("schema", folder / "model_config_pb2.py")
+    assert spec
+    assert spec.loader
+    schema = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(schema)
+    (text,) = re.findall(r"^```protobuf\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    config = text_format.Parse(text, schema.ModelConfig())
+    assert [*config.input[0].dims] == [-1, 4]
+    assert config.backend == "python"

@@ -1,0 +1,95 @@
+"""The fenced blocks of the documentation, and what comments before them say about running them.
+
+A comment `<!-- snippet: KIND TEXT -->` before a block is invisible to readers. KIND is one of:
+
+- `skip`: it is not run; TEXT says why.
+- `elsewhere`: the tests in the file TEXT run it.
+- `from`: an excerpt of the file TEXT.
+- `before`: TEXT is shell that runs first.
+- `heavy`: it runs only if RELAXD_DOCS is `all`; TEXT says what it takes.
+- `fails`: the last command ends with the exit code TEXT.
+
+With `snippets` in place of `snippet`, the comment holds for all of the page's shell and Python.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELL = ("sh", "console")
+
+FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
+_COMMENT = re.compile(r"<!-- (snippets?): (\w+)\s*(.*?)\s*-->", re.DOTALL)
+_BEFORE = re.compile(r"(?:<!-- snippet: (?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
+
+
+class Kind(StrEnum):
+    """What a comment says."""
+
+    SKIP = "skip"
+    ELSEWHERE = "elsewhere"
+    FROM = "from"
+    BEFORE = "before"
+    HEAVY = "heavy"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line of shell, continued lines included, and the lines that it is said to print."""
+
+    line: str
+    prints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page; `info` is what follows the language."""
+
+    page: Path
+    line: int
+    language: str
+    info: str
+    body: str
+    marks: dict[Kind, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+    @property
+    def commands(self) -> list[Command]:
+        """Each line of a script; of a console each line behind a prompt, with its output."""
+        prompt = "" if self.language == "sh" else "$ "
+        found: list[Command] = []
+        continued = False
+        for line in self.body.splitlines():
+            if continued:
+                last = found.pop()
+                found.append(Command(f"{last.line}\n{line}"))
+            elif line.startswith(prompt):
+                found.append(Command(line.removeprefix(prompt)))
+            elif found:
+                found[-1] = Command(found[-1].line, (*found[-1].prints, line))
+            continued = line.endswith("\\")
+        return found
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    """The page's blocks in order."""
+    text = page.read_text(encoding="utf-8")
+    for_all = {Kind(kind): about for often, kind, about in _COMMENT.findall(text) if often[7:]}
+    for found in FENCE.finditer(text):
+        indent, info, body = found.groups()
+        language, _, rest = info.partition(" ")
+        before = _BEFORE.search(text, 0, found.start())
+        marks = for_all if language in (*SHELL, "python") else {}
+        if before:
+            own = _COMMENT.findall(before[0])
+            marks = marks | {Kind(kind): about for _, kind, about in own}
+        plain = "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
+        at = text.count("\n", 0, found.start()) + 1
+        yield Block(page, at, language, rest, plain, marks)
