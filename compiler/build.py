@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import targets
+from compiler import state, targets
 from compiler.bundle import files
-from compiler.errors import ImportFailed
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.isolation import output
@@ -34,7 +33,7 @@ from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Flavour, StateForm
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -185,7 +184,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         imported = _import(model, this.request)
         signature = Signature.of(imported)
         if imported.kept is not None:
-            _require_host(this.target, this.flavour)
+            state.require_host(this.target, this.flavour)
         stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
@@ -227,29 +226,6 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     return _Compiled(maker.described(manifest, this.partial), signature, notes)
 
 
-def _require_host(target: Target, flavour: Flavour) -> None:
-    """Raises ImportFailed where a library cannot write into what its caller owns."""
-    if target.kind == "llvm" and flavour is Flavour.VM and cannot_run(target) is None:
-        return
-    raise ImportFailed(
-        f"caches can be lifted for this machine's processor and the flavour vm alone, not for "
-        f"{target.name}",
-        reason="state",
-        field="options.state",
-        hint="compile it with state=passed",
-    )
-
-
-def _require_passed(request: CompileRequest) -> None:
-    if request.options.state is StateForm.LIFTED:
-        raise ImportFailed(
-            "caches can be lifted out of ONNX models alone",
-            reason="state",
-            field="options.state",
-            hint="export the module to ONNX",
-        )
-
-
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     """The observer that writes the dump, where the job asks for one."""
     if this.job.dump is None:
@@ -263,7 +239,7 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
 
 def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
     if isinstance(model, LoadedScript):
-        _require_passed(request)
+        state.require_passed(request)
         return import_torchscript(model.path, request)
     imported = import_model(model.proto, request)
     # The module holds its own copy of the weights.

@@ -172,16 +172,21 @@ def _made(
 
 
 def in_buffers(trials: Trials, manifest: Manifest, folder: Path) -> Trials:
-    """The trials with the inputs of a library that writes caches in place, in files of their own;
-    unchanged for any other library.
+    """The trials with the inputs and dims of a library that writes caches in place, in files of
+    their own; unchanged for any other library.
     """
-    if manifest.state is None:
+    state = manifest.state
+    if state is None:
         return trials
-    chosen = []
+    own, chosen = {dim.name for dim in manifest.dims}, []
     for trial in trials.chosen:
+        inputs = step(manifest, state, npz.read(trial.inputs)).inputs
         path = folder / f"{trial.index}.buffers.npz"
-        npz.write(path, step(manifest, manifest.state, npz.read(trial.inputs)).inputs)
-        chosen.append(replace(trial, inputs=path))
+        npz.write(path, inputs)
+        room = inputs[state.caches[0].input].shape[2]
+        dims = {name: size for name, size in trial.point.dims.items() if name in own}
+        point = Point(trial.point.label, {**dims, state.capacity: room})
+        chosen.append(replace(trial, point=point, inputs=path))
     return replace(trials, chosen=tuple(chosen))
 
 

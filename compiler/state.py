@@ -1,0 +1,31 @@
+"""Where caches can be lifted out of a model."""
+
+from compiler.errors import ImportFailed
+from compiler.machine import cannot_run
+from compiler.targets import Target
+from relaxd.contract.options import Flavour, StateForm
+from relaxd.contract.request import CompileRequest
+
+
+def require_host(target: Target, flavour: Flavour) -> None:
+    """Raises ImportFailed where a library cannot write into what its caller owns."""
+    if target.kind == "llvm" and flavour is Flavour.VM and cannot_run(target) is None:
+        return
+    raise ImportFailed(
+        f"caches can be lifted for this machine's processor and the flavour vm alone, not for "
+        f"{target.name}",
+        reason="state",
+        field="options.state",
+        hint="compile it with state=passed",
+    )
+
+
+def require_passed(request: CompileRequest) -> None:
+    """Raises ImportFailed for a model that is no ONNX and whose caches are to be lifted."""
+    if request.options.state is StateForm.LIFTED:
+        raise ImportFailed(
+            "caches can be lifted out of ONNX models alone",
+            reason="state",
+            field="options.state",
+            hint="export the module to ONNX",
+        )
