@@ -5,12 +5,12 @@ from typing import Any
 
 import onnx
 import pytest
-from compiler.state import require_host, require_passed
 from onnx import helper
 
 from compiler import targets
 from compiler.errors import ImportFailed
 from compiler.ir import import_model
+from compiler.state import require_host, require_passed
 from compiler.verify.inputs import Signature, prepare
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
