@@ -116,6 +116,10 @@ def change_a_byte(path: Path) -> None:
     "file",
     [
         "compiler/passes/pipelines.py",
+        "compiler/codegen/standalone/phones/Info.plist",
+        "compiler/codegen/standalone/phones/Model.kt",
+        "compiler/codegen/standalone/phones/Model.swift",
+        "compiler/codegen/standalone/phones/module.modulemap",
         "compiler/runtimes/threads.c",
         "compiler/runtimes/opencl.cc",
         "compiler/runtimes/support/tvm/support/io.h",
@@ -143,7 +147,8 @@ def test_a_new_kind_of_file_counts_too(tree: Path) -> None:
 def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
     """A kind that comes to the tree comes to the parameters as well."""
     kinds = {path.suffix for path in versions._sources(ROOT)}
-    assert kinds == {".py", ".c", ".cc", ".h", ".mjs"}
+    native = {".c", ".cc", ".h", ".kt", ".swift", ".modulemap", ".plist"}
+    assert kinds == {".py", ".mjs", *native}
 
 
 @pytest.mark.parametrize(
