@@ -18,6 +18,8 @@ CONFIDENCE = 0.999
 _CALL_SECONDS = 0.004
 _MOST_PAIRS = 400
 _CLOSE = 0.01
+_TICK = 1e-7
+"""Seconds: a thread's clock may stand still over a short call."""
 
 Call = Callable[[], Any]
 
@@ -72,7 +74,7 @@ def _turn(call: Call, calls: int, clock: Callable[[], float]) -> float:
     for _ in range(calls):
         started = clock()
         call()
-        best = min(best, clock() - started)
+        best = min(best, max(clock() - started, _TICK))
     return best
 
 
