@@ -29,11 +29,12 @@ EACH(double_to_bfloat, double, __bf16, __truncdfbf2)
  * returns whether it keeps the registers. */
 int probe(long bytes, long pages, unsigned char *touched) {
   long size = pages * 4096, after = bytes, kept = 77;
-  char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  /* What lies above the stack pointer is there in any program: its caller's frame. */
+  char *stack = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   __asm__ volatile("movq %%rsp, %%rbx; movq %2, %%rsp; call ___chkstk_ms; movq %%rbx, %%rsp"
                    : "+a"(after), "+c"(kept) : "r"(stack + size) : "rbx", "memory", "cc");
   mincore(stack, size, touched);
-  munmap(stack, size);
+  munmap(stack, size + 4096);
   return after == bytes && kept == 77;
 }
 """
