@@ -12,7 +12,6 @@ COPY wheels wheels
 COPY tools/image_sbom.py tools/
 RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . ./wheels/server \
     && /opt/relaxd/bin/python -P -m compiler.runtimes fetch \
-    && RELAXD_CACHE_DIR=/opt/cache /opt/relaxd/bin/python -P -m compiler.runtimes warm \
     && /opt/relaxd/bin/pip uninstall --yes --quiet setuptools pip \
     && install --directory /opt/relaxd/share \
     && /opt/relaxd/bin/python tools/image_sbom.py relaxd-worker > /opt/relaxd/share/sbom.spdx.json
@@ -27,9 +26,9 @@ LABEL org.opencontainers.image.title="relaxd-worker" \
     org.opencontainers.image.base.name="python:3.11.14-slim-bookworm" \
     org.relaxd.sbom="/opt/relaxd/share/sbom.spdx.json"
 RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/relaxd relaxd \
-    && install --directory --owner relaxd --group relaxd /var/lib/relaxd /var/lib/relaxd/tmp
+    && install --directory --owner relaxd --group relaxd \
+        /var/lib/relaxd /var/lib/relaxd/tmp /var/cache/relaxd
 COPY --from=build /opt/relaxd /opt/relaxd
-COPY --from=build --chown=relaxd:relaxd /opt/cache /var/cache/relaxd
 ENV PATH=/opt/relaxd/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -125,7 +125,7 @@ def test_a_build_reaches_its_own_memory_limit_before_its_worker_does() -> None:
     assert int(worker.environment["RELAXD_MEMORY_MB"]) << 20 < worker.memory
 
 
-def test_only_workers_mount_the_cache_that_their_image_fills() -> None:
+def test_only_workers_mount_the_linkers_cache() -> None:
     mounts = {
         name: [mount for mount in service.get("volumes", []) if mount.startswith("cache:")]
         for name, service in SERVICES.items()
