@@ -52,7 +52,9 @@ def _latency(gate: Gate, diff: BuildDiff) -> GateResult:
 def _size(gate: Gate, diff: BuildDiff) -> GateResult:
     (total,) = (change for change in diff.sizes if change.name == "total")
     grown = total.head / total.base - 1 if total.base else 0.0
-    return GateResult(gate.text, grown > gate.limit, f"{grown:+.2%}")
+    # A few bytes less are +0.00%, not -0.00%.
+    shown = round(grown, 4) + 0.0
+    return GateResult(gate.text, grown > gate.limit, f"{shown:+.2%}")
 
 
 def _output(field: str, below: bool) -> Callable[[Gate, BuildDiff], GateResult]:

@@ -141,13 +141,17 @@ class Deployment:
         self.processes = []
 
     def compiling(self) -> list[psutil.Process]:
-        """The processes that compile right now."""
-        return [process for process in self.tree() if _runs(process, "-m", "compiler")]
+        """The processes that compile right now: forks of the workers' zygotes."""
+        forks = [process for process in self.tree() if _runs(process, "-m", "compiler.zygote")]
+        pids = {process.pid for process in forks}
+        # The zygotes themselves are children of workers, not of each other.
+        zygotes = {process.pid for process in forks if _parent(process) not in pids}
+        return [process for process in forks if _parent(process) in zygotes]
 
     def kill_compiling_worker(self) -> None:
         """`kill -9` of the worker, not of its compile process, which must end by itself."""
         compiler = until(self.compiling, 60, "a compile process")[0]
-        worker = compiler.parent()
+        worker = compiler.parent().parent()
         _kill(worker)
         until(
             lambda: not compiler.is_running() or compiler.status() == psutil.STATUS_ZOMBIE,
@@ -183,6 +187,13 @@ def _runs(process: psutil.Process, *arguments: str) -> bool:
     return any(
         tuple(command[index : index + len(arguments)]) == arguments for index in range(len(command))
     )
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return None
 
 
 def _kill(process: psutil.Process) -> None:

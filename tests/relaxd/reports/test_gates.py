@@ -33,6 +33,11 @@ def test_sizes_and_outputs() -> None:
     assert not failed("mean>5e-4", diff)
 
 
+def test_a_few_bytes_less_have_no_sign() -> None:
+    diff = BuildDiff("a", "b", sizes=(Change("total", 1_000_000, 999_999),))
+    assert Gate.of("size>1%").judge(diff).said == "+0.00%"
+
+
 def test_what_is_no_number_fails() -> None:
     shapes = OutputChange("y", POINT, math.inf, math.inf, math.nan)
     diff = BuildDiff("a", "b", outputs=(shapes,))
