@@ -101,7 +101,7 @@ def test_the_page_is_small() -> None:
 
 def test_the_wheel_brings_the_page() -> None:
     root = Path(__file__).parents[3]
-    package_data = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = package_data["package-data"]["service"]
+    project = tomllib.loads((root / "wheels" / "server" / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["service"]
     brought = {path for pattern in patterns for path in (root / "service").glob(pattern)}
     assert {page.FOLDER / name for name in FILES} <= brought
