@@ -80,7 +80,7 @@ def kernel_table(
 
 @dataclass(frozen=True)
 class DropKernelNotes:
-    """Removes the notes, so that they cannot change what the code generators write."""
+    """Removes the notes but for the family, which decides what code generation simplifies."""
 
     name = "drop_kernel_notes"
     phase = Phase.VIRTUAL_MACHINE
@@ -93,7 +93,7 @@ class DropKernelNotes:
 
 def _bare(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
     if isinstance(func, tirx.PrimFunc) and func.attrs:
-        for attribute in (FAMILY, TILE, DECLINED):
+        for attribute in (TILE, DECLINED):
             if attribute in func.attrs:
                 func = func.without_attr(attribute)
     return func

@@ -46,7 +46,7 @@ def test_every_phase_and_kernel_has_a_file(module, tmp_path):
     assert '"relaxd.family": "matmul"' in texts["40_loops.py"]
     assert "R.builtin.alloc_tensor" not in texts["40_loops.py"]
     assert "R.builtin.alloc_tensor" in texts["50_memory_plan.py"]
-    assert "relaxd.family" not in texts["60_virtual_machine.py"]
+    assert "relaxd.declined" not in texts["60_virtual_machine.py"]
     kernel = (tmp_path / "dump" / "kernels" / "panel_matmul.py").read_text()
     assert '"relaxd.family": "matmul"' in kernel
     (row,) = json.loads((tmp_path / "dump" / "kernels.json").read_text())
