@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.standalone.native import engines_of
 from benchmarks.standalone.rounds import contest
 from benchmarks.standalone.subjects import NATIVE, Subject
 
@@ -34,17 +35,7 @@ def from_c(subject: Subject, work: Path) -> float:
 
 def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
     """Seconds of `run` of both flavours and of ONNX Runtime, and of `prepared` calls."""
-    import onnxruntime
-
-    import relaxd
-
-    ours, machine = (
-        relaxd.load(subject.built(work, NATIVE, flavour), threads=1)
-        for flavour in ("standalone", "vm")
-    )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(subject.file(work)), options)
+    ours, machine, session = engines_of(subject, work)
     feed = subject.feed(subject.shapes[0])
     calls: dict[str, Any] = {
         "run": lambda: ours.run(feed),

@@ -35,6 +35,12 @@ def sizes(subject: Subject, work: Path) -> tuple[int, int]:
 
 def rows(subject: Subject, work: Path, rounds: int) -> list[NativeRow]:
     """One for each of the subject's shapes; raises AssertionError where results differ."""
+    engines = engines_of(subject, work)
+    return [_row(subject, dims, engines, rounds) for dims in subject.shapes]
+
+
+def engines_of(subject: Subject, work: Path) -> tuple[Any, Any, Any]:
+    """The bundles of both flavours and a session of ONNX Runtime, on one thread each."""
     import onnxruntime
 
     import relaxd
@@ -47,7 +53,7 @@ def rows(subject: Subject, work: Path, rounds: int) -> list[NativeRow]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(subject.file(work)), options)
-    return [_row(subject, dims, (ours, machine, session), rounds) for dims in subject.shapes]
+    return ours, machine, session
 
 
 def _row(subject: Subject, dims: Dims, engines: tuple[Any, Any, Any], rounds: int) -> NativeRow:

@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Phase
+from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.observers import Observer
 from compiler.tir.polynomials import Polynomial, UnknownExtent, polynomial_of, total
 from compiler.tir.work import Work, work_of
@@ -102,8 +103,8 @@ def _calls(module: tvm.IRModule) -> Iterator[tuple[str, tirx.PrimFunc, list[Any]
     for function in module.functions.values():
         if not isinstance(function, relax.Function):
             continue
-        for call in _within(function.body):
-            kernel: Any = call.args[0] if call.args else None
+        for _, call in bindings_within(function.body):
+            kernel: Any = call.args[0] if isinstance(call, tvm.ir.Call) and call.args else None
             if kernel in kernels and len(call.args) > 1:
                 yield kernel.name_hint, kernels[kernel], _arguments(call)
 
@@ -123,17 +124,3 @@ def _argument(given: Any) -> Any:
 
 def _tensors(ty: Any) -> list[Any]:
     return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
-
-
-def _within(body: relax.Expr) -> Iterator[Any]:
-    """The calls of a function, those of its branches too."""
-    if not isinstance(body, relax.SeqExpr):
-        return
-    for block in body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, relax.If):
-                yield from _within(value.true_branch)
-                yield from _within(value.false_branch)
-            elif isinstance(value, tvm.ir.Call):
-                yield value

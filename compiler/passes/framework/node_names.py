@@ -13,6 +13,7 @@ from tvm import relax, tirx
 
 from compiler.ir.origins import position_of
 from compiler.passes.framework.base import Pass
+from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.observers import Observer
 
 Nodes = frozenset[int]
@@ -175,15 +176,7 @@ def _bindings(module: tvm.IRModule) -> Iterator[tuple[str, relax.Expr]]:
 
 
 def _within(body: relax.Expr) -> Iterator[tuple[str, relax.Expr]]:
-    if not isinstance(body, relax.SeqExpr):
-        return
-    for block in body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, relax.If):
-                yield from _within(value.true_branch)
-                yield from _within(value.false_branch)
-            yield _key(binding.var), value
+    return ((_key(variable), value) for variable, value in bindings_within(body))
 
 
 def _key(variable: relax.Var) -> str:
