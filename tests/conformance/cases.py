@@ -15,6 +15,9 @@ from onnx import numpy_helper
 FOLDERS = ("pytorch-operator", "pytorch-converted", "simple")
 NODE = "node"
 
+DataSet = tuple[Sequence[Any], Sequence[Any]]
+"""Positional inputs, and the outputs wanted."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -29,7 +32,7 @@ class Case:
     suite: str
     category: str
     model: onnx.ModelProto = field(repr=False)
-    data_sets: Sequence[tuple[Sequence[Any], Sequence[Any]]] = field(repr=False)
+    data_sets: Sequence[DataSet] = field(repr=False)
     rtol: float
     atol: float
 
