@@ -18,12 +18,16 @@ from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
 OPTIMISED = 5
+ANY = "any"
+"""The geometry that the seed chooses."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where an answer was wrong or a build or run crashed."""
     options = _parser().parse_args(arguments)
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
+    if options.geometry == ANY:
+        options.geometry = NAMES[seed % len(NAMES)]
     judge, tally = Judge(options.geometry, llvm=options.llvm or 0), Tally()
     end = time.monotonic() + options.seconds
     print(f"seed {seed}, geometry {options.geometry}", flush=True)
@@ -31,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.repeat:
             return _repeat(judge, options.repeat)
         for number, batch in enumerate(_batches(seed, options.graphs, options.together)):
-            if time.monotonic() > end:
+            if time.monotonic() > end or tally.failures >= options.findings:
                 break
             if options.llvm is None:
                 judge.llvm = 0 if number % OPTIMISED else 3
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         judge.stop()
     print(tally.line(seed, options.geometry))
-    return int(any(verdict.failure for verdict in tally.verdicts))
+    return int(tally.failures > 0)
 
 
 def _batches(seed: int, graphs: int, together: int) -> Iterator[list[Case]]:
@@ -99,7 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=120, help="begin no graph after that")
     parser.add_argument("--graphs", type=int, default=10**9, help="at most so many")
     parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
-    parser.add_argument("--geometry", choices=NAMES, default=NATIVE)
+    parser.add_argument(
+        "--geometry", choices=(*NAMES, ANY), default=NATIVE, help="any: the seed chooses one"
+    )
+    parser.add_argument(
+        "--findings", type=int, default=10**9, help="begin no build after so many failures"
+    )
     parser.add_argument(
         "--llvm",
         type=int,

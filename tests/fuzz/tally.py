@@ -15,6 +15,10 @@ class Tally:
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def failures(self) -> int:
+        return sum(count for verdict, count in self.verdicts.items() if verdict.failure)
+
     def add(self, judgement: Judgement) -> None:
         self.graphs += 1
         self.runs += judgement.runs

@@ -1,7 +1,8 @@
 """The fuzzer itself: it finds a planted fault, shrinks it and keeps it; right kernels pass."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,30 @@ def busy(_: object) -> None:
 
 def idle(_: object) -> None:
     time.sleep(600)
+
+
+class Wrong(Judge):
+    """Takes every graph for wrong, and every smaller one for right."""
+
+    def judge_all(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Judgement]]:
+        yield from ((case, Judgement(Verdict.OURS, "y departs")) for case in cases)
+
+    def judge(self, case: Case) -> Judgement:
+        return Judgement(Verdict.RIGHT)
+
+
+def test_a_failure_ends_the_run_with_its_graph_and_the_command_that_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzz, "Judge", Wrong)
+    arguments = ["--geometry", "any", "--seed", "7", "--together", "1", "--shrink-seconds", "0"]
+    assert fuzz.main([*arguments, "--findings", "1", "--keep", str(tmp_path)]) == 1
+    first, *_, last = capsys.readouterr().out.splitlines()
+    [path] = tmp_path.glob("*.onnx")
+    assert first == "seed 7, geometry 256/16"
+    assert last.startswith("1 graphs, 0 runs, 1 wrong")
+    command = f"python -m tests.fuzz --geometry 256/16 --llvm 3 --repeat {path}"
+    assert json.loads(path.with_suffix(".json").read_text())["command"] == command
 
 
 def test_some_graphs_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
