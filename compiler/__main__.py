@@ -4,7 +4,6 @@ prints logs. Started by `isolation.child`.
 
 import argparse
 import faulthandler
-import gc
 import json
 import os
 import sys
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from compiler.isolation import output, sandbox
+from compiler.isolation import garbage, output, sandbox
 from compiler.isolation.messages import (
     ChildJob,
     CompileJob,
@@ -29,10 +28,6 @@ from compiler.isolation.messages import (
 )
 from compiler.isolation.places import Places, model_files, places
 from compiler.isolation.privileges import Shares
-
-# Expressions live until the build ends, and few form cycles: looking for those as often as Python
-# does by default takes a seventh of a build's time.
-_GARBAGE = (100_000, 20, 20)
 
 
 def main() -> int:
@@ -53,7 +48,7 @@ def main() -> int:
     except sandbox.ParentDied:
         return 2
     os.chdir(scratch)
-    gc.set_threshold(*_GARBAGE)
+    garbage.collect_seldom()
     for remark in confinement.remarks:
         print(f"sandbox: {remark}", flush=True)
     # torch would be pulled in by tvm_ffi, at the price of seconds and hundreds of megabytes.

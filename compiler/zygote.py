@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Any, NoReturn
 
-from compiler.isolation import privileges
+from compiler.isolation import garbage, privileges
 from compiler.isolation.zygote import LONGEST, MESSAGES, NUMBER
 
 _DESCRIPTORS = 4
@@ -40,6 +40,7 @@ def main() -> None:
     """Serve until the process that started this one ends or closes the socket."""
     # Whoever could write to its memory would take part in every build that follows.
     privileges.hide_memory()
+    garbage.collect_seldom()
     sys.modules["torch"] = None  # type: ignore[assignment]
     for name in _USED:
         importlib.import_module(name)

@@ -2,6 +2,7 @@
 out of this process, since tvm_ffi imports it wherever it is installed.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -11,13 +12,16 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from compiler.isolation import zygote
+from compiler.isolation import garbage, zygote
 
 if TYPE_CHECKING:
     from tests.s3 import ObjectServer
 
 # Three seconds and 230 MB.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+# As in a compile process; here the tests and all that they import would be looked through.
+garbage.collect_seldom()
 
 # On a machine that others use, how long one example took says nothing. A gate draws the same
 # examples for every change.
@@ -31,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of processes that share the files, none is left alone with a slow one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is there when the first test begins is there when the last one ends."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.isolation import privileges, sandbox
+from compiler.isolation import garbage, privileges, sandbox
 from compiler.toolchain import cache
 
 Record = dict[str, Any]
@@ -110,6 +110,7 @@ def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
     # Where the sandbox refuses all signals to others, our parent could not end us.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     privileges.limit_memory(memory_bytes)
+    garbage.collect_seldom()
     sys.modules["torch"] = None  # type: ignore[assignment]
     with records.open("a", encoding="utf-8", buffering=1) as stream:
         handle(json.load(sys.stdin), lambda record: print(json.dumps(record), file=stream))

@@ -12,6 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from compiler.isolation import garbage
+
 _CONTEXT = multiprocessing.get_context("spawn")
 _ANSWERS = 150
 """After so many, a process is replaced: libraries that it has loaded stay in memory."""
@@ -123,7 +125,7 @@ def _serve(connection: Connection, name: str, errors: str, torch: bool) -> None:
     answer = getattr(importlib.import_module(module), function)
     # What was imported stays. A build makes a million objects, of which few are in circles.
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    garbage.collect_seldom()
     while True:
         try:
             question = connection.recv()
