@@ -13,6 +13,7 @@ import httpx
 import psutil
 
 from relaxd.client import Client
+from tests import plain_http
 from tests.service.servers import TIED
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,7 +85,7 @@ class Deployment:
             f"the start; see {self.log}",
         )
         self.url = f"http://127.0.0.1:{port.read_text().strip()}"
-        until(lambda: httpx.get(f"{self.url}/readyz").status_code == 200, START_S, "readiness")
+        until(lambda: plain_http.get(f"{self.url}/readyz").status_code == 200, START_S, "readiness")
 
     def _spawn(self, command: list[str]) -> None:
         with self.log.open("ab") as log:
@@ -169,7 +170,7 @@ class Deployment:
         """As `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
         content = model if isinstance(model, bytes) else model.read_bytes()
         files = {"model": ("model.onnx", content), "request": (None, request)}
-        return httpx.post(
+        return plain_http.post(
             f"{self.url}/v1/compile", params={"wait": f"{wait:g}"}, files=files, timeout=wait + 60
         )
 

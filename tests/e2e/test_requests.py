@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relaxd.errors import RelaxdError
+from tests import plain_http
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
 
@@ -72,7 +73,7 @@ def test_a_bad_request_names_the_fault(
 
 
 def test_a_form_without_a_model_is_refused(service: Deployment) -> None:
-    answer = httpx.post(f"{service.url}/v1/compile", files={"request": (None, "{}")})
+    answer = plain_http.post(f"{service.url}/v1/compile", files={"request": (None, "{}")})
     assert (answer.status_code, answer.json()["field"]) == (422, "model")
 
 

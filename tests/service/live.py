@@ -35,6 +35,7 @@ from service.tracing import NO_TRACER, Tracer
 from service.usecases import claiming, fleet
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
+from tests import plain_http
 from tests.service.fakes import FakeCompiler
 from tests.service.tables import place_sqlite
 
@@ -121,7 +122,7 @@ def live(folder: Path, tracer: Tracer = NO_TRACER, **settings: Any) -> Iterator[
     ):
         token = services.settings.token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-        with httpx.Client(base_url=url, headers=headers, timeout=20) as http:
+        with plain_http.Client(base_url=url, headers=headers, timeout=20) as http:
             yield Live(url, services, compiler, http)
 
 

@@ -10,6 +10,7 @@ import httpx
 
 from service.identity import DEFAULT, Scope
 from service.usecases import tenants, tokens
+from tests import plain_http
 from tests.service.live import Live, live
 
 OPERATOR = "the operator's"
@@ -30,7 +31,7 @@ class House:
     def with_token(self, text: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {text}"}
         return self.stack.enter_context(
-            httpx.Client(base_url=self.live.url, headers=headers, timeout=20)
+            plain_http.Client(base_url=self.live.url, headers=headers, timeout=20)
         )
 
     @property

@@ -14,6 +14,7 @@ import uvicorn
 from relaxd.llm import Engine
 from relaxd.llm.server import create_app
 from relaxd.llm.serving import _listening
+from tests import plain_http
 from tests.relaxd.llm.models import LETTERS, greedy
 
 TALK: list[Any] = [{"role": "user", "content": "Hi"}]
@@ -136,16 +137,16 @@ def test_refusals(
     "body", [b"{", b"[]", b"{}", b'{"messages": []}', b'{"messages": [{"content": "a"}]}']
 )
 def test_bodies_that_are_no_requests(address: str, body: bytes) -> None:
-    found = httpx.post(f"{address}/v1/chat/completions", content=body)
+    found = plain_http.post(f"{address}/v1/chat/completions", content=body)
     assert found.status_code == 400
     assert found.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_paths_that_are_not_there(address: str) -> None:
-    found = httpx.post(f"{address}/v1/embeddings", json={})
+    found = plain_http.post(f"{address}/v1/embeddings", json={})
     assert found.status_code == 404
     assert found.json()["error"]["message"] == "POST /v1/embeddings: Not Found"
-    assert httpx.get(f"{address}/v1/completions").status_code == 405
+    assert plain_http.get(f"{address}/v1/completions").status_code == 405
 
 
 def test_a_client_that_leaves_frees_its_place(address: str) -> None:
@@ -154,7 +155,7 @@ def test_a_client_that_leaves_frees_its_place(address: str) -> None:
         with httpx.stream("POST", f"{address}/v1/completions", json=asked) as response:
             next(response.iter_lines())
     deadline = time.monotonic() + 20
-    while 'state="running"} 0.0' not in httpx.get(f"{address}/metrics").text:
+    while 'state="running"} 0.0' not in plain_http.get(f"{address}/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -162,7 +163,7 @@ def test_a_client_that_leaves_frees_its_place(address: str) -> None:
 def test_the_model_and_what_is_measured(client: openai.OpenAI, address: str) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
     client.completions.create(model=MODEL, prompt="ab", max_tokens=3, temperature=0)
-    shown = httpx.get(f"{address}/metrics").text
+    shown = plain_http.get(f"{address}/metrics").text
     for name in ("first_token_seconds_count", "between_tokens_seconds_count", "tokens_total"):
         assert f"relaxd_llm_{name}" in shown
-    assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+    assert plain_http.get(f"{address}/healthz").json() == {"status": "ok"}

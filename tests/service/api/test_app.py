@@ -4,7 +4,6 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import structlog
 from starlette.datastructures import UploadFile
@@ -12,6 +11,7 @@ from starlette.datastructures import UploadFile
 from artifacts import files
 from service.errors import DatabaseUnavailable
 from service.usecases import readiness
+from tests import plain_http
 from tests.e2e.deployment import until
 from tests.service.live import Live
 
@@ -107,7 +107,9 @@ def test_metrics_count_requests_by_route(api: Live) -> None:
 def test_requests_are_logged_with_their_job(api: Live) -> None:
     with structlog.testing.capture_logs() as logs:
         assert (
-            httpx.get(f"{api.url}/v1/jobs/a-job", headers={"X-Request-ID": "logged-1"}).status_code
+            plain_http.get(
+                f"{api.url}/v1/jobs/a-job", headers={"X-Request-ID": "logged-1"}
+            ).status_code
             == 404
         )
     (entry,) = [entry for entry in logs if entry["event"] == "request"]

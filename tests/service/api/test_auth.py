@@ -1,9 +1,9 @@
 import base64
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
+from tests import plain_http
 from tests.service.live import Live, live
 
 
@@ -33,7 +33,7 @@ def basic(password: str) -> str:
     ],
 )
 def test_no_token_no_answer(guarded: Live, path: str, header: str | None) -> None:
-    answer = httpx.get(guarded.url + path, headers={"Authorization": header} if header else {})
+    answer = plain_http.get(guarded.url + path, headers={"Authorization": header} if header else {})
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="relaxd"'
     assert answer.json()["code"] == "http.unauthorized"
@@ -42,17 +42,19 @@ def test_no_token_no_answer(guarded: Live, path: str, header: str | None) -> Non
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", basic("s3cret")])
 def test_the_token_opens(guarded: Live, header: str) -> None:
     for path in ("/v1/jobs", "/v2/", "/metrics"):
-        assert httpx.get(guarded.url + path, headers={"Authorization": header}).status_code == 200
+        assert (
+            plain_http.get(guarded.url + path, headers={"Authorization": header}).status_code == 200
+        )
 
 
 def test_health_needs_none(guarded: Live) -> None:
-    assert [httpx.get(guarded.url + path).status_code for path in ("/healthz", "/readyz")] == [
+    assert [plain_http.get(guarded.url + path).status_code for path in ("/healthz", "/readyz")] == [
         200,
         200,
     ]
 
 
 def test_container_tooling_is_asked_for_a_password(guarded: Live) -> None:
-    answer = httpx.get(f"{guarded.url}/v2/")
+    answer = plain_http.get(f"{guarded.url}/v2/")
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Basic realm="relaxd"')
     assert answer.json()["errors"][0]["code"] == "UNAUTHORIZED"

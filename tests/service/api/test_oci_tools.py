@@ -10,12 +10,12 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from artifacts import open_store
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from artifacts.store import CHUNK
+from tests import plain_http
 from tests.bundles import fetch
 from tests.service.api.registry import sha256
 
@@ -148,7 +148,7 @@ def test_skopeo_pushes_to_an_empty_registry(tmp_path, listener, host, bundle):
 def test_an_upload_goes_on_after_the_server_was_killed(tmp_path, listener, host):
     data = bytes(range(256)) * 20_000
     half = len(data) // 2
-    with httpx.Client(base_url=f"http://{host}", timeout=60) as client:
+    with plain_http.Client(base_url=f"http://{host}", timeout=60) as client:
         with server(tmp_path, listener) as process:
             location = client.post("/v2/relaxd/models/blobs/uploads/").headers["Location"]
             client.patch(location, content=data[:half], headers={"Content-Range": f"0-{half - 1}"})
@@ -165,7 +165,10 @@ def test_an_upload_goes_on_after_the_server_was_killed(tmp_path, listener, host)
 
 def test_a_sender_that_breaks_off_can_go_on(tmp_path, listener, host):
     data = bytes(range(256)) * (3 * CHUNK // 256)
-    with server(tmp_path, listener), httpx.Client(base_url=f"http://{host}", timeout=60) as client:
+    with (
+        server(tmp_path, listener),
+        plain_http.Client(base_url=f"http://{host}", timeout=60) as client,
+    ):
         location = client.post("/v2/relaxd/models/blobs/uploads/").headers["Location"]
         with socket.create_connection(listener.getsockname()) as sender:
             head = (

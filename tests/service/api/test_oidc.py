@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from service.identity import DEFAULT, Scope
 from service.usecases import tokens
+from tests import plain_http
 from tests.service.forging import FORGED, STRANGER, World, status_of, trusting
 from tests.service.issuer import AUDIENCE, EC
 
@@ -48,8 +48,8 @@ def test_a_token_that_meets_an_entry_is_its_tenants(world: World, changes: dict[
 
 def test_registry_clients_send_it_as_a_password(world: World) -> None:
     url = f"{world.house.live.url}/v2/"
-    assert httpx.get(url, auth=("anyone", world.token())).status_code == 200
-    assert httpx.get(url, auth=("anyone", world.token(STRANGER))).status_code == 401
+    assert plain_http.get(url, auth=("anyone", world.token())).status_code == 200
+    assert plain_http.get(url, auth=("anyone", world.token(STRANGER))).status_code == 401
 
 
 def test_made_up_key_ids_cost_the_issuer_no_requests(world: World) -> None:

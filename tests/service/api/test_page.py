@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from service.api import page
+from tests import plain_http
 from tests.service.live import Live, live
 
 BUDGET = 300_000
@@ -20,7 +21,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def visitor(guarded: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=guarded.url) as client:
+    with plain_http.Client(base_url=guarded.url) as client:
         yield client
 
 

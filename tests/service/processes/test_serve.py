@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
 from service.observability.metrics import SHARED
 from service.processes.serve import import_path, worker_command
+from tests import plain_http
 from tests.e2e.deployment import until
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ def test_it_says_where_it_listens_and_stops_everything(
     with serving(tmp_path, "--workers", "1") as (process, line):
         port = (tmp_path / "port").read_text().strip()
         assert line.startswith(f"relaxd is ready at http://127.0.0.1:{port} ")
-        assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        assert plain_http.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         (worker,) = until(lambda: workers(process), 20, "a worker")
         measured = Path(worker.environ()[SHARED])
         assert measured.is_dir()
@@ -87,7 +87,7 @@ def test_workers_end_with_it(tmp_path: Path) -> None:
         (worker,) = until(lambda: workers(process), 20, "a worker")
         port = (tmp_path / "port").read_text().strip()
         until(
-            lambda: httpx.get(f"http://127.0.0.1:{port}/v1/targets").json()["targets"][0][
+            lambda: plain_http.get(f"http://127.0.0.1:{port}/v1/targets").json()["targets"][0][
                 "workers"
             ],
             30,
