@@ -1,4 +1,6 @@
-"""A small real net: convolutions with residuals, pooling, attention weights and a classifier."""
+"""A small real net: convolutions with a residual, pooling, attention weights and a classifier; and
+its end by itself.
+"""
 
 import numpy as np
 import onnx
@@ -8,8 +10,8 @@ CHANNELS = 8
 
 
 def net() -> onnx.ModelProto:
-    """image[batch, 3, h, w] to scores[batch, 10] and mask[batch, 8, rows, columns]: 25 nodes with
-    two residual blocks, an average pool, a branch that measures shapes, and two outputs.
+    """image[batch, 3, h, w] to scores[batch, 10] and mask[batch, 8, rows, columns]: 20 nodes with
+    a residual block, an average pool, a branch that measures shapes, and two outputs.
     """
     draw = np.random.default_rng(0)
     constants: dict[str, np.ndarray] = {
@@ -22,21 +24,17 @@ def net() -> onnx.ModelProto:
     }
     nodes = [helper.make_node("Conv", ["image", "stem_w"], ["stem"], pads=[1, 1, 1, 1])]
     nodes.append(helper.make_node("Relu", ["stem"], ["block0"]))
-    for block in (1, 2):
-        below = f"block{block - 1}"
-        for layer in ("a", "b"):
-            shape = (CHANNELS, CHANNELS, 3, 3)
-            constants[f"w{block}{layer}"] = draw.standard_normal(shape) / 8
-        node = helper.make_node
-        nodes += [
-            node("Conv", [below, f"w{block}a"], [f"a{block}"], f"conv{block}a", pads=[1, 1, 1, 1]),
-            node("Relu", [f"a{block}"], [f"r{block}"]),
-            node("Conv", [f"r{block}", f"w{block}b"], [f"b{block}"], pads=[1, 1, 1, 1]),
-            node("Add", [f"b{block}", below], [f"s{block}"]),
-            node("Relu", [f"s{block}"], [f"block{block}"]),
-        ]
+    for layer in ("a", "b"):
+        constants[f"w{layer}"] = draw.standard_normal((CHANNELS, CHANNELS, 3, 3)) / 8
     nodes += [
-        helper.make_node("AveragePool", ["block2"], ["pooled"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Conv", ["block0", "wa"], ["a"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Conv", ["r", "wb"], ["b"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["b", "block0"], ["s"]),
+        helper.make_node("Relu", ["s"], ["block1"]),
+    ]
+    nodes += [
+        helper.make_node("AveragePool", ["block1"], ["pooled"], "pool", kernel_shape=[2, 2]),
         helper.make_node("Sigmoid", ["pooled"], ["mask"], "mask"),
         helper.make_node("Mul", ["mask", "pooled"], ["gated"]),
         helper.make_node("Shape", ["gated"], ["shape"]),
@@ -65,5 +63,31 @@ def net() -> onnx.ModelProto:
             )
             for name, array in constants.items()
         ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def classifier() -> onnx.ModelProto:
+    """What the net ends with, after a rectifier: rows[batch, 8, h] to scores[batch, 10]."""
+    draw = np.random.default_rng(0)
+    constants = {
+        "class_w": draw.standard_normal((CHANNELS, 10)).astype("float32"),
+        "half": np.float32(0.5),
+    }
+    nodes = [
+        helper.make_node("Relu", ["rows"], ["kept"]),
+        helper.make_node("ReduceMean", ["kept"], ["mean"], axes=[-1], keepdims=0),
+        helper.make_node("Tanh", ["mean"], ["squashed"], "squash"),
+        helper.make_node("MatMul", ["squashed", "class_w"], ["product"]),
+        helper.make_node("Mul", ["product", "half"], ["halved"]),
+        helper.make_node("Softmax", ["halved"], ["scores"], axis=-1),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [value("rows", TensorProto.FLOAT, ["batch", CHANNELS, "h"])],
+        [value("scores", TensorProto.FLOAT, ["batch", 10])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from typer.testing import CliRunner
 
+from compiler import api
 from compiler import build as builder
 from compiler.bisection import locate, reproducer
 from compiler.errors import VerifyError
@@ -23,12 +24,13 @@ from relaxd.cli.app import app
 from relaxd.contract.failures import Failure
 from relaxd.contract.manifest import REPRODUCER_START
 from relaxd.contract.request import CompileRequest
-from tests.compiler.bisection.nets import net
+from tests.compiler.bisection.nets import classifier, net
 from tests.compiler.bisection.planted import planted
 
 pytestmark = pytest.mark.slow
 
 DIMS = {"batch": (1, 4), "h": (4, 24), "w": (4, 24)}
+CLASSIFIER_DIMS = {name: DIMS[name] for name in ("batch", "h")}
 OPTIONS = {"profile": False}
 
 
@@ -46,10 +48,13 @@ def job_of(folder: Path, model: onnx.ModelProto, **request: Any) -> CompileJob:
 
 
 def searched(
-    folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 3600.0
+    folder: Path,
+    job: CompileJob,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float = 3600.0,
 ) -> Failure:
-    """The failure of a build of the net with the fault."""
-    job = job_of(folder, net())
+    """The failure of a build with the fault."""
     monkeypatch.setattr(locate, "TASK", "tests.compiler.bisection.planted")
     monkeypatch.setenv("RELAXD_PLANTED", fault)
     with planted(fault), pytest.raises(Mismatch) as caught:
@@ -76,13 +81,16 @@ def departs(folder: Path, fault: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fault", "node", "op", "least"),
+    ("model", "dims", "fault", "node", "op", "least"),
     [
-        ("sigmoid", "mask", "Sigmoid", ["Sigmoid"]),
-        ("fused tanh", "squash", "Tanh", ["ReduceMean", "Tanh"]),
+        (net(), DIMS, "sigmoid", "mask", "Sigmoid", ["Sigmoid"]),
+        (classifier(), CLASSIFIER_DIMS, "fused tanh", "squash", "Tanh", ["ReduceMean", "Tanh"]),
     ],
+    ids=["sigmoid", "fused tanh"],
 )
 def test_the_first_node_that_departs_is_named_and_reproduced(
+    model: onnx.ModelProto,
+    dims: dict[str, tuple[int, int]],
     fault: str,
     node: str,
     op: str,
@@ -90,7 +98,7 @@ def test_the_first_node_that_departs_is_named_and_reproduced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failure = searched(tmp_path, fault, monkeypatch)
+    failure = searched(tmp_path, job_of(tmp_path, model, dims=dims), fault, monkeypatch)
     assert (failure.code, failure.node, failure.op) == ("verify.mismatch", node, op)
     assert f"departs is {node!r} ({op}); float64 agrees with the reference" in failure.message
     assert failure.details["bisection"] == {
@@ -100,8 +108,8 @@ def test_the_first_node_that_departs_is_named_and_reproduced(
         "nodes": len(least),
         "wrong": "library",
     }
-    model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
-    assert [one.op_type for one in model.graph.node] == least
+    least_model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
+    assert [one.op_type for one in least_model.graph.node] == least
     assert departs(tmp_path, fault)
     assert not departs(tmp_path, "none")
 
@@ -110,20 +118,22 @@ def test_a_search_that_dies_tells_how_far_it_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELAXD_RECORDS", "1")
-    failure = searched(tmp_path, "tanh", monkeypatch)
+    job = job_of(tmp_path, classifier(), dims=CLASSIFIER_DIMS)
+    failure = searched(tmp_path, job, "tanh", monkeypatch)
     found = failure.details["bisection"]
     assert failure.node is None
     assert "where the search stopped: died of SIGKILL" in failure.message
     assert f"{found['first']!r} and {found['last']!r}" in failure.message
     model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
-    assert found["nodes"] == len(model.graph.node) < len(net().graph.node)
+    assert found["nodes"] == len(model.graph.node) < len(classifier().graph.node)
     assert departs(tmp_path, "tanh")
 
 
 def test_without_time_the_whole_model_is_the_reproducer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = searched(tmp_path, "tanh", monkeypatch, seconds=0.01)
+    job = job_of(tmp_path, classifier(), dims=CLASSIFIER_DIMS)
+    failure = searched(tmp_path, job, "tanh", monkeypatch, seconds=0.01)
     assert "the node was not found: the time budget of 0 s ran out" in failure.message
     assert sorted(path.name for path in (tmp_path / "reproducer").iterdir()) == [
         "README.md",
@@ -133,14 +143,13 @@ def test_without_time_the_whole_model_is_the_reproducer(
     document = json.loads((tmp_path / "reproducer" / REPRODUCER_START).read_text())
     assert document["command"].startswith("relaxd compile MODEL --samples inputs.npz")
     assert document["message"] == failure.message
-    job = job_of(tmp_path, net())
     samples = str(tmp_path / "reproducer" / reproducer.INPUTS)
     with planted("tanh"), pytest.raises(Mismatch):
         builder.build(replace(job, samples=samples, reproducer=None), drawn=False)
 
 
 def test_outputs_that_round_differently_are_found_in_a_build_of_its_own_process(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tolerances of zero make a fault of rounding, and a scalar is fixed by the request."""
     model = onnx.parser.parse_model(
@@ -164,12 +173,12 @@ def test_outputs_that_round_differently_are_found_in_a_build_of_its_own_process(
     assert "numerics" in failure.details
     command = json.loads((tmp_path / "reproducer" / REPRODUCER_START).read_text())["command"]
     arguments = shlex.split(command)[2:]
-    monkeypatch = pytest.MonkeyPatch()
     monkeypatch.chdir(tmp_path / "reproducer")
+    # The build alone: the search after it has been seen.
+    monkeypatch.setattr(api, "run_child", lambda job, **settings: builder.build(job))
     ended = CliRunner().invoke(
         app, ["compile", *arguments, "-o", str(tmp_path / "again"), "--json"]
     )
-    monkeypatch.undo()
     assert ended.exit_code == 1
     assert json.loads(ended.stdout)["results"][0]["error"]["code"] == "verify.mismatch"
 
