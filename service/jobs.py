@@ -20,6 +20,7 @@ from service.usecases import (
     tracing,
     watching,
 )
+from service.usecases.auditing import Change
 from service.usecases.overview import Look, Search
 
 
@@ -49,13 +50,14 @@ class Jobs:
         idempotency_key: str | None = None,
         model_name: str | None = None,
         wait_for_worker: bool = True,
+        change: Change | None = None,
     ) -> Job:
         """A new job with one queued build per target, or the job that an equal submission with the
         same key made.
 
         Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
         compiler.errors.UnknownTarget; without `wait_for_worker` also NoWorker and TargetNotServed
-        where a build would wait.
+        where a build would wait. `change` is the entry that the audit log gets with a new job.
         """
         with tracing.submission(self._core) as span:
             job = submitting.submit(
@@ -66,6 +68,7 @@ class Jobs:
                 model_name=model_name,
                 tenant=self._tenant or DEFAULT,
                 wait_for_worker=wait_for_worker,
+                change=change,
             )
             span.note({tracing.JOB: job.id})
             return job

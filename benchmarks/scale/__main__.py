@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.scale.client import Client, Message
 from benchmarks.scale.fleet import Fleet, fleet
 from benchmarks.scale.load import one_by_one, open_loop
 from relaxd.contract.canonical import digest_of
@@ -37,22 +38,27 @@ def body(key: int) -> dict[str, Any]:
     }
 
 
-async def submit(urls: list[str], keys: int, client: httpx.AsyncClient, number: int) -> None:
-    """A new job, of one of `keys` equal ones."""
-    url = urls[number % len(urls)]
-    answer = await client.post(f"{url}/v1/jobs", json=body(number % keys))
-    answer.raise_for_status()
+async def submit(messages: list[Message], client: Client, number: int) -> None:
+    """A new job, of one of as many equal ones as there are messages."""
+    (await client.ask(messages[number % len(messages)])).json()
 
 
-async def hit(urls: list[str], keys: int, client: httpx.AsyncClient, number: int) -> None:
+async def hit(messages: list[Message], client: Client, number: int) -> None:
     """A new job whose result is in the cache, to its end."""
-    url = urls[number % len(urls)]
-    answer = await client.post(f"{url}/v1/jobs", json=body(number % keys))
-    job = answer.raise_for_status().json()
+    message = messages[number % len(messages)]
+    job = (await client.ask(message)).json()
     while job["state"] in ("queued", "running"):
-        answer = await client.get(f"{url}/v1/jobs/{job['id']}", params={"wait": 30})
-        job = answer.raise_for_status().json()
+        url = f"{message.url}/{job['id']}?wait=30"
+        job = (await client.ask(Message("GET", url))).json()
     assert job["builds"][0]["cached"], job
+
+
+def submissions(urls: list[str], keys: int) -> list[Message]:
+    """A request for each key at each of the API processes."""
+    return [
+        Message("POST", f"{urls[number % len(urls)]}/v1/jobs", body(number // len(urls)))
+        for number in range(keys * len(urls))
+    ]
 
 
 def push(url: str) -> None:
@@ -92,7 +98,8 @@ class _Figures(dict[str, Any]):
 def measure(running: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Every figure, by name."""
     push(running.urls[0])
-    request = partial(submit, running.urls, options.keys)
+    messages = submissions(running.urls, options.keys)
+    request = partial(submit, messages)
     asyncio.run(one_by_one(request, WARM_UP))
     figures = _Figures()
     with _processor(running, figures, "submit", ALONE):
@@ -110,7 +117,7 @@ def measure(running: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     figures["backlog"] = running.count("state IN ('queued', 'running')")
     if not options.idle:
         figures["drain_seconds"] = drain(running)
-        wanted = partial(hit, running.urls, options.keys)
+        wanted = partial(hit, messages)
         with _processor(running, figures, "hit", ALONE):
             figures["hit_alone"] = asyncio.run(one_by_one(wanted, ALONE)).to_json()
         figures["hit_open_loop"] = asyncio.run(

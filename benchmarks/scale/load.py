@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+from benchmarks.scale.client import Broken, Client
 
-Request = Callable[[httpx.AsyncClient, int], Coroutine[Any, Any, None]]
+Request = Callable[[Client, int], Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -42,7 +42,7 @@ def _percentiles(values: list[float]) -> dict[str, float]:
     }
 
 
-async def _timed(client: httpx.AsyncClient, request: Request, number: int, due: float) -> Any:
+async def _timed(client: Client, request: Request, number: int, due: float) -> Any:
     sent = time.perf_counter()
     await request(client, number)
     ended = time.perf_counter()
@@ -52,13 +52,12 @@ async def _timed(client: httpx.AsyncClient, request: Request, number: int, due: 
 async def open_loop(request: Request, count: int, per_s: float) -> Times:
     """`count` requests at `per_s` a second."""
     times = Times()
-    limits = httpx.Limits(max_connections=256, max_keepalive_connections=256)
-    async with httpx.AsyncClient(limits=limits, timeout=60) as client:
+    async with Client() as client:
 
         async def one(number: int, due: float) -> None:
             try:
                 from_due, from_sent = await _timed(client, request, number, due)
-            except httpx.HTTPError as error:
+            except (Broken, OSError) as error:
                 times.errors.append(repr(error))
                 return
             times.due.append(from_due)
@@ -76,7 +75,7 @@ async def open_loop(request: Request, count: int, per_s: float) -> Times:
 async def one_by_one(request: Request, count: int) -> Times:
     """Each request after the last one's answer: what serving takes without a queue."""
     times = Times()
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with Client() as client:
         for number in range(count):
             from_due, from_sent = await _timed(client, request, number, time.perf_counter())
             times.due.append(from_due)

@@ -9,7 +9,7 @@ import dataclasses
 import keyword
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from relaxd.contract.axes import IDENTIFIER
@@ -100,9 +100,9 @@ class Dim:
 
     def to_json(self) -> dict[str, int]:
         """The wire form without the name; fields at their default of None are left out."""
-        return {
-            key: value for key, value in asdict(self).items() if key != "name" and value is not None
-        }
+        most = {} if self.max is None else {"max": self.max}
+        favoured = {} if self.opt is None else {"opt": self.opt}
+        return {"min": self.min, **most, "multiple": self.multiple, **favoured}
 
     @classmethod
     def of(cls, name: str, value: Any) -> "Dim":

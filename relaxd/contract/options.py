@@ -1,6 +1,6 @@
 """Compile options: typed, frozen, unknown keys refused."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -80,21 +80,22 @@ class CompileOptions:
     def to_json(self) -> dict[str, Any]:
         """Every field, defaults too: an identity must not depend on which were left out."""
         profile = self.profile if isinstance(self.profile, bool) else self.profile.to_json()
-        return {**asdict(self), "profile": profile}
+        return {**{name: getattr(self, name) for name in _FIELDS}, "profile": profile}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "CompileOptions":
         """From the wire; raises DeclarationError naming an unknown key."""
-        known = {field.name for field in fields(cls)}
         for key in document:
-            if key not in known:
+            if key not in _FIELDS:
                 raise DeclarationError(
                     f"unknown option {key!r}",
                     field=f"options.{key}",
-                    hint=f"known options: {', '.join(sorted(known))}",
+                    hint=f"known options: {', '.join(sorted(_FIELDS))}",
                 )
         return cls(**document)
 
+
+_FIELDS = tuple(field.name for field in fields(CompileOptions))
 
 _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("verify", (bool,), "true or false"),

@@ -1,6 +1,7 @@
 """The doorbell: a build's id, sent by Celery over Redis, or over a folder without a server."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 from celery import Celery
@@ -10,6 +11,10 @@ from service.settings import Settings
 
 TASK = "relaxd.build"
 POLL_S = 0.1
+ENOUGH = 32
+"""Messages that wait in a queue: as many workers will look for builds, of which each takes all it
+finds, so that another message would wake nobody.
+"""
 
 logger = structlog.get_logger("relaxd.broker")
 
@@ -67,10 +72,21 @@ class CeleryDoorbell:
 
     def ring(self, build_id: str, capability: str) -> None:
         """See `service.core.Doorbell`."""
+        queue = queue_of(capability)
         try:
-            self._app.send_task(TASK, args=[build_id], queue=queue_of(capability), retry=False)
+            with self._app.producer_or_acquire() as producer:
+                if _waiting(producer.channel, queue) < ENOUGH:
+                    self._app.send_task(
+                        TASK, args=[build_id], queue=queue, retry=False, producer=producer
+                    )
         except (OperationalError, OSError) as error:
             logger.warning("doorbell failed", build_id=build_id, error=str(error))
+
+
+def _waiting(channel: Any, queue: str) -> int:
+    # kombu's own count asks Redis for a queue of each priority.
+    client = getattr(channel, "client", None)
+    return int(client.llen(queue) if client else channel._size(queue))
 
 
 def queues_of(capabilities: Sequence[str]) -> list[str]:

@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from service.api.context import UsePrincipal, UseServices
+from service.api.scopes import principal_of
 from service.api.tenancy import OfTenant, chosen
 from service.core import Core
 from service.errors import DatabaseUnavailable
 from service.identity import DEFAULT, Entry, Principal
 from service.usecases import auditing
+from service.usecases.auditing import Change
 
 REFUSALS_S = 60.0
 MOST_ADDRESSES = 20
@@ -23,6 +25,19 @@ LONGEST_SUBJECT = 300
 
 router = APIRouter(prefix="/v1", tags=["access"])
 logger = structlog.get_logger("relaxd.audit")
+
+
+def change_by(request: Request, status: int) -> Change:
+    """The entry for a request that is answered with that status, to be written with its change."""
+    principal, state = principal_of(request), request.state
+    detail: dict[str, object] = {"status": status, "method": principal.method.value}
+    return Change(principal.name, state.action, getattr(state, "request_id", None), detail)
+
+
+def settled(request: Request, change: Change) -> None:
+    """Have no second entry written for a request whose change has its own."""
+    if change.written:
+        request.state.action = None
 
 
 class EntryOut(BaseModel):

@@ -28,7 +28,24 @@ def watch_of(request: Request) -> Watch:
     return watch
 
 
-UseServices = Annotated[Services, Depends(services_of)]
-UseJobs = Annotated[Jobs, Depends(jobs_of)]
-UseWatch = Annotated[Watch, Depends(watch_of)]
-UsePrincipal = Annotated[Principal, Depends(principal_of)]
+# FastAPI takes a thread for each dependency that is a plain function.
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _jobs(request: Request) -> Jobs:
+    return jobs_of(request)
+
+
+async def _watch(request: Request) -> Watch:
+    return watch_of(request)
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request)
+
+
+UseServices = Annotated[Services, Depends(_services)]
+UseJobs = Annotated[Jobs, Depends(_jobs)]
+UseWatch = Annotated[Watch, Depends(_watch)]
+UsePrincipal = Annotated[Principal, Depends(_principal)]

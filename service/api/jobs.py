@@ -8,6 +8,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.states import State
+from service.api.audit import change_by, settled
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job
 from service.api.uploads import FORM, FORM_TYPE, read_upload
@@ -108,9 +109,11 @@ async def submit(
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
     model, declared = await read_job(request, services.settings)
+    change = change_by(request, status=202)
     job = await run_in_threadpool(
-        jobs.submit, model, declared, idempotency_key, name, wait_for_worker
+        jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change
     )
+    settled(request, change)
     return _answer(request, response, job)
 
 

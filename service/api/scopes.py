@@ -101,7 +101,7 @@ def principal_of(request: Request) -> Principal:
     return principal
 
 
-def authorize(request: Request) -> None:
+async def authorize(request: Request) -> None:
     """Raise Forbidden unless the principal may call the endpoint; a dependency of every router."""
     path = request.scope["route"].path
     if (request.method, path) in OPEN:

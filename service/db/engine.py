@@ -1,16 +1,25 @@
 """Connections to the job database: SQLite in WAL mode or PostgreSQL, with equal guarantees."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+    TimeoutError,
+)
 
 from service.errors import DatabaseUnavailable
 
 BUSY_S = 30
 CONNECT_S = 10
+IDLE_S = 1.0
+"""A connection that nobody used for as long is tried before it is used."""
 
 
 class Database:
@@ -18,12 +27,23 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)
-        self._engine = _sqlite(url) if self.url.get_backend_name() == "sqlite" else _server(url)
+        embedded = self.url.get_backend_name() == "sqlite"
+        self._engine = _sqlite(url) if embedded else _server(url)
+        self._writer = self._engine.execution_options(writes=True)
+        # A server shows each statement what was committed before it, in a transaction too: one
+        # around statements that only read would cost two more exchanges with the server.
+        self._reader = (
+            self._engine
+            if embedded
+            else self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view; raises DatabaseUnavailable."""
-        with _translated(), self._engine.begin() as connection:
+        """For statements that only read, each of which sees a consistent state; raises
+        DatabaseUnavailable.
+        """
+        with _translated(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -31,7 +51,7 @@ class Database:
         """Commits when the block ends, rolls back when it raises; SQLite lets one in at a time;
         raises DatabaseUnavailable.
         """
-        with _translated(), self._engine.execution_options(writes=True).begin() as connection:
+        with _translated(), self._writer.begin() as connection:
             yield connection
 
     def ping(self) -> None:
@@ -50,13 +70,23 @@ def _server(url: str) -> Engine:
         if url.startswith(("postgres:", "postgresql:"))
         else url
     )
-    return create_engine(
-        name,
-        pool_pre_ping=True,
-        pool_size=10,
-        max_overflow=30,
-        connect_args={"connect_timeout": CONNECT_S},
+    engine = create_engine(
+        name, pool_size=10, max_overflow=30, connect_args={"connect_timeout": CONNECT_S}
     )
+
+    @event.listens_for(engine, "checkin")
+    def note(_connection: Any, record: Any) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(connection: Any, record: Any, _proxy: Any) -> None:
+        if time.monotonic() - record.info.get("used_at", time.monotonic()) > IDLE_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error  # the pool makes a new one
+
+    return engine
 
 
 def _sqlite(url: str) -> Engine:

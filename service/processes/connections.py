@@ -63,12 +63,16 @@ class TimedProtocol(H11Protocol):
     """HTTP/1.1 with deadlines. A header has to arrive within `patience_s`; a body, and an answer
     on its way out, may stop for as long, and must move `least_rate` bytes a second beyond that.
 
-    A connection beyond `most` is answered 503 whatever it asks, and closed.
+    A connection beyond `most` is answered 503 whatever it asks, and closed. One that waits for
+    its next request is kept for `kept_s`, which is longer than HTTP clients and proxies keep theirs
+    (5 s to 90 s by default): whoever closes first must not be the one that a request is sent to.
+    Where half of `most` are open, it is kept for `crowded_s`.
     """
 
     patience_s = 30.0
     least_rate = 1024
     most = 4096
+    kept_s, crowded_s = 95.0, 5.0
 
     _timer: asyncio.TimerHandle | None = None
     _phase: str | None = None
@@ -120,7 +124,9 @@ class TimedProtocol(H11Protocol):
         self._check()
 
     def on_response_complete(self) -> None:
-        """Watch what may still come of the request."""
+        """Watch what may still come of the request, and keep the connection for the next."""
+        crowded = 2 * len(self.connections) >= self.most
+        self.timeout_keep_alive = self.crowded_s if crowded else self.kept_s
         super().on_response_complete()
         self._look()
         self._check()

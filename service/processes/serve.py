@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 import uvicorn
+import uvloop
 
 from service.api.app import create_app
 from service.bootstrap import Services, build
@@ -71,7 +72,8 @@ def serve(
         place = Place(host, listener.getsockname()[1], port_file)
         environment = {**settings.environment(), metrics.SHARED: str(shop.folder)}
         try:
-            asyncio.run(_run(services, listener, place, workers, environment))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_run(services, listener, place, workers, environment))
         finally:
             shop.close()
             services.close()

@@ -1,27 +1,59 @@
 """Whether a tenant may submit more: its room in the store and in the queue."""
 
-from sqlalchemy import func, select
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, bindparam, func, select
 
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds, tenants
 from service.errors import QueueFull, QuotaExceeded, UnknownTenant
+from service.usecases import holding
+
+_STANDING = select(tenants, holding.MAY_READ.label("may_read")).where(
+    tenants.c.name == bindparam("tenant")
+)
+_QUEUED = select(func.count()).select_from(
+    select(builds.c.id)
+    .where(builds.c.tenant == bindparam("tenant"), builds.c.state == State.QUEUED)
+    .limit(bindparam("most"))
+    .subquery()
+)
 
 
-def admit(core: Core, tenant: str, count: int) -> None:
+@dataclass(frozen=True)
+class Standing:
+    """What a tenant may use, and whether it may read a model; `row` is None for one that was
+    deleted.
+    """
+
+    tenant: str
+    row: Row[Any] | None
+    may_read: bool
+
+
+def standing(core: Core, tenant: str, model: str) -> Standing:
+    """How the tenant stands, and whether it may read the model."""
+    with core.reading() as tx:
+        given = {"tenant": tenant, "digest": model}
+        row = tx.connection.execute(_STANDING, given).one_or_none()
+    return Standing(tenant, row, bool(row.may_read) if row else holding.holds(core, tenant, model))
+
+
+def admit(core: Core, standing: Standing, count: int) -> None:
     """Raise QuotaExceeded where the tenant stores as much as it may, or QueueFull where `count`
     builds more would be more than it may have queued, or UnknownTenant where it was deleted.
     """
+    tenant, row = standing.tenant, standing.row
+    if row is None:
+        raise UnknownTenant(tenant)
+    if row.stored_limit is not None and row.stored_bytes >= row.stored_limit:
+        raise QuotaExceeded(tenant)
+    if row.queued_limit is None:
+        return
     with core.reading() as tx:
-        row = tx.connection.execute(select(tenants).where(tenants.c.name == tenant)).one_or_none()
-        if row is None:
-            raise UnknownTenant(tenant)
-        if row.stored_limit is not None and row.stored_bytes >= row.stored_limit:
-            raise QuotaExceeded(tenant)
-        if row.queued_limit is None:
-            return
-        mine = (builds.c.tenant == tenant) & (builds.c.state == State.QUEUED)
-        some = select(builds.c.id).where(mine).limit(row.queued_limit + 1).subquery()
-        queued = tx.connection.execute(select(func.count()).select_from(some)).scalar_one()
+        given = {"tenant": tenant, "most": row.queued_limit + 1}
+        queued = tx.connection.execute(_QUEUED, given).scalar_one()
     if queued + count > row.queued_limit:
         raise QueueFull(tenant, row.queued_limit)

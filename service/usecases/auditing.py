@@ -1,14 +1,32 @@
 """The audit log: who changed what, and how it ended; never what they signed in with."""
 
+from dataclasses import dataclass, field
+
 from sqlalchemy import delete, insert, select
 
 from service.core import Core
 from service.db import records
 from service.db.schema import audit
+from service.db.transaction import Transaction
 from service.identity import Entry
 
 BATCH = 1000
 """Entries removed in one transaction."""
+
+_ENTRY = insert(audit)
+
+
+@dataclass
+class Change:
+    """Who changes something, by which request; `written` once the change and its entry are
+    committed together, so that nobody has to write another.
+    """
+
+    principal: str
+    action: str
+    request_id: str | None = None
+    detail: dict[str, object] = field(default_factory=dict)
+    written: bool = False
 
 
 def record(
@@ -23,18 +41,26 @@ def record(
     detail: dict[str, object] | None = None,
 ) -> None:
     """Write an entry; raises DatabaseUnavailable."""
+    change = Change(principal, action, request_id, detail or {})
     with core.writing() as tx:
-        values = {
-            "time": tx.now,
-            "tenant": tenant,
-            "principal": principal,
-            "action": action,
-            "subject": subject,
-            "outcome": outcome,
-            "request_id": request_id,
-            "detail": detail or {},
-        }
-        tx.connection.execute(insert(audit).values(values))
+        write(tx, change, tenant=tenant, subject=subject, outcome=outcome)
+
+
+def write(
+    tx: Transaction, change: Change, *, tenant: str, subject: str, outcome: str = "done"
+) -> None:
+    """Write an entry, in the transaction of the change itself."""
+    values = {
+        "time": tx.now,
+        "tenant": tenant,
+        "principal": change.principal,
+        "action": change.action,
+        "subject": subject,
+        "outcome": outcome,
+        "request_id": change.request_id,
+        "detail": change.detail,
+    }
+    tx.connection.execute(_ENTRY, values)
 
 
 def listed(core: Core, tenant: str | None, limit: int, before: int | None = None) -> list[Entry]:

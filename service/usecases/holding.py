@@ -11,7 +11,19 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    String,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from artifacts.attestations import is_attestation
@@ -25,6 +37,20 @@ from service.errors import QuotaExceeded
 from service.identity import DEFAULT, bundles_of
 
 _BATCH = 500
+
+
+def _may_read() -> ColumnElement[bool]:
+    tenant, digest = bindparam("tenant", type_=String), bindparam("digest", type_=String)
+    others = tenants.alias()
+    alone = ~exists().where(others.c.name != DEFAULT)
+    never = ~exists().where(counters.c.name == TENANTS_DELETED)
+    own = exists().where(holdings.c.tenant == tenant, holdings.c.digest == digest)
+    return or_(own, (tenant == DEFAULT) & alone & never)
+
+
+MAY_READ = _may_read()
+"""Whether the tenant of that bound name may read the blob of that bound digest."""
+_HOLDS = select(MAY_READ)
 
 
 def view(core: Core, tenant: str) -> Artifacts:
@@ -80,14 +106,9 @@ def is_held(core: Core, tenant: str, digest: str) -> bool:
 
 def holds(core: Core, tenant: str, digest: str) -> bool:
     """Whether the tenant may read the blob."""
-    own: ColumnElement[bool] = exists().where(
-        holdings.c.tenant == tenant, holdings.c.digest == digest
-    )
-    if tenant == DEFAULT:
-        alone = ~exists().where(tenants.c.name != DEFAULT)
-        own = or_(own, alone & ~exists().where(counters.c.name == TENANTS_DELETED))
     with core.reading() as tx:
-        return bool(tx.connection.execute(select(own)).scalar_one())
+        given = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_HOLDS, given).scalar_one())
 
 
 def adopt(core: Core) -> None:

@@ -5,6 +5,7 @@ import secrets
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from artifacts.store import hex_of
 from relaxd.contract.canonical import canonical_bytes, digest_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -14,7 +15,8 @@ from service.db.transaction import Transaction
 from service.domain import EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
-from service.usecases import admission, fleet, holding
+from service.usecases import admission, auditing, fleet, holding
+from service.usecases.auditing import Change
 from service.usecases.tracing import TRACEPARENT
 
 _ANYWHERE = "native"
@@ -33,6 +35,7 @@ def submit(
     kind: Kind = Kind.COMPILE,
     tenant: str = DEFAULT,
     wait_for_worker: bool = True,
+    change: Change | None = None,
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
@@ -41,18 +44,20 @@ def submit(
     places = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    blobs = holding.view(core, tenant).blobs
-    if not blobs.touch(model):
+    hex_of(model)
+    standing = admission.standing(core, tenant, model)
+    if not (standing.may_read and core.store.blobs.touch(model)):
         raise UnknownModel(model)
-    if request.samples and not blobs.touch(request.samples):
+    if request.samples and not holding.view(core, tenant).blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
     idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
-    fingerprint = digest_of(canonical_bytes([kind, model, model_name, request.to_json()]))
+    declared = request.to_json()
+    fingerprint = digest_of(canonical_bytes([kind, model, model_name, declared]))
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
     if not wait_for_worker:
         fleet.require(core, {place["target"]: place["capability"] for place in places})
-    admission.admit(core, tenant, len(targets))
+    admission.admit(core, standing, len(targets))
     job_id = secrets.token_hex(8)
     traceparent = core.tracer.current()
     traced = {TRACEPARENT: traceparent} if traceparent else {}
@@ -61,7 +66,7 @@ def submit(
         "kind": kind,
         "model": model,
         "model_name": model_name,
-        "request": request.to_json(),
+        "request": declared,
         "tenant": tenant,
     }
     try:
@@ -88,11 +93,15 @@ def submit(
                 rows,
                 (EventType.JOB_QUEUED, {"targets": list(targets), **traced}),
             )
+            if change:
+                auditing.write(tx, change, tenant=tenant, subject=job_id)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
             return earlier
         raise
+    if change:
+        change.written = True
     for build in job.builds:
         core.doorbell.ring(build.id, build.capability)
     return job

@@ -145,6 +145,26 @@ def test_an_idle_connection_stays_for_the_next_request(client: socket.socket) ->
         time.sleep(2 * PATIENCE_S)
 
 
+class Keeping(TimedProtocol):
+    most, crowded_s = 4, 0.2
+
+
+def test_an_idle_connection_is_kept_for_long_unless_there_are_many() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving(Keeping) as port:
+        first, second = (socket.create_connection(("127.0.0.1", port), timeout=30) for _ in "ab")
+        first.sendall(request)
+        assert answered(first).startswith(b"HTTP/1.1 200 ")
+        assert rest(first) == b""
+        second.sendall(request)
+        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        time.sleep(2 * Keeping.crowded_s)
+        second.sendall(request)
+        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        first.close()
+        second.close()
+
+
 class Few(TimedProtocol):
     most = 2
 
