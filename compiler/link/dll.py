@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler import runtimes
+from compiler.link import sources
 from compiler.runtimes import windows
 from compiler.runtimes.pins import IMPORT_LIBRARY
 from compiler.targets import Target
@@ -18,17 +19,14 @@ _FLAGS = ("-noentry", "-brepro", "-opt:ref")
 
 
 def link_with_runtime(
-    sources: Sequence[Path], output: Path, target: Target, options: Sequence[str]
+    parts: Sequence[Path], output: Path, target: Target, options: Sequence[str]
 ) -> None:
     """Link objects, and C sources that the options are for, against the fetched runtime; raises
     LinkError.
     """
     interface = runtimes.find(target.platform) / IMPORT_LIBRARY
     with tempfile.TemporaryDirectory() as aside:
-        objects = [
-            source if source.suffix == ".o" else _compiled(source, Path(aside), target, options)
-            for source in sources
-        ]
+        objects = sources.compiled(parts, Path(aside), target, options)
         link([*objects, interface], output, target)
 
 
@@ -46,12 +44,3 @@ def link(
         flags = (*_FLAGS, f"-out:{linked}", *(f"-export:{name}" for name in exports))
         zig.link_dll(*flags, *map(str, (*objects, library)))
         shutil.copyfile(linked, output)
-
-
-def _compiled(source: Path, folder: Path, target: Target, options: Sequence[str]) -> Path:
-    compiled = folder / f"{source.name}.o"
-    zig.compile_with_zig(
-        *("-O2", "-g0", *options, "-c", "-o", str(compiled), str(source)),
-        triple=target.platform.linker,
-    )
-    return compiled

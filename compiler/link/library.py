@@ -11,18 +11,12 @@ import tvm
 from compiler.codegen.cubin import Pack
 from compiler.codegen.side_by_side import each
 from compiler.errors import LinkError
-from compiler.link import dll
+from compiler.link import dll, sources
+from compiler.runtimes import linux
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 
-_STRIP = {
-    ObjectFormat.ELF: ("-Wl,--build-id=none", "-Wl,-S"),
-    ObjectFormat.MACHO: (
-        "-s",
-        "-Wl,-undefined,dynamic_lookup",
-        "-Wl,-install_name,@rpath/model.dylib",
-    ),
-}
+_MACHO = ("-s", "-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/model.dylib")
 
 
 def link_library(executable: Any, folder: Path, target: Target, pack: Pack | None = None) -> Path:
@@ -90,12 +84,14 @@ def link_objects(
     if target.platform.object_format is ObjectFormat.COFF:
         dll.link_with_runtime(objects, output, target, options)
         return
-    strip = _STRIP[target.platform.object_format]
     with tempfile.TemporaryDirectory() as aside:
+        if target.platform.object_format is ObjectFormat.ELF:
+            linux.link(sources.compiled(objects, Path(aside), target, options), output, target)
+            return
         # zig writes symbol files beside what it links.
         linked = Path(aside) / output.name
         zig.compile_with_zig(
-            *("-shared", "-o", str(linked), *strip, *options),
+            *("-shared", "-o", str(linked), *_MACHO, *options),
             *map(str, objects),
             triple=target.platform.linker,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.link import dll
+from compiler.runtimes import linux
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
 
@@ -41,6 +42,8 @@ _COMPILED = (
     "-fno-asynchronous-unwind-tables",
     "-fno-stack-protector",
 )
+
+_MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 
 @dataclass(frozen=True)
@@ -131,21 +134,14 @@ def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *mor
     if target.platform.object_format is ObjectFormat.COFF:
         dll.link(objects, output, target, exports=names)
         return
+    if target.platform.object_format is ObjectFormat.ELF:
+        script = workspace / "exports.map"
+        script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
+        linux.link(objects, output, target, ("--gc-sections", f"--version-script={script}"))
+        return
     linked = workspace / output.name
     zig.compile_with_zig(
-        *("-shared", "-o", str(linked), *_exports(names, workspace, target)),
-        *map(str, objects),
-        "-lm",
+        *("-shared", "-o", str(linked), *_MACHO, *map(str, objects), "-lm"),
         triple=target.platform.linker,
     )
     output.write_bytes(linked.read_bytes())
-
-
-def _exports(names: list[str], workspace: Path, target: Target) -> tuple[str, ...]:
-    """Flags that leave nothing in a library but those functions and what they need."""
-    if target.platform.object_format is ObjectFormat.MACHO:
-        return ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
-    script = workspace / "exports.map"
-    script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
-    plain = ("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
-    return (*plain, f"-Wl,--version-script={script}")

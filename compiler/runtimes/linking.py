@@ -2,19 +2,21 @@
 objects.
 """
 
-from compiler.runtimes import windows
+from compiler.runtimes import linux, windows
 from compiler.targets import ObjectFormat, Target
 from compiler.toolchain import zig
 
 
 def warm_up(target: Target) -> None:
-    """Build the C library's start files, or what stands for them, unless they are there: some ten
-    seconds; raises LinkError.
+    """Build the C library, or what stands for it, unless it is there: a second, for macOS some ten,
+    for WebAssembly half a minute; raises LinkError.
     """
     match target.platform.object_format:
         case ObjectFormat.COFF:
             windows.library(target)
         case ObjectFormat.WASM:
             zig.warm_up_wasm(target.platform.linker)
-        case _:
+        case ObjectFormat.ELF:
+            linux.stand_ins(target)
+        case ObjectFormat.MACHO:
             zig.warm_up(target.platform.linker)

@@ -2,12 +2,11 @@
 and those that no DLL of the system has, in one archive built with zig.
 """
 
-import hashlib
-import tempfile
+from functools import partial
 from pathlib import Path
 
 from compiler.targets import Target
-from compiler.toolchain import cache, zig
+from compiler.toolchain import build, zig
 
 NAME = "windows.lib"
 _SOURCE = Path(__file__).with_name("windows.c")
@@ -43,17 +42,13 @@ def library(target: Target) -> Path:
     """The archive for the target's platform, built at first into the compiler's cache; raises
     LinkError.
     """
-    recipe = hashlib.sha256(repr((_FLAGS, IMPORTS)).encode() + _SOURCE.read_bytes())
-    folder = f"{target.platform.linker}-{recipe.hexdigest()[:8]}"
-    output = cache.directory() / "runtimes" / "windows" / folder / NAME
-    if not output.is_file():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-            _build(target, Path(scratch)).rename(output)
-    return output
+    recipe = build.digest_of((_FLAGS, IMPORTS), _SOURCE)
+    folder = f"{target.platform.linker}-{recipe}"
+    return build.kept(Path("windows", folder, NAME), partial(_build, target))
 
 
-def _build(target: Target, scratch: Path) -> Path:
+def _build(target: Target, output: Path) -> None:
+    scratch = output.parent
     parts = [scratch / "functions.o"]
     zig.compile_with_zig(
         *(*_FLAGS, "-c", "-o", str(parts[0]), str(_SOURCE)), triple=target.platform.linker
@@ -64,5 +59,4 @@ def _build(target: Target, scratch: Path) -> Path:
         definition.write_text("\n".join(lines) + "\n")
         zig.import_library(definition, imports)
         parts.append(imports)
-    zig.merge_coff(parts, scratch / NAME)
-    return scratch / NAME
+    zig.merge_coff(parts, output)

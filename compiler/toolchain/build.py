@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -24,25 +24,39 @@ def library(
     places: further flags, which hold folders of this machine and do not change the content.
     headers: the folder of our own headers that the source includes.
     """
-    version = metadata.version("apache-tvm")
-    recipe = _recipe(source, flags, headers)
-    output = cache.directory() / "runtimes" / version / f"{triple}-{recipe}" / name
+    language = "cc" if source.suffix == ".c" else "c++"
+
+    def make(output: Path) -> None:
+        zig.compile_with_zig(
+            *flags, *places, "-o", str(output), str(source), triple=triple, language=language
+        )
+
+    recipe = digest_of(tuple(flags), source, headers)
+    return kept(Path(metadata.version("apache-tvm"), f"{triple}-{recipe}", name), make)
+
+
+def kept(name: Path, make: Callable[[Path], None]) -> Path:
+    """The file of that name among the runtimes in the cache. Where it is not there, `make` writes
+    it: it appears complete or not at all.
+    """
+    output = cache.directory() / "runtimes" / name
     if not output.is_file():
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-            made = Path(scratch) / name
-            language = "cc" if source.suffix == ".c" else "c++"
-            zig.compile_with_zig(
-                *flags, *places, "-o", str(made), str(source), triple=triple, language=language
-            )
+            made = Path(scratch) / name.name
+            make(made)
             made.rename(output)
     return output
 
 
-def _recipe(source: Path, flags: Sequence[str], headers: Path | None) -> str:
-    """A digest over the flags and all our sources; TVM's own headers follow its version."""
-    digest = hashlib.sha256(repr(tuple(flags)).encode() + source.read_bytes())
-    digest.update(header_text(headers) if headers else b"")
+def digest_of(recipe: object, *sources: Path | None) -> str:
+    """A digest over a recipe, our sources, and all headers in folders among them; TVM's own headers
+    follow its version.
+    """
+    digest = hashlib.sha256(repr(recipe).encode())
+    for source in sources:
+        if source is not None:
+            digest.update(header_text(source) if source.is_dir() else source.read_bytes())
     return digest.hexdigest()[:8]
 
 

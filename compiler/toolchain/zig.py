@@ -5,6 +5,7 @@ shared cache.
 import fcntl
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from compiler.toolchain.packages import folder_of
 
 _SECONDS = 600
 _TAIL = 2000
+_UNDEFINED = re.compile(r"warning: undefined symbol: (\S+)")
 
 
 def compile_with_zig(
@@ -60,14 +62,23 @@ def link_dll(*arguments: str) -> None:
     _without_cache("lld-link", "-nologo", "-dll", "-nodefaultlib", *arguments)
 
 
+def link_elf(*arguments: str) -> frozenset[str]:
+    """Link ELF objects against what the arguments name and nothing else, and return the undefined
+    symbols that the linker warns of; raises LinkError.
+
+    By the linker itself: zig's own front end adds a C library, ten seconds of compiling where it is
+    not in the cache yet.
+    """
+    return frozenset(_UNDEFINED.findall(_without_cache("ld.lld", *arguments)))
+
+
 def merge(objects: Sequence[Path], output: Path) -> None:
     """Write one ELF object of several, without what serves debugging; raises LinkError."""
     with tempfile.TemporaryDirectory() as nothing:
         # The linker's own option for this does nothing where its output is an object.
         script = Path(nothing, "merge.ld")
         script.write_text("SECTIONS { /DISCARD/ : { *(.debug*) *(.comment) } }\n")
-        arguments = ("-r", "-T", str(script), "-o", str(output), *map(str, objects))
-        _zig("ld.lld", *arguments, folder=Path(nothing))
+        link_elf("-r", "-T", str(script), "-o", str(output), *map(str, objects))
 
 
 _WASM_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
@@ -154,8 +165,10 @@ def _folder(triple: str) -> Path:
     return cache.linker_folder(triple, hashlib.sha256(identity.encode()).hexdigest()[:12])
 
 
-def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
-    """Run one zig command; its local cache dies with the call, its global one is the folder."""
+def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> str:
+    """Run one zig command and return what it printed as errors; its local cache dies with the call,
+    its global one is the folder.
+    """
     command = [sys.executable, "-P", "-m", "ziglang", *arguments]
     with tempfile.TemporaryDirectory() as local:
         folders = {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": local}
@@ -170,11 +183,12 @@ def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> None:
             hint=where if "AccessDenied" in output else None,
             output=output[-_TAIL:],
         )
+    return output
 
 
-def _without_cache(*arguments: str) -> None:
+def _without_cache(*arguments: str) -> str:
     with tempfile.TemporaryDirectory() as nothing:
-        _zig(*arguments, folder=Path(nothing))
+        return _zig(*arguments, folder=Path(nothing))
 
 
 def _run(

@@ -36,7 +36,9 @@ def test_an_emulated_target_gets_the_libraries_of_its_programs(
 ) -> None:
     """A build that is not verified runs no program: minutes of compiling saved."""
     linked, asked = [], {}
-    monkeypatch.setattr(prepare.linking.zig, "warm_up", linked.append)
+    monkeypatch.setattr(
+        prepare.linking.linux, "stand_ins", lambda target: linked.append(target.platform.linker)
+    )
     monkeypatch.setattr(
         prepare.program.zig,
         "warm_up_program",

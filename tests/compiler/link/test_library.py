@@ -12,11 +12,6 @@ from compiler.toolchain import zig
 HOST = targets.resolve("native")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _warm() -> None:
-    zig.warm_up(HOST.platform.linker)
-
-
 def compiled(folder: Path, source: str) -> Path:
     (folder / "unit.c").write_text(source)
     zig.compile_with_zig(

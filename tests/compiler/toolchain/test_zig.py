@@ -10,12 +10,19 @@ from compiler.errors import LinkError
 from compiler.toolchain import cache, zig
 
 HOST = targets.resolve("native")
+MACOS = targets.resolve("macos-arm64")
 
 
-def test_a_warm_cache_is_not_warmed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    zig.warm_up(HOST.platform.linker)
-    monkeypatch.setattr(zig, "_zig", lambda *arguments: pytest.fail("linked again"))
-    zig.warm_up(HOST.platform.linker)
+def test_a_warm_cache_is_not_warmed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(zig, "_zig", lambda *arguments, **settings: commands.append(arguments))
+    for _ in range(2):
+        zig.warm_up(MACOS.platform.linker)
+    assert [flag for arguments in commands for flag in ("-c", "-shared") if flag in arguments] == [
+        "-c",
+        "-shared",
+    ]
 
 
 def test_the_linker_does_not_know_where_its_caller_stands(

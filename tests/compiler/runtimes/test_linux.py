@@ -1,0 +1,112 @@
+"""What libraries for Linux call: functions of the C library, at versions that old systems have."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compiler import targets
+from compiler.errors import LinkError
+from compiler.runtimes import linux, threads
+from compiler.targets import Target
+from compiler.targets.target import GLIBC
+from compiler.toolchain import zig
+
+PLATFORMS = ["x86-64-v2", "aarch64"]
+HOST = targets.resolve("native")
+
+
+def compiled(folder: Path, source: str, target: Target) -> Path:
+    (folder / "unit.c").write_text(source)
+    unit = folder / "unit.o"
+    zig.compile_with_zig(
+        *("-c", "-O1", "-fPIC", "-fno-builtin", "-o", str(unit), str(folder / "unit.c")),
+        triple=target.platform.linker,
+    )
+    return unit
+
+
+def linked(folder: Path, source: str, target: Target) -> Path:
+    linux.link([compiled(folder, source, target)], folder / "unit.so", target)
+    return folder / "unit.so"
+
+
+def calling(names: list[str]) -> str:
+    calls = "".join(f"extern void {name}(void); {name}();" for name in names)
+    return f"void all(void) {{ {calls} }}"
+
+
+def functions(target: Target) -> list[str]:
+    lacking = linux._ABIS[target.arch].lacking
+    return [n for library, some in linux.LIBRARIES.items() if library not in lacking for n in some]
+
+
+def needs(library: Path) -> dict[str, set[str]]:
+    """The versions that a library asks for, by the library that has them."""
+    printed = subprocess.check_output(["readelf", "-W", "-V", library], text=True)
+    found: dict[str, set[str]] = {}
+    for line in printed.splitlines():
+        if file := re.search(r"File: (\S+)", line):
+            versions = found.setdefault(file[1], set())
+        elif name := re.search(r"Name: GLIBC_([\d.]+)", line):
+            versions.add(name[1])
+    return found
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def test_this_machine_has_every_function_at_its_version(tmp_path: Path) -> None:
+    """The loader looks all of them up when the library is opened."""
+    library = linked(tmp_path, calling(functions(HOST)), HOST)
+    assert ctypes.CDLL(str(library)).all
+    assert needs(library).keys() == linux.LIBRARIES.keys() - linux._ABIS[HOST.arch].lacking
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_no_version_is_newer_than_the_contract(name: str, tmp_path: Path) -> None:
+    target = targets.resolve(name)
+    asked = needs(linked(tmp_path, calling(functions(target)), target))
+    assert {"libc.so.6", "libm.so.6", "libpthread.so.0"} <= asked.keys()
+    assert all(number(one) <= number(GLIBC) for some in asked.values() for one in some)
+
+
+def test_a_library_asks_for_what_it_calls_and_no_more(tmp_path: Path) -> None:
+    source = calling(["memcpy", "memset", "expf"])
+    assert needs(linked(tmp_path, source, targets.resolve("x86-64-v2"))) == {
+        "libc.so.6": {"2.2.5", "2.14"},
+        "libm.so.6": {"2.27"},
+    }
+
+
+def test_an_unknown_function_is_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match="calls __divti3, nothing_has_this, which") as caught:
+        linked(tmp_path, calling(["nothing_has_this", "TVMFFIFunctionCall", "__divti3"]), HOST)
+    assert caught.value.code == "link.failed"
+    assert not (tmp_path / "unit.so").exists()
+
+
+def test_the_interface_of_the_runtime_is_for_who_loads_the_library(tmp_path: Path) -> None:
+    assert needs(linked(tmp_path, calling(["TVMFFIFunctionCall"]), HOST)) == {}
+
+
+def test_an_empty_cache_is_filled_without_a_c_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes ten seconds for each platform."""
+    monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "cache"))
+    linked(tmp_path, calling(["memcpy"]), targets.resolve("aarch64"))
+    made = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert {"libc.so.6", "libm.so.6", "libpthread.so.0"} <= made
+    assert not [name for name in made if name.endswith((".a", ".o", ".warm"))]
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_threads_come_from_the_c_library(name: str) -> None:
+    target = targets.resolve(name)
+    for library in (threads.threads(target), threads.helpers(target)):
+        assert {"libc.so.6", "libpthread.so.0"} <= needs(library).keys()
+        assert all(number(one) <= (2, 17) for some in needs(library).values() for one in some)
