@@ -1,6 +1,7 @@
 """The doorbell: a build's id, sent by Celery over Redis, or over a folder without a server."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -70,6 +71,12 @@ class CeleryDoorbell:
     def __init__(self, app: Celery) -> None:
         self._app = app
 
+    @cached_property
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """What the transport's library raises for a broker that is away."""
+        connection = self._app.connection_for_write()
+        return (*connection.connection_errors, *connection.channel_errors)
+
     def ring(self, build_id: str, capability: str) -> None:
         """See `service.core.Doorbell`."""
         queue = queue_of(capability)
@@ -79,7 +86,7 @@ class CeleryDoorbell:
                     self._app.send_task(
                         TASK, args=[build_id], queue=queue, retry=False, producer=producer
                     )
-        except (OperationalError, OSError) as error:
+        except (OperationalError, OSError, *self._errors) as error:
             logger.warning("doorbell failed", build_id=build_id, error=str(error))
 
 

@@ -126,7 +126,7 @@ class TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Watch what may still come of the request, and keep the connection for the next."""
         crowded = 2 * len(self.connections) >= self.most
-        self.timeout_keep_alive = self.crowded_s if crowded else self.kept_s
+        self.timeout_keep_alive = self.crowded_s if crowded else self.kept_s  # type: ignore[assignment]
         super().on_response_complete()
         self._look()
         self._check()
