@@ -1,8 +1,8 @@
 """The dependencies of every use case: database, store, compiler, doorbell, clock, settings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from artifacts.store import Artifacts
@@ -17,6 +17,7 @@ from relaxd.provenance.keys import Signer
 from service.db.engine import Database
 from service.db.transaction import Transaction
 from service.domain import Kind
+from service.recent import Recent
 from service.settings import Settings
 from service.tracing import NO_TRACER, Tracer
 
@@ -50,6 +51,18 @@ class Compiler(Protocol):
     def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
         """The identity of the work on this machine; raises compiler.errors.CompileError."""
 
+    def identity(self) -> dict[str, Any]:
+        """What decides the action keys of builds on this machine, as JSON for `known_key`; raises
+        compiler.errors.CompileError.
+        """
+
+    def known_key(
+        self, model: str, request: CompileRequest, target: str, identity: Mapping[str, Any]
+    ) -> ActionKey | None:
+        """The key that `action_key` gives the compilation on a machine of that identity; None where
+        only that machine can tell.
+        """
+
     def run(
         self,
         job: ChildJob,
@@ -65,7 +78,7 @@ class Compiler(Protocol):
 class Core:
     """The parts, chosen in `service.bootstrap`; `clock` is seconds since the epoch;
     `signer` opens the key that signs provenance, which workers alone read; `tracer` is off unless
-    the settings ask for traces.
+    the settings ask for traces; `recent` is this process's memory.
 
     Leases compare clocks of several machines: skew costs repeated work, never a wrong result, since
     fences decide.
@@ -79,6 +92,7 @@ class Core:
     clock: Callable[[], float]
     signer: Callable[[], Signer | None] = lambda: None
     tracer: Tracer = NO_TRACER
+    recent: Recent = field(default_factory=Recent)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -189,7 +189,8 @@ class Worker:
 
     capabilities: the targets it compiles, and that it inspects; slots: its builds at a time.
     verifies: the targets whose builds it runs, `executed` or `emulated`. sandbox: how well it
-    confines a build, `none` where it does not say.
+    confines a build, `none` where it does not say. keys: what decides its action keys, and its
+    public key where it signs; None where it does not say.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Worker:
     seen_at: datetime
     verifies: Mapping[str, str] = field(default_factory=dict)
     sandbox: str = "none"
+    keys: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from relaxd.loader.host import Host, this_host
 
 __all__ = [
     "GLIBC",
+    "NATIVE",
     "Device",
     "ObjectFormat",
     "Platform",

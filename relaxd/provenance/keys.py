@@ -26,6 +26,15 @@ class PublicKey:
     id: str
     key: "Ed25519PublicKey"
 
+    @property
+    def pem(self) -> str:
+        """The key as `trusted` reads it."""
+        serialization, _ = _library()
+        pem: bytes = self.key.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        return pem.decode()
+
     def accepts(self, signature: bytes, message: bytes) -> bool:
         """Whether the signature is this key's over the message."""
         from cryptography.exceptions import InvalidSignature

@@ -8,10 +8,10 @@ from compiler.capabilities import Capabilities, capabilities
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import ChildJob, CompileJob, Event
 from compiler.isolation.starting import Limits
-from compiler.key import action_key
+from compiler.key import Description, action_key, key_of
 from compiler.prepare import prepare
-from compiler.targets import Target, names, registry, resolve
-from compiler.toolchain.versions import versions
+from compiler.targets import NATIVE, Target, names, registry, resolve
+from compiler.toolchain.versions import pipeline_digest, versions
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
@@ -20,12 +20,13 @@ from service.domain import Kind
 
 @dataclass(frozen=True)
 class ChildCompiler:
-    """Implements `service.core.Compiler`; `command` replaces `python -m compiler`, `toolchain` is
-    asked once work arrives.
+    """Implements `service.core.Compiler`; `command` replaces `python -m compiler`; `toolchain` is
+    asked where work is done, `sources` also where none is.
     """
 
     command: tuple[str, ...] | None = None
     toolchain: Callable[[], Mapping[str, str]] = versions
+    sources: Callable[[], str] = pipeline_digest
 
     def targets(self) -> tuple[Target, ...]:
         """Every known target; `native` is this machine's."""
@@ -62,6 +63,37 @@ class ChildCompiler:
                 "toolchain": dict(self.toolchain()),
             }
         )
+
+    def identity(self) -> dict[str, Any]:
+        """The versions of the tools, and what `native` is here."""
+        native = next((target for target in registry() if target.name == NATIVE), None)
+        return {
+            "toolchain": dict(self.toolchain()),
+            "native": Description.of(native).to_json() if native else None,
+        }
+
+    def known_key(
+        self, model: str, request: CompileRequest, target: str, identity: Mapping[str, Any]
+    ) -> ActionKey | None:
+        """As `action_key`, by what another machine reports. Its sources have to be those of this
+        process, by which keys are made and targets described. Devices depend on what is installed
+        there.
+        """
+        toolchain = identity.get("toolchain", {})
+        if toolchain.get("pipeline") != self.sources():
+            return None
+        if target == NATIVE:
+            reported = identity.get("native")
+            described = Description.from_json(reported) if reported else None
+        else:
+            resolved = resolve(target)
+            described = Description.of(resolved) if resolved.device is None else None
+        if described is None:
+            return None
+        flavour = request.options.flavour or described.flavours[0]
+        if flavour not in described.flavours:
+            return None
+        return key_of(model, request, described, flavour, toolchain)
 
     def run(
         self,

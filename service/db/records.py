@@ -88,6 +88,7 @@ def worker_from(row: Row[Any]) -> Worker:
         moment(row.seen_at),
         offers["verifies"],
         offers.get("sandbox", "none"),
+        offers.get("keys"),
     )
 
 

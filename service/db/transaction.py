@@ -1,6 +1,7 @@
 """Changes of jobs inside one transaction; each checks the transition table and adds its event."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -13,6 +14,17 @@ from service.errors import StaleClaim, UnknownJob
 
 Note = tuple[EventType, dict[str, Any]]
 
+_NEW_JOB = insert(jobs).returning(jobs)
+_NEW_BUILDS = insert(builds).returning(builds, sort_by_parameter_order=True)
+_NEW_EVENTS = insert(events)
+_NOT_ENDED = {**records.outcome_values(Outcome(State.QUEUED)), "finished_at": None}
+
+
+def _finished(outcome: Outcome) -> Note:
+    values = records.outcome_values(outcome)
+    data = {name: values[name] for name in ("cached", "artifact", "error")}
+    return EventType.BUILD_FINISHED, {"state": outcome.state, **data}
+
 
 class Transaction:
     """One open transaction and the time it happens at; it locks a job before any of the job's
@@ -24,16 +36,41 @@ class Transaction:
         self.now = now
         self._writes = writes
 
-    def create(self, header: dict[str, Any], parts: Sequence[dict[str, Any]], note: Note) -> Job:
-        """A new job of one row of `jobs` and its rows of `builds` in order, with its first event,
-        in as few statements as there are tables.
+    def create(
+        self,
+        header: dict[str, Any],
+        parts: Sequence[dict[str, Any]],
+        note: Note,
+        outcomes: Mapping[str, Outcome] = MappingProxyType({}),
+    ) -> Job:
+        """A new job of one row of `jobs` and its rows of `builds` in order, with its events, in as
+        few statements as there are tables. Builds for the targets of `outcomes` have ended so;
+        `count_ended` is left to do.
         """
-        made = insert(jobs).values(**header, last_seq=1).returning(jobs)
-        row = self.connection.execute(made).one()
-        several = insert(builds).returning(builds, sort_by_parameter_order=True)
-        found = [records.build_from(part) for part in self.connection.execute(several, parts)]
-        self._write_events(row.id, 1, [(None, note)])
+        ended = {target: self._ended(outcome) for target, outcome in outcomes.items()}
+        parts = [self._begun(part, ended.get(part["target"])) for part in parts]
+        state = job_state([State(part["state"]) for part in parts])
+        notes: list[tuple[str | None, Note]] = [(None, note)]
+        notes += [(target, _finished(outcome)) for target, outcome in outcomes.items()]
+        if state.terminal:
+            notes.append((None, (EventType.JOB_FINISHED, {"state": state})))
+        about = {"state": state, "finished_at": self.now if state.terminal else None}
+        values = {**header, **about, "created_at": self.now, "last_seq": len(notes)}
+        row = self.connection.execute(_NEW_JOB, values).one()
+        found = [records.build_from(part) for part in self.connection.execute(_NEW_BUILDS, parts)]
+        self._write_events(row.id, 1, notes)
         return records.job_from(row, found)
+
+    def _begun(self, part: dict[str, Any], ended: dict[str, Any] | None) -> dict[str, Any]:
+        fresh = {"state": State.QUEUED, **_NOT_ENDED} if ended is None else ended
+        return {**part, **fresh, "created_at": self.now, "rung_at": self.now}
+
+    def _ended(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "state": outcome.state,
+            **records.outcome_values(outcome),
+            "finished_at": self.now,
+        }
 
     def lock(self, job_id: str, tenant: str | None = None) -> Row[Any]:
         """The row of the job, locked against other writers in a writing transaction; raises
@@ -96,7 +133,7 @@ class Transaction:
             }
             for offset, (target, (kind, data)) in enumerate(notes)
         ]
-        self.connection.execute(insert(events), rows)
+        self.connection.execute(_NEW_EVENTS, rows)
 
     def change(self, build: Build, to: State, *notes: Note, **values: Any) -> None:
         """Compare-and-set the build's state and columns, append events, and bring the job's state
@@ -122,32 +159,30 @@ class Transaction:
         ):
             raise StaleClaim(f"build {build.id} changed meanwhile")
 
-    def end(self, build: Build, outcome: Outcome) -> None:
-        """Bring the build to a terminal state for good; raises StaleClaim."""
-        self.end_all(build.job_id, [build], outcome)
+    def end(self, build: Build, outcome: Outcome, **columns: Any) -> None:
+        """Bring the build to a terminal state for good, and set columns; raises StaleClaim."""
+        self.end_all(build.job_id, [build], outcome, **columns)
 
-    def end_all(self, job_id: str, ended: Sequence[Build], outcome: Outcome) -> None:
+    def end_all(
+        self, job_id: str, ended: Sequence[Build], outcome: Outcome, **columns: Any
+    ) -> None:
         """Bring builds of one job to a terminal state for good, in time linear in their number;
         raises StaleClaim.
         """
         if not ended:
             return
         values = records.outcome_values(outcome)
-        data = {
-            "state": outcome.state,
-            "cached": outcome.cached,
-            "artifact": values["artifact"],
-            "error": values["error"],
-        }
-        values |= {"finished_at": self.now, "waiting_on": None, "lease_until": None}
+        values |= {"finished_at": self.now, "waiting_on": None, "lease_until": None, **columns}
         for build in ended:
             self._set(build, outcome.state, values)
-        self._append(job_id, [(build.target, (EventType.BUILD_FINISHED, data)) for build in ended])
+        self._append(job_id, [(build.target, _finished(outcome)) for build in ended])
         self._align(job_id)
-        self._count_ended(outcome, len(ended))
+        self.count_ended(outcome, len(ended))
 
-    def _count_ended(self, outcome: Outcome, number: int) -> None:
-        # Last of all: from here to the commit, other builds wait for the counter to end.
+    def count_ended(self, outcome: Outcome, number: int) -> None:
+        """Count builds that have ended so, last of all: from here to the commit, other builds wait
+        for the counter to end.
+        """
         name = ENDED + (CACHED if outcome.cached else outcome.state.value)
         values = {"value": counters.c.value + number}
         self.connection.execute(update(counters).where(counters.c.name == name).values(values))

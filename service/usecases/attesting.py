@@ -62,7 +62,7 @@ def attest_known(core: Core, claim: Claim, bundle: str, signer: Signer | None) -
     """Attest a bundle that the cache has for the claim, where the signer has not signed it: there
     was no key when it was built, or another one. Raises as `attest`.
     """
-    if signer is None or _is_signed(core, bundle, bundles_of(claim.tenant), signer.public):
+    if signer is None or is_signed(core, bundle, bundles_of(claim.tenant), signer.public):
         return
     if read_document(core.store.blobs, bundle).annotations.get(ACTION_KEY) != claim.action_key:
         logger.warning("a cached bundle names another action key, and is not signed", bundle=bundle)
@@ -71,7 +71,8 @@ def attest_known(core: Core, claim: Claim, bundle: str, signer: Signer | None) -
     holding.give(core, claim.tenant, bundle)
 
 
-def _is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
+def is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
+    """Whether the key has signed the bundle, in an attestation of the repository."""
     return any(
         _names(core, referrer, bundle, key)
         for referrer in core.store.references.referrers(repository, bundle)

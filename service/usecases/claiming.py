@@ -32,7 +32,7 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
     """A claim on the build, or None where there is nothing to do: it is taken, has ended, or now
     waits for an equal one.
     """
-    asked_at, found = core.clock(), _find(core, build_id)
+    asked_at, found = core.clock(), find(core, build_id)
     if found is None:
         return None
     job, build = found
@@ -59,7 +59,8 @@ def _key(core: Core, tenant: str, digest: str) -> _Key:
     return _Key(digest, sharing.flight_of(tenant, digest, shared=shared), shared)
 
 
-def _find(core: Core, build_id: str) -> tuple[Job, Build] | None:
+def find(core: Core, build_id: str) -> tuple[Job, Build] | None:
+    """The build and its job; None for one that is not queued."""
     with core.reading() as tx:
         row = tx.connection.execute(select(builds).where(builds.c.id == build_id)).one_or_none()
         if row is None or row.state != State.QUEUED:

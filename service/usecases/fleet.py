@@ -22,11 +22,13 @@ def announce(
     slots: int,
     verifies: Mapping[str, str] | None = None,
     sandbox: str = "none",
+    keys: Mapping[str, Any] | None = None,
 ) -> None:
     """Record that the worker lives, to be repeated well within a lease; removes workers long
-    silent.
+    silent. `keys` is what others have to know of it to answer builds from the cache, if they may.
     """
     offers = {
+        "keys": keys,
         "compiles": list(capabilities),
         "verifies": dict(verifies or {}),
         "sandbox": sandbox,

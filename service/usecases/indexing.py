@@ -1,7 +1,8 @@
 """The index of a job: an OCI document over its bundles, rewritten when another build ends."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -18,6 +19,8 @@ from service.identity import bundles_of
 from service.usecases import holding
 
 _MANIFEST = "manifest.json"
+REMEMBERED_S = 30.0
+"""How long an index is remembered that was published, and so touched."""
 
 logger = structlog.get_logger("relaxd.index")
 
@@ -27,6 +30,34 @@ def index_of(core: Core, job: Job) -> Artifact | None:
     the store; raises StoreError.
     """
     return _tagged(core, job, is_complete) if job.state.terminal else None
+
+
+def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | None:
+    """The digest of the index over these bundles, by target, for a job of the tenant's that is
+    about to be written; None where there are none, or the store fails.
+    """
+    if not built:
+        return None
+    try:
+        return _published(core, tenant, built)
+    except StoreError as error:
+        logger.warning("an index was not published", error=str(error))
+        return None
+
+
+def tagged(core: Core, job: Job) -> Job:
+    """The new job with its index, which is tagged; without, where the store fails."""
+    if job.index_digest is None:
+        return job
+    tag, repository = f"{JOB_TAG}{job.id}", bundles_of(job.tenant)
+    try:
+        core.store.references.tag(repository, tag, job.index_digest)
+    except StoreError as error:
+        logger.warning("a job's index was not tagged", job=job.id, error=str(error))
+        return job
+    size = sum(artifact.size for artifact in _artifacts(job).values())
+    index = Artifact(job.index_digest, f"{repository}:{tag}", size)
+    return replace(job, index=index) if job.state.terminal else job
 
 
 def publish(core: Core, job_id: str) -> None:
@@ -70,17 +101,25 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
     if digest is None or _listed(core, digest) != {
         target: artifact.digest for target, artifact in built.items()
     }:
-        digest = publish_index(
-            core.store.blobs,
-            [_entry(core, target, artifact.digest) for target, artifact in built.items()],
-        )
-        holding.hold(core, job.tenant, {digest: core.store.blobs.size(digest)})
+        digest = _published(core, job.tenant, built)
         core.store.references.tag(repository, tag, digest)
     if job.index_digest != digest:
         _note(core, job.id, digest)
     return Artifact(
         digest, f"{repository}:{tag}", sum(artifact.size for artifact in built.values())
     )
+
+
+def _published(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
+    digests = {target: artifact.digest for target, artifact in built.items()}
+
+    def publish() -> str:
+        entries = [_entry(core, target, digest) for target, digest in digests.items()]
+        digest = publish_index(core.store.blobs, entries)
+        holding.hold(core, tenant, {digest: core.store.blobs.size(digest)})
+        return digest
+
+    return core.recent.get(("index", tenant, *sorted(digests.items())), REMEMBERED_S, publish)
 
 
 def _note(core: Core, job_id: str, digest: str) -> None:

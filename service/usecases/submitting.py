@@ -1,6 +1,8 @@
 """Submitting: a request becomes a job with one queued build per target."""
 
 import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -11,11 +13,12 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import jobs
-from service.db.transaction import Transaction
-from service.domain import EventType, Job, Kind
+from service.domain import Artifact, EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
-from service.usecases import admission, auditing, fleet, holding
+from service.usecases import admission, auditing, fleet, holding, indexing
+from service.usecases.admission import Standing
+from service.usecases.answering import Answer, Asker, answers
 from service.usecases.auditing import Change
 from service.usecases.tracing import TRACEPARENT
 
@@ -44,12 +47,7 @@ def submit(
     places = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    hex_of(model)
-    standing = admission.standing(core, tenant, model)
-    if not (standing.may_read and core.store.blobs.touch(model)):
-        raise UnknownModel(model)
-    if request.samples and not holding.view(core, tenant).blobs.touch(request.samples):
-        raise UnknownBlob(request.samples, field="samples")
+    standing = _standing(core, tenant, model, request)
     idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
     declared = request.to_json()
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, declared]))
@@ -58,52 +56,96 @@ def submit(
     if not wait_for_worker:
         fleet.require(core, {place["target"]: place["capability"] for place in places})
     admission.admit(core, standing, len(targets))
-    job_id = secrets.token_hex(8)
-    traceparent = core.tracer.current()
-    traced = {TRACEPARENT: traceparent} if traceparent else {}
+    found = _answers(core, standing, model, request, places) if kind is Kind.COMPILE else {}
     header = {
-        "id": job_id,
+        "id": secrets.token_hex(8),
         "kind": kind,
         "model": model,
         "model_name": model_name,
         "request": declared,
         "tenant": tenant,
+        "idempotency_key": idempotency_key,
+        "fingerprint": fingerprint,
+        "index_digest": indexing.prepared(core, tenant, _artifacts(found)),
     }
     try:
-        with core.writing() as tx:
-            rows = [
-                {
-                    "id": f"{job_id}-{position}",
-                    "job_id": job_id,
-                    "position": position,
-                    "rung_at": tx.now,
-                    "tenant": tenant,
-                    **place,
-                    **_fresh(tx),
-                }
-                for position, place in enumerate(places)
-            ]
-            job = tx.create(
-                {
-                    **header,
-                    "idempotency_key": idempotency_key,
-                    "fingerprint": fingerprint,
-                    **_fresh(tx),
-                },
-                rows,
-                (EventType.JOB_QUEUED, {"targets": list(targets), **traced}),
-            )
-            if change:
-                auditing.write(tx, change, tenant=tenant, subject=job_id)
+        job = _write(core, header, places, found, change)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
             return earlier
         raise
+    for build in job.builds:
+        if build.state is State.QUEUED:
+            core.doorbell.ring(build.id, build.capability)
+    return indexing.tagged(core, job)
+
+
+def _standing(core: Core, tenant: str, model: str, request: CompileRequest) -> Standing:
+    """How the tenant stands; raises UnknownModel and UnknownBlob for what it may not read."""
+    hex_of(model)
+    standing = admission.standing(core, tenant, model)
+    if not (standing.may_read and core.store.blobs.touch(model)):
+        raise UnknownModel(model)
+    if request.samples and not holding.view(core, tenant).blobs.touch(request.samples):
+        raise UnknownBlob(request.samples, field="samples")
+    return standing
+
+
+def _answers(
+    core: Core,
+    standing: Standing,
+    model: str,
+    request: CompileRequest,
+    places: Sequence[Mapping[str, str]],
+) -> dict[str, Answer]:
+    """What the cache has, by target."""
+    if standing.row is None:
+        return {}
+    shares = core.settings.shared_cache or standing.row.shares_cache
+    asker = Asker(standing.tenant, shares, model, request)
+    return answers(core, asker, {place["target"]: place["capability"] for place in places})
+
+
+def _artifacts(found: Mapping[str, Answer]) -> dict[str, Artifact]:
+    outcomes = {target: answer.outcome for target, answer in found.items()}
+    return {target: outcome.artifact for target, outcome in outcomes.items() if outcome.artifact}
+
+
+def _write(
+    core: Core,
+    header: dict[str, Any],
+    places: Sequence[Mapping[str, str]],
+    found: Mapping[str, Answer],
+    change: Change | None,
+) -> Job:
+    """The job and all that is written with it, in one transaction."""
+    job_id, tenant = header["id"], header["tenant"]
+    keys = {target: answer.flight for target, answer in found.items()}
+    rows = [
+        {
+            "id": f"{job_id}-{position}",
+            "job_id": job_id,
+            "position": position,
+            "tenant": tenant,
+            "action_key": keys.get(place["target"]),
+            **place,
+        }
+        for position, place in enumerate(places)
+    ]
+    traceparent = core.tracer.current()
+    traced = {TRACEPARENT: traceparent} if traceparent else {}
+    note = (EventType.JOB_QUEUED, {"targets": [place["target"] for place in places], **traced})
+    with core.writing() as tx:
+        job = tx.create(
+            header, rows, note, {target: answer.outcome for target, answer in found.items()}
+        )
+        if change:
+            auditing.write(tx, change, tenant=tenant, subject=job_id)
+        for answer in list(found.values())[:1]:  # all of them are successes of the cache
+            tx.count_ended(answer.outcome, len(found))
     if change:
         change.written = True
-    for build in job.builds:
-        core.doorbell.ring(build.id, build.capability)
     return job
 
 
@@ -114,10 +156,6 @@ def _key_of(tenant: str, key: str) -> str:
 
 def _capability(core: Core, kind: Kind, target: str) -> str:
     return core.compiler.capability(target) if kind is Kind.COMPILE else kind.value
-
-
-def _fresh(tx: Transaction) -> dict[str, str | float]:
-    return {"state": State.QUEUED, "created_at": tx.now}
 
 
 def _earlier(core: Core, key: str, fingerprint: str, tenant: str) -> Job | None:

@@ -5,7 +5,9 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -14,7 +16,7 @@ from service.core import Core
 from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
 from service.observability.metrics import WorkerMetrics
-from service.usecases import claiming, fleet, scheduling, sweeping
+from service.usecases import answering, claiming, fleet, scheduling, sweeping
 from service.workers.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from service.workers.runner import WITHOUT_STORE, Runner
 from service.workers.scratch import Workshop
@@ -44,6 +46,10 @@ class Worker:
         self._busy: set[str] = set()
         self._without_store_s = FIRST_PAUSE_S
 
+    @cached_property
+    def _keys(self) -> dict[str, Any] | None:
+        return answering.report(self._core)
+
     @property
     def scratch(self) -> Path:
         """A folder of this worker's, removed with it or after its process died."""
@@ -63,6 +69,8 @@ class Worker:
             upcoming = scheduling.next_build(self._core, self.capabilities)
             if upcoming is None:
                 return
+            if self._keys and answering.end_queued(self._core, upcoming, self._keys):
+                continue
             if claim := claiming.take(self._core, upcoming, self.name):
                 self._pause_after(self._run(claim))
 
@@ -93,6 +101,7 @@ class Worker:
             self._slots,
             self._verifies,
             self._sandbox.value,
+            self._keys,
         )
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
         self._metrics.rung_again.inc(

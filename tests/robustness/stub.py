@@ -35,7 +35,7 @@ class StubCompiler(ChildCompiler):
     """No two of its bundles are equal, so that one published twice is seen."""
 
     def __init__(self) -> None:
-        super().__init__(toolchain=toolchain)
+        super().__init__(toolchain=toolchain, sources=lambda: "stub")
 
     def capabilities(self) -> Capabilities:
         return Capabilities(TARGETS)

@@ -4,7 +4,7 @@ waits.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,14 @@ class FakeCompiler:
 
     def action_key(self, kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
         return key_of(kind, model, request, target)
+
+    def identity(self) -> dict[str, Any]:
+        return {"fake": True}
+
+    def known_key(
+        self, model: str, request: CompileRequest, target: str, identity: Mapping[str, Any]
+    ) -> ActionKey | None:
+        return key_of(Kind.COMPILE, model, request, target) if identity == {"fake": True} else None
 
     def run(
         self,

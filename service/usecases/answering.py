@@ -1,0 +1,162 @@
+"""Answers builds from the cache without a claim: when they are submitted, where live workers report
+enough for their action keys to be known, and when a worker finds them in the queue. They end as
+builds do that wait for an equal one.
+
+Everything read here is what a worker would read, from the database and the store, which trust
+workers; a worker is asked wherever anything is unknown, differs or fails.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from artifacts.documents import read_document
+from artifacts.oci import ACTION_KEY
+from compiler.errors import CompileError
+from relaxd.contract.action import ActionKey
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from relaxd.errors import RelaxdError
+from relaxd.provenance.keys import PublicKey, trusted
+from service.core import Core
+from service.domain import Kind, Outcome
+from service.identity import bundles_of
+from service.usecases import attesting, fleet, giving, indexing, results, sharing, tracing
+from service.usecases.claiming import find
+
+REMEMBERED_S = 30.0
+"""How long a result is remembered that was found, with all that was checked about it. Its blobs
+had been touched within FRESH_S then, and collections spare blobs for twice that time.
+"""
+FLEET_S = 1.0
+"""How long is remembered which workers live, and that there is no result."""
+
+logger = structlog.get_logger("relaxd.answers")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A build's result, and what equal builds have in common."""
+
+    flight: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Whose builds are to be answered, of which model and request."""
+
+    tenant: str
+    shares: bool
+    model: str
+    request: CompileRequest
+
+
+def answers(core: Core, asker: Asker, capabilities: Mapping[str, str]) -> dict[str, Answer]:
+    """The results that the cache has, by target; `capabilities` are what its worker would need, by
+    target. Raises DatabaseUnavailable.
+    """
+    if asker.request.options.dump:  # the bundle says nothing of it
+        return {}
+    reports = core.recent.get("reports", FLEET_S, lambda: _reports(core))
+    found = {}
+    for target, capability in capabilities.items():
+        report = reports.get(capability)
+        if report and (answer := _answer(core, asker, target, report)):
+            found[target] = answer
+    return found
+
+
+def end_queued(core: Core, build_id: str, report: Mapping[str, Any]) -> bool:
+    """End a queued build whose result the cache has, on the worker of that report; whether there is
+    nothing left to do with it.
+    """
+    if (found := find(core, build_id)) is None:
+        return True
+    job, build = found
+    if job.kind is not Kind.COMPILE or job.request.options.dump:
+        return False
+    asker = Asker(job.tenant, sharing.shares(core, job.tenant), job.model, job.request)
+    answer = _answer(core, asker, build.target, report)
+    if answer is None:
+        return False
+    with core.writing() as tx:
+        fresh = tx.build(job.id, build.id)
+        if fresh.state is not State.QUEUED:
+            return True
+        tx.end(fresh, answer.outcome, action_key=answer.flight)
+    tracing.shared(core, build, answer.outcome)
+    indexing.publish(core, job.id)
+    logger.info("build answered", job_id=job.id, build_id=build.id, action_key=answer.flight)
+    return True
+
+
+def _reports(core: Core) -> dict[str, Mapping[str, Any]]:
+    """What workers report by capability, where all of them that live report the same."""
+    found: dict[str, list[Mapping[str, Any] | None]] = {}
+    for worker in fleet.live_workers(core):
+        for capability in worker.capabilities:
+            found.setdefault(capability, []).append(worker.keys)
+    return {
+        capability: reports[0]
+        for capability, reports in found.items()
+        if reports[0] and all(report == reports[0] for report in reports)
+    }
+
+
+def _answer(core: Core, asker: Asker, target: str, report: Mapping[str, Any]) -> Answer | None:
+    try:
+        key = core.compiler.known_key(asker.model, asker.request, target, report["identity"])
+    except CompileError:  # a worker says why
+        return None
+    if key is None:
+        return None
+    flight = sharing.flight_of(asker.tenant, key.digest, shared=asker.shares)
+    signed_by = report["signed_by"]
+
+    def look() -> Outcome | None:
+        return _known(core, asker, key, flight, signed_by)
+
+    place = ("answer", asker.tenant, asker.shares, flight, signed_by)
+    outcome = core.recent.get(place, REMEMBERED_S, look, none_s=FLEET_S)
+    return Answer(flight, outcome) if outcome else None
+
+
+def _known(
+    core: Core, asker: Asker, key: ActionKey, flight: str, signed_by: str | None
+) -> Outcome | None:
+    """The result, which the tenant holds from then on; None where a worker has to look."""
+    try:
+        digest = core.store.actions.get(flight)
+        if digest is None:
+            return None
+        named = read_document(core.store.blobs, digest).annotations.get(ACTION_KEY)
+        if named != key.digest or not _is_signed(core, asker.tenant, digest, signed_by):
+            return None
+        outcome = results.bundle_outcome(core, digest, asker.tenant, cached=True)
+        giving.give(core, asker.tenant, outcome, shared=asker.shares)
+    except (RelaxdError, ValueError) as error:
+        logger.warning("a cached result was not read", key=key.digest, error=str(error))
+        return None
+    return outcome
+
+
+def _is_signed(core: Core, tenant: str, bundle: str, signed_by: str | None) -> bool:
+    """Whether the bundle is attested as workers want it; whoever holds the key attests it."""
+    if signed_by is None:
+        return True
+    keys: Sequence[PublicKey] = list(trusted(signed_by.encode()).values())
+    return all(attesting.is_signed(core, bundle, bundles_of(tenant), key) for key in keys)
+
+
+def report(core: Core) -> dict[str, Any] | None:
+    """What a worker reports of itself, None where it lacks a tool."""
+    try:
+        identity = core.compiler.identity()
+    except CompileError as error:
+        logger.warning("builds are not answered from the cache at once", error=str(error))
+        return None
+    signer = core.signer()
+    return {"identity": identity, "signed_by": signer.public.pem if signer else None}
