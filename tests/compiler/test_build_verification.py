@@ -25,10 +25,12 @@ from tests.compiler.graphs import WIDTH, add_and_divide, endless, sigmoid, vanis
 
 pytestmark = pytest.mark.slow
 
+UNTIMED = {"profile": False}
+
 
 def test_own_samples_are_tried_first(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.ones((3, WIDTH), np.float32))
-    build(tmp_path / "out", samples=tmp_path / "mine.npz")
+    build(tmp_path / "out", samples=tmp_path / "mine.npz", options=UNTIMED)
     assert report(tmp_path / "out", "numerics.json")["points"][0] == {
         "label": "sample",
         "dims": {"batch": 3},
@@ -182,7 +184,7 @@ def test_outputs_too_small_to_prove_anything_fail(tmp_path: Path) -> None:
 
 
 def test_a_dim_without_a_maximum_says_how_far_it_was_verified(tmp_path: Path) -> None:
-    build(tmp_path / "out", dims={"batch": "1:"})
+    build(tmp_path / "out", dims={"batch": "1:"}, options=UNTIMED)
     numerics = report(tmp_path / "out", "numerics.json")
     top = numerics["verified_up_to"]["batch"]
     warning = f"batch has no maximum: verified up to {top}; declare batch=1:N"
@@ -193,7 +195,11 @@ def test_redeclared_inputs_reach_the_reference_without_their_old_shape(tmp_path:
     fixed = add_and_divide()
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
     manifest = build(
-        tmp_path / "out", fixed, inputs={"x": f"float32[n,{WIDTH}]"}, dims={"n": (2, 5)}
+        tmp_path / "out",
+        fixed,
+        inputs={"x": f"float32[n,{WIDTH}]"},
+        dims={"n": (2, 5)},
+        options=UNTIMED,
     )
     assert [spec.text for spec in manifest.inputs] == [f"float32[n,{WIDTH}]"]
     assert report(tmp_path / "out", "numerics.json")["verdict"] == "passed"
@@ -214,9 +220,7 @@ def test_indices_are_drawn_within_what_they_index(tmp_path: Path) -> None:
         [table],
     )
     lookup = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    build(
-        tmp_path / "out", lookup, dims={"batch": (1, 4), "seq": (1, 40)}, options={"profile": False}
-    )
+    build(tmp_path / "out", lookup, dims={"batch": (1, 4), "seq": (1, 40)}, options=UNTIMED)
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["left_out"] == []
@@ -256,7 +260,7 @@ def test_both_sides_are_fed_the_same_random_numbers(tmp_path: Path) -> None:
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=9,
     )
-    build(tmp_path / "out", model, options={"profile": False})
+    build(tmp_path / "out", model, options=UNTIMED)
     numerics = report(tmp_path / "out", "numerics.json")
     assert (numerics["verdict"], numerics["left_out"]) == ("passed", [])
     assert numerics["reference"].startswith("onnxruntime")
@@ -288,7 +292,7 @@ def test_the_reference_takes_and_gives_sequences(tmp_path: Path) -> None:
         ir_version=9,
     )
     items = {"x_0": "float32[batch,3]", "x_1": "float32[2,3]"}
-    build(tmp_path / "out", model, inputs=items, options={"profile": False})
+    build(tmp_path / "out", model, inputs=items, options=UNTIMED)
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["reference"].startswith("onnxruntime")
@@ -299,7 +303,7 @@ def test_lengths_and_masks_of_a_cache_agree_with_its_points(tmp_path: Path) -> N
     from tests.compiler.ir.onnx.test_cache_inputs import builders_mask
 
     dims = {"n": (1, 3), "s": (1, 9), "p": (0, 12), "t": (1, 21)}
-    build(tmp_path / "out", builders_mask(), dims=dims)
+    build(tmp_path / "out", builders_mask(), dims=dims, options=UNTIMED)
     found = report(tmp_path / "out", "numerics.json")
     reached = {tuple(point["dims"][name] for name in "nspt") for point in found["points"]}
     assert (found["verdict"], found["left_out"]) == ("passed", [])

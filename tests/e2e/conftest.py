@@ -70,7 +70,8 @@ def slim_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(environment, symlinks=True)
     python = environment / "bin/python"
     pins = [f"{name}=={version(name)}" for name in ("numpy", "apache-tvm-ffi", "typing-extensions")]
-    _pip("--python", str(python), "install", "--no-deps", *pins, str(wheel))
+    install = ("install", "--no-compile", "--no-deps")
+    _pip("--python", str(python), *install, *pins, str(wheel))
     return python
 
 

@@ -328,16 +328,18 @@ def test_torchscript_runs_only_where_files_are_isolated(hostile_models: Path, la
     script = """
 import sys
 from compiler.errors import CompileError
+from compiler.isolation import zygote
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import InspectJob
 from relaxd.contract.request import CompileRequest
 request = CompileRequest.of(inputs={"x": "float32[n]"}).to_json()
-for model in sys.argv[1:]:
-    try:
-        run_child(InspectJob(model, request))
-        print("loaded")
-    except CompileError as error:
-        print(error.code)
+with zygote.kept():
+    for model in sys.argv[1:]:
+        try:
+            run_child(InspectJob(model, request))
+            print("loaded")
+        except CompileError as error:
+            print(error.code)
 """
     models = [str(hostile_models / f"{name}.pt") for name in ("reads", "overwrites")]
     done = subprocess.run(

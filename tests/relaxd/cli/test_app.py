@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relaxd.cli import asking
+from relaxd.client import transport
 from relaxd.client.extras import OWN
 
 ROOT = Path(__file__).parents[3]
@@ -99,7 +100,10 @@ def test_a_command_line_that_cannot_be_read(relaxd: Any, arguments: list[str]) -
         ["targets"],
     ],
 )
-def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
+def test_no_server(
+    relaxd: Any, model: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.01)
     ended = relaxd(*arguments, *NOWHERE)
     assert ended.code == 3
     assert "no answer from http://127.0.0.1:9" in ended.err
@@ -110,6 +114,7 @@ def test_no_server(relaxd: Any, model: str, arguments: list[str]) -> None:
 def test_a_mistyped_path_is_named_where_no_service_answers(
     relaxd: Any, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(asking, "DEFAULT_URL", NOWHERE[1])
     ended = relaxd(*arguments)
     assert ended.code == 3
