@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markdown import Markdown
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
@@ -75,6 +74,9 @@ def diff_command(
         found = _compared(folders, (base, head), dim, seconds, threads)
     found = dataclasses.replace(found, gates=judged(gates, found))
     if format == "text":
+        # It brings a parser that no other command needs.
+        from rich.markdown import Markdown
+
         stdout().print(Markdown(markdown(found)))
     else:
         sys.stdout.write(FORMATS[format](found))
