@@ -14,7 +14,6 @@ from tests.e2e.deployment import Deployment
 from tests.models import MODELS, feed_of, path_of, reference
 
 pytestmark = pytest.mark.slow
-embedded = pytest.mark.parametrize("service", ["embedded"], indirect=True)
 scaled = pytest.mark.parametrize(
     "service", [pytest.param("scaled", marks=pytest.mark.scaled)], indirect=True
 )
@@ -139,24 +138,3 @@ def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, 
     ]
     assert events[-1] == {"type": "job.finished", "state": "succeeded"}
     assert service.events(minilm) == events
-
-
-@embedded
-def test_another_real_model(service: Deployment, slim_python: Path, tmp_path: Path) -> None:
-    name = "magika"
-    job = compiled(service, name, options={"profile": False})
-    with service.client() as client:
-        folder = client.pull(job["id"], tmp_path / "bundle")
-    for index, dims in enumerate(MODELS[name].shapes):
-        np.savez(tmp_path / f"feed-{index}.npz", **feed_of(name, dims, seed=index))
-    done = subprocess.run(
-        [slim_python, "-I", "-c", RUNNER, folder, tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for index, dims in enumerate(MODELS[name].shapes):
-        with np.load(tmp_path / f"outputs-{index}.npz") as outputs:
-            for output, value in reference(name, feed_of(name, dims, seed=index)).items():
-                np.testing.assert_allclose(outputs[output], value, rtol=0, atol=TOLERANCE)
