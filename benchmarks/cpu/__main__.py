@@ -18,11 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.cpu import contest, report
-from benchmarks.cpu.peak import peak_gflops
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
+from benchmarks.cpu.worker import PEAK_FLOPS
 from benchmarks.engines import PACKAGES
 from compiler import targets
+from compiler.profile.peaks import gflops_meter
 from tests import models
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
@@ -60,7 +61,8 @@ def _rows(name: str, plan: contest.Plan) -> list[dict[str, Any]]:
         contest.prepare(name, ROWS[name], plan.threads, Path(folder))
         outcomes = contest.contest(plan, ROWS[name], Path(folder))
     works = works_of(models.path_of(name), [models.feed_of(name, point) for point in ROWS[name]])
-    peak = peak_gflops(plan.threads, targets.resolve("native").vector_bits // 32)
+    measure = gflops_meter(plan.threads, targets.resolve("native"), PEAK_FLOPS)
+    peak = max(measure() for _ in range(20))
     points = zip(ROWS[name], outcomes, works, strict=True)
     rows = [
         {"label": label(name, point), "engines": outcome, "work": asdict(work), "peak_gflops": peak}

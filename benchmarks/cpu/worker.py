@@ -27,6 +27,8 @@ import numpy as np
 from benchmarks.engines import ENGINES, Arrays, Runner, Subject
 
 MATMUL_ROUNDS = 7
+PEAK_FLOPS = 1 << 32
+"""Of each thread, at each look at the machine's peak: some 40 ms."""
 
 
 def main(engine: str, folder: Path) -> None:
@@ -84,13 +86,12 @@ def _in_matmuls(feed: Arrays, bundle: Path) -> dict[str, Any]:
     """By the virtual machine's report of each kernel; the peak of the machine in turns with them,
     and the median of both.
     """
-    from benchmarks.cpu.peak import peak_meter
     from compiler import targets
     from compiler.profile.kernels import kernel_times
+    from compiler.profile.peaks import gflops_meter
 
-    measure = peak_meter(
-        int(os.environ["RELAXD_NUM_THREADS"]), targets.resolve("native").vector_bits // 32
-    )
+    threads = int(os.environ["RELAXD_NUM_THREADS"])
+    measure = gflops_meter(threads, targets.resolve("native"), PEAK_FLOPS)
     spent, peaks = [], []
     for _ in range(MATMUL_ROUNDS):
         runs = kernel_times(bundle, feed, runs=3)

@@ -41,7 +41,7 @@ def main() -> int:
     wall, own = time.perf_counter(), time.thread_time()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     target = targets.resolve("native")
-    peak = peak_of(VectorUnit.of(target).lanes(32))
+    peak = peak_of(target)
     chosen = [case for case in cases() if options.only in f"{case.family} {case.shape}"]
     if options.candidates:
         for case in chosen:

@@ -10,10 +10,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from benchmarks.cpu.peak import operations_of, peak_chain
 from benchmarks.kernels.cases import Case
 from compiler.codegen.generate import generate
 from compiler.passes.manager import lower
+from compiler.profile.peaks import multiply_adds
 from compiler.targets import Target
 from tests.compiler.conftest import build_module
 
@@ -47,11 +47,11 @@ class Measured:
         return median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
 
 
-def peak_of(vector_floats: int) -> Callable[[], float]:
+def peak_of(target: Target) -> Callable[[], float]:
     """Measures the GFLOP/s of multiply-adds in this thread, for a few tenths of a millisecond."""
-    chain, rounds = peak_chain(vector_floats), 50_000
-    work = operations_of(vector_floats) * rounds
-    return lambda: work / 1e9 / _timed(lambda: chain(rounds), 1)
+    chain, operations = multiply_adds(target)
+    rounds = 50_000
+    return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
 
 
 def build(case: Case, target: Target) -> Callable[[], Any]:

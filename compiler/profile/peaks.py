@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
 from threading import Barrier
 from typing import Any
@@ -51,15 +51,16 @@ def measured_peaks(threads: int, target: Target) -> Peaks:
     """What threads on cores of their own reach here and now, the best of a few tries of some
     milliseconds each; target: what this machine is, if its own kind is not in the registry.
     """
-    compute, read, lanes = _loops(_native_or(target))
+    machine = _native_or(target)
+    _, read, lanes = _loops(machine)
     tensors = [tvm.runtime.tensor(np.zeros(lanes, np.float32)) for _ in range(threads)]
     step = _SUMS * lanes
     size = min(max(2 * host_caches().l3, _LEAST_BYTES), _MOST_BYTES) // (4 * threads * step) * step
     with _pool(threads) as pool:
-        flops = _FLOPS // (2 * step) * 2 * step
-        chains = [lambda at=at: compute(_FLOPS // (2 * step), at) for at in tensors]
-        core = _best(pool, chains[:1], flops)
-        every = _best(pool, chains, flops)
+        rounds = _FLOPS // (2 * step)
+        chains = [partial(multiply_adds(machine)[0], rounds) for _ in tensors]
+        core = _best(pool, chains[:1], 2 * step * rounds)
+        every = _best(pool, chains, 2 * step * rounds)
         # Written by the thread that reads it: memory that nobody wrote is one page of zeros.
         given = pool.map(lambda _: tvm.runtime.tensor(np.ones(size, np.float32)), tensors)
         reads = [
@@ -67,6 +68,24 @@ def measured_peaks(threads: int, target: Target) -> Peaks:
         ]
         memory = _best(pool, reads, 4 * size)
     return Peaks(max(core, every / threads), max(core, every), memory)
+
+
+def multiply_adds(target: Target) -> tuple[Callable[[int], None], int]:
+    """A loop of multiply-adds in registers, called with its number of rounds, and the operations of
+    one round.
+    """
+    compute, _, lanes = _loops(target)
+    out = tvm.runtime.tensor(np.zeros(lanes, np.float32))
+    return lambda rounds: compute(rounds, out), 2 * _SUMS * lanes
+
+
+def gflops_meter(threads: int, target: Target, flops: int) -> Callable[[], float]:
+    """Measures the GFLOP/s of the threads together at each call, while each does `flops`."""
+    pool = _pool(threads)
+    loops = [multiply_adds(target) for _ in range(threads)]
+    rounds = flops // loops[0][1]
+    chains = [partial(loop, rounds) for loop, _ in loops]
+    return lambda: _rate(pool, chains, rounds * loops[0][1])
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
@@ -80,6 +99,11 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _best(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], None]], work: int) -> float:
+    """The best rate of a few tries."""
+    return max(_rate(pool, calls, work) for _ in range(_TRIES))
+
+
+def _rate(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], None]], work: int) -> float:
     """10^9 units of work per second, where each of the calls does `work` at the same time."""
     start = Barrier(len(calls))
 
@@ -89,7 +113,7 @@ def _best(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], None]], work: i
         call()
         return work / (time.perf_counter() - began)
 
-    return max(sum(pool.map(timed, calls)) for _ in range(_TRIES)) / 1e9
+    return sum(pool.map(timed, calls)) / 1e9
 
 
 def _native_or(target: Target) -> Target:
