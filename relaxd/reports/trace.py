@@ -10,11 +10,14 @@ _PROCESS, _THREAD = 1, 1
 _ARGUMENTS = ("family", "tile", "flops", "bytes", "gflops", "gb_s", "bound", "percent_of_peak")
 
 
-def trace(report: Report) -> dict[str, Any]:
+def trace(report: Report, measured: str | None = None) -> dict[str, Any]:
     """A document of Chrome's trace event format: one complete event for each call of a kernel, in
-    order, with its nodes, family and tile. Raises BundleError for a report without such a profile.
+    order, with its nodes, family and tile.
+
+    measured: the digest of one of the report's profiles, the newest that was measured unless
+    given. Raises BundleError for a report without such a profile.
     """
-    profile = report.profile
+    profile = _profile(report, measured)
     if profile is None or profile.operators is None or not profile.operators.timeline:
         raise BundleError(
             "the report has no profile that tells when kernels ran",
@@ -35,6 +38,15 @@ def trace(report: Report) -> dict[str, Any]:
             "measured_at": profile.measured_at or "",
         },
     }
+
+
+def _profile(report: Report, digest: str | None) -> Profile | None:
+    if digest is None:
+        return report.profile
+    found = next((one for one in report.profiles if one.digest == digest), None)
+    if found is None:
+        raise BundleError(f"the build has no profile {digest}")
+    return found
 
 
 def _named(what: str, name: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""Artifacts by digest: the files of a bundle or an index, a bundle as a tar, its report, and
-action keys.
+"""Artifacts by digest: the files of a bundle or an index, a bundle as a tar, its report
+and the trace of its profile, and action keys.
 """
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from artifacts.documents import INDEXES, Document, keep, read_document
 from artifacts.dumps import dump_of
@@ -17,6 +17,7 @@ from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
 from relaxd.contract.manifest import FILENAME
 from relaxd.contract.report import Report
+from relaxd.reports.trace import trace
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import StoreOf, blob_path
 from service.api.scopes import principal_of
@@ -31,6 +32,20 @@ Dump = Annotated[
     bool,
     Query(description="Answer for the compiler's dump of the bundle instead of the bundle."),
 ]
+
+
+Measured = Annotated[
+    Digest | None,
+    Query(description="The digest of one of the report's profiles; the newest unless given."),
+]
+
+
+class TraceOut(BaseModel):
+    """Chrome's trace event format: one event for each call of a kernel, times in microseconds."""
+
+    events: Annotated[list[dict[str, Any]], Field(alias="traceEvents")]
+    unit: Annotated[Literal["ms", "ns"], Field(alias="displayTimeUnit")]
+    about: Annotated[dict[str, str], Field(alias="otherData")]
 
 
 class FileOut(BaseModel):
@@ -106,6 +121,13 @@ def router(store_of: StoreOf) -> APIRouter:
         """What is known of a bundle: dims, numerics, kernels, and what profiles measured."""
         repository = bundles_of(principal_of(request).tenant)
         return JSONResponse(report_of(store_of(request), digest, repository).to_json())
+
+    @routes.get("/v1/artifacts/{digest}/trace", response_model=TraceOut)
+    def profiled_run(digest: Digest, request: Request, profile: Measured = None) -> JSONResponse:
+        """The profiled run as trace events, which Perfetto and Chrome's `about:tracing` open."""
+        repository = bundles_of(principal_of(request).tenant)
+        report = report_of(store_of(request), digest, repository)
+        return JSONResponse(trace(report, profile))
 
     @routes.get("/v1/actions/{digest}", response_model=ActionOut)
     def action(digest: Digest, request: Request) -> ActionOut:

@@ -74,6 +74,7 @@ ERRORS: Mapping[tuple[str, str], Errors] = {
     ("post", "/v1/jobs/{job_id}:cancel"): (UnknownJob,),
     ("get", "/v1/artifacts/{digest}"): (*_STORED, NoDump),
     ("get", "/v1/artifacts/{digest}/report"): (*_STORED, BundleError),
+    ("get", "/v1/artifacts/{digest}/trace"): (*_STORED, BundleError),
     ("get", "/v1/actions/{digest}"): (*_STORED, UnknownAction),
     ("post", "/v1/gc"): (ChoreTaken, StorageFailed),
     ("put", "/v1/pins/{digest}"): _STORED,

@@ -53,6 +53,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/v1/targets"): _need(READ, SUBMIT),
     ("GET", "/v1/artifacts/{digest}"): _need(PULL),
     ("GET", "/v1/artifacts/{digest}/report"): _need(PULL, READ),
+    ("GET", "/v1/artifacts/{digest}/trace"): _need(PULL, READ),
     ("GET", "/v1/actions/{digest}"): _need(PULL),
     ("GET", "/v1/whoami"): _need(),
     ("GET", "/v1/pins"): _need(READ),

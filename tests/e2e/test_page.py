@@ -1,5 +1,6 @@
 """The page in a browser over a service that compiles: from a dropped model to a comparison."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,11 @@ def see_the_build(page: Page, folder: Path) -> None:
         page.get_by_role("button", name="Download manifest.json").click()
     download.value.save_as(folder / "manifest.json")
     assert '"dense.onnx"' in (folder / "manifest.json").read_text()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download dense.onnx-native.trace.json").click()
+    download.value.save_as(folder / "trace.json")
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    assert any("project" in " ".join(event["args"].get("nodes", [])) for event in events)
     check(page, "build")
 
 

@@ -35,6 +35,7 @@ OPERATIONS = [
     "GET /v1/actions/{digest}",
     "GET /v1/artifacts/{digest}",
     "GET /v1/artifacts/{digest}/report",
+    "GET /v1/artifacts/{digest}/trace",
     "POST /v1/gc",
     "PUT /v1/pins/{digest}",
     "DELETE /v1/pins/{digest}",

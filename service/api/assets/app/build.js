@@ -10,6 +10,8 @@ import { HeatMap } from "./heatmap.js";
 
 const path = (digest) => `v1/artifacts/${encodeURIComponent(digest)}`;
 
+const tracePath = (digest, profile) => `${path(digest)}/trace${profile.digest ? `?profile=${encodeURIComponent(profile.digest)}` : ""}`;
+
 export const loadBuild = (digest, signal) => get(`${path(digest)}/report`, { signal });
 
 export function Build({ route }) {
@@ -47,7 +49,8 @@ function Report({ digest, report, artifact }) {
       </section>`}
       ${!profile && html`<p class="note">No profile: ${report.profiles[0]?.reason || "the request did not ask for one"}.</p>`}
       ${profile?.operators?.rows.length > 0 && html`<section class="card" aria-labelledby="kernels">
-        <header><h2 id="kernels">Where the time goes</h2><p class="quiet">at <span class="mono">${named(profile.operators.dims)}</span>${peaks(profile.machine)}</p></header>
+        <header><h2 id="kernels">Where the time goes</h2><p class="quiet">at <span class="mono">${named(profile.operators.dims)}</span>${peaks(profile.machine)}</p>
+          ${profile.operators.timeline?.length > 0 && html`<span class="end"><${Fetch} address=${tracePath(digest, profile)} name=${`${report.name || "build"}-${report.target.name}.trace.json`} word="Trace for Perfetto" /></span>`}</header>
         <${Kernels} key=${which} times=${profile.operators} /></section>`}
       <section class="card" aria-labelledby="numerics"><header><h2 id="numerics">Error</h2>
         ${report.numerics.reference && html`<p class="quiet">against ${report.numerics.reference}, as a part of the tolerance</p>`}</header>
