@@ -13,10 +13,12 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
-from relaxd.cli.views import count, plain_table, shortened, size, status_mark
+from relaxd.cli.views import count, plain_table, shortened, size, status_mark, unfolded
+from relaxd.contract.dims import point_text
 from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
 from relaxd.contract.report import ComparedPoint, DimReport, NumericsReport, OutputReport, Report
 from relaxd.errors import DeclarationError
+from relaxd.reports.kernels import gathered
 
 MOST_KERNELS, MOST_OUTPUTS = 12, 4
 
@@ -142,20 +144,20 @@ def where(machine: Machine) -> str:
 def _latency(profile: Profile) -> RenderableType:
     references = any(point.reference for point in profile.points)
     engine = next((p.reference.engine for p in profile.points if p.reference), "")
-    columns = ["DIMS", "MEDIAN", "QUARTILES", "MIN", "RUNS"]
-    columns += [engine.upper(), "TIMES AS FAST"] if references else []
+    columns = ["DIMS", "MEDIAN ms", "QUARTILES", "MIN", "RUNS"]
+    columns += [f"{engine.upper()} ms", "RATIO"] if references else []
     table = plain_table(*columns)
     usual = [point for point in profile.points if not point.label.startswith("grid")]
     for point in usual:
         table.add_row(*_timed(point, references))
     for skipped in profile.left_out:
-        table.add_row(_at(skipped.dims), Text(skipped.reason, style="dim"))
+        table.add_row(_point(skipped.dims), Text(skipped.reason, style="dim"))
     rest = len(profile.points) - len(usual)
     notes = (
         [Text(f"and {rest} point{'' if rest == 1 else 's'} of a grid", style="dim")] if rest else []
     )
     notes += [_cost(profile.cost)] if profile.cost else []
-    return Group(table, *notes)
+    return Group(unfolded(table), *notes)
 
 
 def _cost(cost: CostModel) -> Text:
@@ -178,11 +180,11 @@ def _power(name: str, power: int) -> str:
 def _timed(point: TimedPoint, references: bool) -> list[str]:
     quartiles = f"{_ms(point.p25_ms)} to {_ms(point.p75_ms)}" if point.p25_ms is not None else ""
     runs = f"{point.runs}{'' if point.stable is not False else ', not stable'}"
-    cells = [_at(point.dims), f"{_ms(point.median_ms)} ms", quartiles, _ms(point.min_ms), runs]
+    cells = [_point(point.dims), _ms(point.median_ms), quartiles, _ms(point.min_ms), runs]
     if references and point.reference is not None:
         ratio = point.reference.median_ms / point.median_ms if point.median_ms else 0.0
         colour = "green" if ratio >= 1 else "yellow"
-        cells += [f"{_ms(point.reference.median_ms)} ms", f"[{colour}]{ratio:.2f}[/]"]
+        cells += [_ms(point.reference.median_ms), f"[{colour}]{ratio:.2f}[/]"]
     return cells
 
 
@@ -191,28 +193,29 @@ def _ms(value: float | None) -> str:
 
 
 def _kernels(profile: Profile) -> list[RenderableType]:
+    """One row a kernel, below its name what it is scheduled as and the nodes that it computes."""
     if profile.operators is None:
         return []
-    table = plain_table("SHARE", "KERNEL", "CALLS", "TILE", "FLOP", "BYTES", "OF PEAK", "NODES")
-    rows = profile.operators.rows
-    for row in rows[:MOST_KERNELS]:
-        family = f"{row.family} {row.tile or ''}".strip() if row.family else ""
+    table = plain_table("SHARE", "CALLS", "FLOP", "BYTES", "OF PEAK", "KERNEL")
+    rows = gathered(profile.operators.rows, MOST_KERNELS)
+    for row in rows:
         table.add_row(
             f"{row.share:.1%}",
-            escape(row.name),
             str(row.calls),
-            escape(family),
             "" if row.flops is None else count(row.flops),
             "" if row.bytes is None else size(row.bytes),
             _of_peak(row),
-            escape(shortened(row.nodes)),
+            _named(row),
         )
-    if len(rows) > MOST_KERNELS:
-        rest = sum(row.share for row in rows[MOST_KERNELS:])
-        table.add_row(f"{rest:.1%}", Text(f"{len(rows) - MOST_KERNELS} more", style="dim"))
     peaks = _peaks(profile.machine)
     parts = Group(table, peaks) if peaks else table
-    return _titled(f"Kernels at {_at(profile.operators.dims)}", parts)
+    return _titled(f"Kernels at {_point(profile.operators.dims)}", parts)
+
+
+def _named(row: KernelTime) -> Text:
+    scheduled = f"{row.family} {row.tile or ''}".strip() if row.family else ""
+    about = ": ".join(part for part in (scheduled, shortened(row.nodes)) if part)
+    return Text.assemble(row.name, (f"\n{about}" if about else "", "dim"))
 
 
 def _peaks(machine: Machine) -> Text | None:
@@ -228,7 +231,7 @@ def _peaks(machine: Machine) -> Text | None:
 def _of_peak(row: KernelTime) -> str:
     if row.percent_of_peak is None:
         return escape(row.bound or "")
-    return f"{row.percent_of_peak:.0f} % ({row.bound})"
+    return f"{row.percent_of_peak:.0f} % {row.bound}"
 
 
 def _costs(report: Report, profile: Profile) -> RenderableType:
@@ -258,11 +261,11 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
             output.verdict,
             f"{output.max_abs:.2g}" if output.max_abs is not None else "",
             f"{output.range:.3g}" if output.range is not None else "",
-            _at(output.worst.dims) if output.worst else "",
+            _point(output.worst.dims) if output.worst else "",
             f"{output.atol:g} + {output.rtol:g} of it" if output.atol is not None else "",
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
-    return Group(table, *against, *_by_point(numerics.outputs))
+    return Group(unfolded(table), *against, *_by_point(numerics.outputs))
 
 
 def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
@@ -271,13 +274,18 @@ def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
     if len(points) < 2:
         return []
     shown = sorted(outputs, key=_worst, reverse=True)[:MOST_OUTPUTS]
-    table = plain_table("DIMS", *(f"{output.name}: of the tolerance" for output in shown))
+    table = plain_table("DIMS", *(escape(output.name) for output in shown))
     for index, point in enumerate(points):
         cells = [_used(output.points[index : index + 1]) for output in shown]
-        table.add_row(_at(point.dims), *cells)
+        table.add_row(_point(point.dims), *cells)
     rest = len(outputs) - len(shown)
     more = [Text(f"and {rest} outputs with smaller errors", style="dim")] if rest else []
-    return [Text(), table, *more]
+    return [
+        Text(),
+        Text("Part of the tolerance that was used", style="dim"),
+        unfolded(table),
+        *more,
+    ]
 
 
 def _worst(output: OutputReport) -> float:
@@ -292,5 +300,5 @@ def _used(at: tuple[ComparedPoint, ...]) -> str:
     return "exact" if part == 0 else f"{part:.2%}"
 
 
-def _at(dims: dict[str, int]) -> str:
-    return escape(" ".join(f"{name}={value}" for name, value in dims.items())) or "the only shape"
+def _point(dims: dict[str, int]) -> str:
+    return escape(point_text(dims))

@@ -27,6 +27,7 @@ SHORT = frozenset(
         "FAMILY",
     }
 )
+LONG = 30
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -65,6 +66,16 @@ def plain_table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in SHORT)
+    return table
+
+
+def unfolded(table: Table) -> Table:
+    """The table, whose first column keeps names whole where the terminal is narrow, unless they are
+    very long themselves.
+    """
+    names = table.columns[0]
+    longest = max((Text.from_markup(str(cell)).cell_len for cell in names.cells), default=0)
+    names.min_width = min(longest, LONG)
     return table
 
 

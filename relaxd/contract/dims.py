@@ -157,3 +157,8 @@ class Dim:
 
 def _numbers(found: re.Match[str]) -> tuple[str | None, ...]:
     return found.group("min", "max", "multiple", "opt")
+
+
+def point_text(dims: Mapping[str, int]) -> str:
+    """The sizes of one point as people read them: `batch=8 seq=128`."""
+    return " ".join(f"{name}={value}" for name, value in dims.items()) or "the only shape"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from relaxd.contract.dims import point_text
+
 if TYPE_CHECKING:
     from relaxd.contract.profile import KernelTime
     from relaxd.contract.report import Report
@@ -30,7 +32,7 @@ def report_html(report: Report) -> str:
                 ("dims", "median ms", "p25", "p75", "reference ms"),
                 (
                     (
-                        _at(p.dims),
+                        point_text(p.dims),
                         p.median_ms,
                         p.p25_ms,
                         p.p75_ms,
@@ -69,7 +71,7 @@ def report_html(report: Report) -> str:
         _table(
             ("output", "dims", "verdict", "difference", "of the tolerance"),
             (
-                (o.name, _at(p.dims), p.verdict, p.max_abs, _part(p.of_tolerance))
+                (o.name, point_text(p.dims), p.verdict, p.max_abs, _part(p.of_tolerance))
                 for o in report.numerics.outputs
                 for p in o.points
             ),
@@ -96,7 +98,3 @@ def _of_peak(row: KernelTime) -> str | None:
 
 def _part(value: float | None) -> str | None:
     return None if value is None else f"{value:.2%}"
-
-
-def _at(dims: dict[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in dims.items()) or "the only shape"

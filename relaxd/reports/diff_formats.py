@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from xml.etree import ElementTree
 
 from relaxd.contract.diff import BuildDiff, Change
+from relaxd.contract.dims import point_text
 
 
 def markdown(diff: BuildDiff) -> str:
@@ -19,7 +20,7 @@ def markdown(diff: BuildDiff) -> str:
     if diff.latency:
         rows = [
             (
-                _at(one.dims),
+                point_text(one.dims),
                 f"{one.base_ms:.3g}",
                 f"{one.head_ms:.3g}",
                 f"{one.ratio - 1:+.1%} ({one.low - 1:+.1%} to {one.high - 1:+.1%})",
@@ -31,7 +32,7 @@ def markdown(diff: BuildDiff) -> str:
         rows = [
             (
                 one.name,
-                _at(one.dims),
+                point_text(one.dims),
                 f"{one.max_abs:.2g}",
                 f"{one.mean_abs:.2g}",
                 f"{one.cosine:.6f}",
@@ -117,7 +118,3 @@ def _cell(text: str) -> str:
 
 def _text(value: object) -> str:
     return "" if value is None else ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _at(dims: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in dims.items()) or "the only shape"

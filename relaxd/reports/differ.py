@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relaxd.contract.diff import BuildDiff, Change
-from relaxd.contract.report import Kernel, Report
+from relaxd.contract.report import DimReport, Kernel, Report
 
 _SLOWER = 1.1
 
@@ -55,10 +55,15 @@ def _nodes(report: Report) -> dict[str, list[str]]:
 
 
 def _dims(report: Report) -> dict[str, str]:
-    return {
-        dim.name: f"{dim.min}:{'' if dim.max is None else dim.max}%{dim.multiple}"
-        for dim in report.dims
-    }
+    """Each range as the command line writes it: `1:512%8@128`."""
+    return {dim.name: _range(dim) for dim in report.dims}
+
+
+def _range(dim: DimReport) -> str:
+    step = f"%{dim.multiple}" if dim.multiple > 1 else ""
+    favoured = "" if dim.opt is None else f"@{dim.opt}"
+    most = "" if dim.max is None else dim.max
+    return f"{dim.min}{'' if dim.min == dim.max else f':{most}'}{step}{favoured}"
 
 
 def _times(report: Report) -> dict[str, float]:

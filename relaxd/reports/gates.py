@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxd.contract.diff import BuildDiff, GateResult
+from relaxd.contract.dims import point_text
 from relaxd.errors import DeclarationError
 
 _FORM = re.compile(r"\s*(?P<what>[a-z_]+)\s*(?P<sign>[<>])\s*(?P<number>[0-9.e+-]+)\s*(?P<part>%?)")
@@ -46,7 +47,7 @@ def _latency(gate: Gate, diff: BuildDiff) -> GateResult:
     if worst is None:
         return GateResult(gate.text, False, _not_compared("latency", diff))
     said = f"{worst.ratio - 1:+.1%} ({worst.low - 1:+.1%} to {worst.high - 1:+.1%})"
-    return GateResult(gate.text, worst.low - 1 > gate.limit, f"{said} at {worst.dims}")
+    return GateResult(gate.text, worst.low - 1 > gate.limit, f"{said} at {point_text(worst.dims)}")
 
 
 def _size(gate: Gate, diff: BuildDiff) -> GateResult:
@@ -65,7 +66,9 @@ def _output(field: str, below: bool) -> Callable[[Gate, BuildDiff], GateResult]:
         value, one = (min if below else max)(found, key=lambda pair: pair[0])
         # What is no number is no agreement either.
         failed = not (value >= gate.limit if below else value <= gate.limit)
-        return GateResult(gate.text, failed, f"{value:.6g} of {one.name!r} at {one.dims}")
+        return GateResult(
+            gate.text, failed, f"{value:.6g} of {one.name!r} at {point_text(one.dims)}"
+        )
 
     return judge
 
