@@ -9,7 +9,7 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo stories conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test robustness geometry fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,10 @@ zoo: env ## compile every model of the ONNX and TorchScript zoos and compare wit
 	@$(BIN)/python -m tests.zoo $(ARGS)
 	@$(BIN)/python -m tests.torchscript_zoo
 
-stories: env ## run every block of the documentation, those that take minutes too
+stories: env ## follow the tutorials as a newcomer: wheels in fresh environments, one command at a time; ARGS="--transcript FILE"
+	@$(BIN)/python -m tools.stories $(ARGS)
+
+snippets: env ## run every block of the documentation, those that take minutes too
 	@RELAXD_DOCS=all $(BIN)/python -m pytest tests/docs $(ARGS)
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour

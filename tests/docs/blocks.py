@@ -24,6 +24,7 @@ SHELL = ("sh", "console")
 
 FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (snippets?): (\w+)\s*(.*?)\s*-->", re.DOTALL)
+_NUMBER = re.compile(r"[0-9a-f]{12,}|\d+(?:\\?[.,]\d+)*(?:e\\?-?\d+)?")
 _BEFORE = re.compile(r"(?:<!-- snippet: (?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
 
 
@@ -44,6 +45,20 @@ class Command:
 
     line: str
     prints: tuple[str, ...] = ()
+
+    def unprinted(self, said: str) -> Iterator[str]:
+        """Its lines that `said` does not have in that order; numbers may differ, `...` stands for
+        anything.
+        """
+        lines = iter(said.splitlines())
+        for line in self.prints:
+            text = re.sub(r"\s+", " ", line.strip())
+            if text in ("", "..."):
+                continue
+            pattern = _NUMBER.sub("[0-9a-f.,e-]+", re.escape(text).replace(r"\.\.\.", ".*"))
+            pattern = pattern.replace(r"\ ", r"\s+")
+            if not any(re.search(pattern, found) for found in lines):
+                yield line
 
 
 @dataclass(frozen=True)

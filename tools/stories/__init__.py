@@ -1,0 +1,1 @@
+"""The tutorials as newcomers follow them: from wheels, with nothing of this checkout."""
