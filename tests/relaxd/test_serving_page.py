@@ -1,7 +1,10 @@
 """The programs of the serving page, as clients meet them."""
 
 import importlib.util
+import os
 import re
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import tritonclient.http
@@ -24,12 +28,17 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/serving.md").read_text()
 
 
-def loaded(name: str) -> ModuleType:
+def source(name: str) -> str:
     """The page's program of that name."""
     program = rf'^```python\n("""{name}\.py.*?)^```$'
     (code,) = re.findall(program, PAGE, re.MULTILINE | re.DOTALL)
+    return code
+
+
+def loaded(name: str) -> ModuleType:
+    """The page's program of that name as a module."""
     module = ModuleType(name)
-    exec(compile(code, f"{name}.py", "exec"), module.__dict__)
+    exec(compile(source(name), f"{name}.py", "exec"), module.__dict__)
     return module
 
 
@@ -132,6 +141,38 @@ def test_the_v2_program_refuses_with_the_reason(v2: Any) -> None:
     assert caught.value.status() == "400"
     with pytest.raises(InferenceServerException, match="the model here is dims"):
         v2.infer("other", [wrong])
+
+
+@pytest.fixture
+def lit(bundles: Path, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A client of the page's program for LitServe, which serves the bundle `twice`."""
+    pytest.importorskip("litserve")
+    (tmp_path / "lit.py").write_text(source("lit"))
+    port = free_port()
+    variables = {"BUNDLE": str(bundles / "twice"), "PORT": str(port), "PYTHONPATH": str(ROOT)}
+    log = (tmp_path / "log.txt").open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "lit.py"],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        with log, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            until(lambda: client.get("/health").raise_for_status(), httpx.HTTPError)
+            yield client
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_program_for_litserve_computes_and_refuses(lit: httpx.Client) -> None:
+    good = lit.post("/predict", json={"x": [1.0, 2.5]})
+    assert (good.status_code, good.json()) == (200, {"y": [2.0, 5.0]})
+    for request in ({"x": [[1.0]]}, {"z": [1.0]}, {"x": ["a"]}):
+        assert lit.post("/predict", json=request).status_code == 422
 
 
 class Tensor:
