@@ -170,9 +170,7 @@ def set_tenant(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Change some of a tenant's limits: megabytes stored, builds running and queued, requests a
-    second.
-    """
+    """Change some of a tenant's limits."""
     changes: dict[str, Any] = {}
     for field, text, scale in (
         ("stored_bytes", stored_mb, 1 << 20),
@@ -198,8 +196,9 @@ def delete_tenant(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Delete a tenant for good, with its tokens, jobs, tags and pins; garbage collections remove
-    what it alone stored.
+    """Delete a tenant for good, with its tokens, jobs, tags and pins.
+
+    Garbage collections remove what it alone stored.
     """
     if not yes:
         typer.confirm(f"Delete the tenant {name} with all that it has?", abort=True, err=True)

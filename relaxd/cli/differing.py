@@ -34,6 +34,7 @@ FailIf = Annotated[
     ),
 ]
 Format = Annotated[str, typer.Option("--format", help="text, md, json, junit or sarif.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As --format json; errors too.")]
 Points = Annotated[
     list[str] | None,
     typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8."),
@@ -59,11 +60,13 @@ def diff_command(
     target: declare.OneTarget = None,
     server: declare.Server = None,
     token: declare.Token = None,
+    json: AsJson = False,
 ) -> None:
     """Compare BASE and HEAD: sizes, kernels, nodes, options, latency in turns, and outputs.
 
     Example: [bold]relaxd diff main.bundle out --fail-if 'latency>5%' --fail-if 'cosine<0.999'[/]
     """
+    format = "json" if json else format
     if format not in ("text", *FORMATS):
         raise DeclarationError(
             f"there is no format {format!r}", field="format", hint=f"text, {', '.join(FORMATS)}"

@@ -44,8 +44,7 @@ def families_command(
     target: Target = "native",
     json: Json = False,
 ) -> None:
-    """Show the family that took each kernel of BUNDLE|MODEL, its tile, and why the families before
-    it declined.
+    """Show which family took each kernel of BUNDLE|MODEL, and why those before it declined.
 
     Example: [bold]relaxd families m.onnx --dim batch=1:64 --target x86-64-v3[/]
     """

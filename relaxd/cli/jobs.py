@@ -86,11 +86,19 @@ def follow_command(
 
 @app.command("logs", cls=Command)
 def logs_command(
-    job: JobId, target: OfTarget = None, server: declare.Server = None, token: declare.Token = None
+    job: JobId,
+    target: OfTarget = None,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
 ) -> None:
     """The lines that the compiler printed."""
     with _client(server, token) as client:
-        typer.echo(client.job(job).logs(target), nl=False)
+        text = client.job(job).logs(target)
+    if json:
+        print_json({"job": job, "target": target, "lines": text.splitlines()})
+    else:
+        typer.echo(text, nl=False)
 
 
 @app.command("cancel", cls=Command)

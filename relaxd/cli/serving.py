@@ -53,8 +53,9 @@ def serve_command(
 
 
 def api_command(host: Host = "127.0.0.1", port: Port = 8484, port_file: PortFile = None) -> None:
-    """Run the API alone; RELAXD_DATABASE_URL, RELAXD_BROKER_URL and RELAXD_STORE_URL name
-    the stores that it shares with the workers.
+    """Run the API alone, beside workers on other machines.
+
+    RELAXD_DATABASE_URL, RELAXD_BROKER_URL and RELAXD_STORE_URL name the stores that they share.
     """
     serve = extras.load("service.processes.serve", extra="api")
     raise typer.Exit(

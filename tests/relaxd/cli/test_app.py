@@ -3,12 +3,16 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from relaxd.cli import asking
+from relaxd.cli.app import app
 from relaxd.client import transport
 from relaxd.client.extras import OWN
 
@@ -33,6 +37,42 @@ COMMANDS = [
     "jobs cancel",
 ]
 NOWHERE = ["--server", "http://127.0.0.1:9"]
+
+
+def commands(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(command, TyperGroup):
+        for name, below in command.commands.items():
+            yield from commands((*path, name), below)
+    else:
+        yield " ".join(path), command
+
+
+def test_every_command_that_ends_prints_one_document_where_asked() -> None:
+    found = dict(commands((), get_command(app)))
+    options = {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in found.items()
+    }
+    without = {name for name, known in options.items() if "--json" not in known}
+    assert without == {"serve", "api", "worker", "llm"}
+
+
+def test_lists_of_commands_have_one_sentence_for_each() -> None:
+    for name, command in commands((), get_command(app)):
+        assert "\n" not in command.help.split("\n\n")[0].strip(), name
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands(relaxd: Any, shell: str) -> None:
+    variables = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "relaxd", "--show-completion", shell],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_RELAXD_COMPLETE" in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -27,7 +27,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_what_changed_is_listed(relaxd: Any, builds: tuple[Path, Path]) -> None:
     base, head = map(str, builds)
-    found = json.loads(relaxd("diff", base, head, "--seconds", "0", "--format", "json").out)
+    found = json.loads(relaxd("diff", base, head, "--seconds", "0", "--json").out)
     assert {change["name"] for change in found["kernels"]} >= {"fused_panel_matmul_relu"}
     assert found["dims"] == [{"name": "batch", "base": "1:", "head": "1:8"}]
     assert found["options"] == [{"name": "seed", "base": 0, "head": 3}]

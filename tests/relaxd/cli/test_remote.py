@@ -96,6 +96,9 @@ def test_detach_then_look_around(served: Any, model: str) -> None:
     assert f"native: {digest}" in shown, "whole, on a line of its own"
     assert served("jobs", "cancel", job, "--json").json["state"] == "succeeded"
     assert "succeeded" in served("jobs", "logs", job).out
+    logs = served("jobs", "logs", job, "--json").json
+    assert (logs["job"], logs["target"]) == (job, None)
+    assert logs["lines"] == served("jobs", "logs", job).out.splitlines()
     pulled = served("pull", job, "-o", "pulled", "--json")
     assert pulled.json["output"] == "pulled"
     assert Path("pulled/model.so").exists()
