@@ -66,6 +66,11 @@ class Difference:
     of_tolerance: float | None = None
 
 
+def known_tolerances() -> dict[str, Tolerance]:
+    """By dtype, those that are not exact."""
+    return dict(_TOLERANCES)
+
+
 def tolerance_of(
     dtype: str, atol: float | None, rtol: float | None, quantized: bool = False
 ) -> Tolerance:

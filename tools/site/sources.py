@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.site import commands, problems, schemas, settings
+from tools.site import commands, problems, schemas, settings, tolerances
 
 ROOT = Path(__file__).parent.parent.parent
 OUTSIDE = {"README.md": "index.md", "ARCHITECTURE.md": "architecture.md"}
@@ -16,6 +16,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/problems.md": problems.page,
     "reference/schemas.md": schemas.page,
     "reference/settings.md": settings.page,
+    "reference/tolerances.md": tolerances.page,
 }
 
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compiler.verify.tolerance import tolerance_of
 from service.api.problems import INTERNAL, KINDS
 from service.settings import Settings
 from tools.site import __main__ as site
@@ -52,3 +53,11 @@ def test_commands_are_shown_without_the_terminals_markup(sources: Path) -> None:
     assert "relaxd compile [OPTIONS] MODEL" in text
     assert "relaxd tenant create [OPTIONS] NAME" in text
     assert "[bold]" not in text
+
+
+def test_tolerances_are_those_of_the_comparison(sources: Path) -> None:
+    text = (sources / "reference" / "tolerances.md").read_text()
+    for dtype in ("float32", "float16", "float8_e5m2"):
+        allowed = tolerance_of(dtype, None, None)
+        assert f"| `{dtype}` | {allowed.atol:g} | {allowed.rtol:g} |" in text
+    assert "atol * range + rtol * |want|" in text
