@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import state, targets
+from compiler import rounding, state, targets
 from compiler.bundle import files
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
+from compiler.ir.weights import Rounded
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
@@ -29,6 +30,7 @@ from compiler.toolchain import cuda, versions
 from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
+from compiler.verify.reference.rounded import with_rounded
 from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
@@ -47,11 +49,14 @@ _EMULATED_VERIFY = report.Budget(seconds=480.0)
 
 @dataclass(frozen=True)
 class _Compiled:
-    """A library in the partial bundle: its manifest and signature, and the notes of its kernels."""
+    """A library in the partial bundle: its manifest and signature, the notes of its kernels, and
+    what became of weights that were to be stored in fewer bits.
+    """
 
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
+    rounded: Rounded | None
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,13 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
 
     with entered(Stage.PASS, on_event):
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        scheduled = manager.to_kernels(imported.module, target, imported.ranges, (names, work))
+        scheduled = manager.to_kernels(
+            imported.module,
+            target,
+            imported.ranges,
+            (names, work),
+            rounding.rounding_of(request, imported, target),
+        )
         table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         return {"target": target.name, "kernels": table}
 
@@ -162,7 +173,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature.original)
-        numerics = _verified(this, original, signature.original, trials)
+        numerics = _verified(this, original, compiled, trials)
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
@@ -202,8 +213,13 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
+        found: list[Rounded] = []
         scheduled = manager.to_kernels(
-            imported.module, this.target, imported.ranges, (*dumps, names, work)
+            imported.module,
+            this.target,
+            imported.ranges,
+            (*dumps, names, work),
+            rounding.rounding_of(this.request, imported, this.target, found.append),
         )
         notes = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         separated = weights.separate(scheduled)
@@ -222,8 +238,10 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         weights=table,
         memory=memory.report,
         state=imported.kept.state if imported.kept else None,
+        stored=found[0].stored if found else None,
     )
-    return _Compiled(maker.described(manifest, this.partial), signature, notes)
+    rounded = found[0] if found else None
+    return _Compiled(maker.described(manifest, this.partial), signature, notes, rounded)
 
 
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
@@ -240,6 +258,7 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
 def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
     if isinstance(model, LoadedScript):
         state.require_passed(request)
+        rounding.require_plain(request)
         return import_torchscript(model.path, request)
     imported = import_model(model.proto, request)
     # The module holds its own copy of the weights.
@@ -295,11 +314,11 @@ def _trials(this: _Build, signature: Signature) -> Trials:
 
 
 def _verified(
-    this: _Build, original: report.Reference, signature: Signature, trials: Trials
+    this: _Build, original: report.Reference, compiled: _Compiled, trials: Trials
 ) -> Record:
     """As `_verify`; a mismatch leaves its inputs in the job's reproducer."""
     try:
-        return _verify(this, original, signature, trials)
+        return _verify(this, original, compiled, trials)
     except report.Mismatch as error:
         if this.job.reproducer is not None:
             folder = Path(this.job.reproducer)
@@ -309,8 +328,9 @@ def _verified(
 
 
 def _verify(
-    this: _Build, original: report.Reference, signature: Signature, trials: Trials
+    this: _Build, original: report.Reference, compiled: _Compiled, trials: Trials
 ) -> Record:
+    signature = compiled.signature.original
     if not this.request.options.verify:
         return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
     runner = runner_of(this.target, this.flavour, this.partial, this.scratch)
@@ -323,6 +343,12 @@ def _verify(
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
+    unrounded = None
+    if compiled.rounded is not None:
+        unrounded, found = original, compiled.rounded.roundings
+        original = dataclasses.replace(
+            original, model=with_rounded(original.model, found, this.scratch)
+        )
     return report.verify(
         this.partial,
         original,
@@ -332,6 +358,7 @@ def _verify(
         this.scratch,
         budget,
         runner,
+        unrounded,
     )
 
 

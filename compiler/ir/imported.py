@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from compiler.ir.caches import CacheUse
+from compiler.ir.weights import FileWeight
 from relaxd.contract.dims import Dim
 from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec
@@ -48,6 +49,7 @@ class Imported:
     quantized: whether the model computes with small integers that represent reals.
     caches: how attention uses its caches, and which inputs state how far they are filled.
     kept: the caches that are buffers of the caller.
+    weights: the large weights of the model's file by digest, where some may be rounded.
     """
 
     module: tvm.IRModule
@@ -60,3 +62,4 @@ class Imported:
     caches: tuple[CacheUse, ...] = ()
     nodes: tuple[str, ...] = ()
     kept: Kept | None = None
+    weights: Mapping[bytes, FileWeight] = field(default_factory=dict)

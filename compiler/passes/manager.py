@@ -13,6 +13,7 @@ from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
 from compiler.passes.framework.te_order import dims_in_order
+from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pipelines import pipeline
 from compiler.targets import Target
 
@@ -39,13 +40,16 @@ def to_kernels(
     target: Target,
     ranges: Ranges,
     observers: Sequence[Observer] = (),
+    rounding: RoundWeights | None = None,
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
     PassError naming the pass, or ToolchainMissing.
+
+    rounding: of weights that are stored in fewer bits.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    steps = pipeline(target, ranges)
+    steps = pipeline(target, ranges, rounding)
     first = [step for step in steps if step.phase.position <= LAST_OF_KERNELS.position]
     # On processors these phases see no features of the target but through the vector unit: TVM's
     # own schedules for them are not used.

@@ -42,6 +42,8 @@ from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
 from compiler.passes.pack.nbits import PackNBits
+from compiler.passes.pack.round_weights import RoundWeights
+from compiler.passes.pack.store_weights import StoreWeights
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 
@@ -57,12 +59,21 @@ _graph, _pack, _programs, _plan, _machine = (
 )
 
 
-def pipeline(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
-    """Every pass from an imported module to one that TVM's code generators accept, in order."""
-    return for_processors(target, ranges) if target.device is None else for_grids(target)
+def pipeline(
+    target: Target, ranges: Ranges, rounding: RoundWeights | None = None
+) -> tuple[Pass, ...]:
+    """Every pass from an imported module to one that TVM's code generators accept, in order.
+
+    rounding: of weights, which targets with grids keep as they are.
+    """
+    if target.device is not None:
+        return for_grids(target)
+    return for_processors(target, ranges, rounding)
 
 
-def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
+def for_processors(
+    target: Target, ranges: Ranges, rounding: RoundWeights | None = None
+) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on the cores of a processor."""
     unit, transform = VectorUnit.of(target), relax.transform
     return (
@@ -71,6 +82,8 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         _graph(transform.FoldConstant()),
+        # Weights are compared with those of the file, so before any is joined with others.
+        *(() if rounding is None else (rounding,)),
         # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
         RowsAsImages(),
@@ -80,6 +93,7 @@ def for_processors(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         # Attention reads projections through slices of heads, so these are brought into form first.
         CombineProjections(),
         FuseAttention(),
+        *(() if rounding is None else (StoreWeights(rounding.form),)),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
         PackNBits(unit),

@@ -19,6 +19,7 @@ class VectorUnit:
 
     together: steps of a sum in a row between two looks at its end.
     integer_products: the instructions for products of small integers, the fastest first.
+    converts_halves: whether it turns vectors of float16 into float32.
     """
 
     vector_bits: int = 128
@@ -29,6 +30,7 @@ class VectorUnit:
     l3: int = 4 << 20
     together: int = 1
     integer_products: tuple[IntegerProduct, ...] = ()
+    converts_halves: bool = False
 
     @classmethod
     def of(cls, target: Target) -> "VectorUnit":
@@ -49,6 +51,7 @@ class VectorUnit:
                 for unit in architecture.products
                 if unit.bits == target.vector_bits and unit.feature in target.isa
             ),
+            converts_halves=target.arch == "aarch64" or "f16c" in target.isa,
         )
 
     @property

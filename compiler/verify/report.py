@@ -17,6 +17,7 @@ from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judged import Judged, Verdict, summary, verdict_of
 from compiler.verify.reference.onnx import ONNX
 from compiler.verify.tolerance import compare, tolerance_of
+from compiler.verify.unrounded import UNROUNDED, check_error, weights_report
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.loader.narrow import dtype_of
@@ -105,9 +106,13 @@ def verify(
     folder: Path,
     budget: Budget,
     runner: Runner = NATIVE,
+    unrounded: Reference | None = None,
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs, and when no point
     could be compared or no comparison proves anything. `folder` is scratch space.
+
+    unrounded: the model with its own weights where the library and the reference have rounded ones:
+    the report then states what rounding changes, and more than the options allow is an error too.
     """
     left_out = list(trials.left_out)
     engine, answered, refused = _ask_reference(reference, trials.chosen, folder, budget)
@@ -131,14 +136,26 @@ def verify(
         raise _mismatch(judged, report)
     if report["verdict"] == Verdict.INCONCLUSIVE:
         raise _nothing_proven(judged, report)
+    if unrounded is not None:
+        engine, answered, refused = _ask_reference(unrounded, ran, folder, budget, UNROUNDED)
+        if not answered:
+            raise _nothing_ran(
+                f"the model with its own weights answered at no point: {refused[0].reason}", refused
+            )
+        report["weights"] = {"reference": engine, **weights_report(answered, signature, options)}
+        check_error(report, options)
     return report
 
 
 def _ask_reference(
-    reference: Reference, trials: Sequence[Trial], folder: Path, budget: Budget
+    reference: Reference,
+    trials: Sequence[Trial],
+    folder: Path,
+    budget: Budget,
+    side: str = "reference",
 ) -> tuple[str, list[Trial], list[LeftOut]]:
     """The first engine that answers at any point: its name, the trials it answered, and the others
-    with its reason.
+    with its reason. `side` names the files of its outputs.
     """
     first_refusal: list[LeftOut] = []
     deadline = time.monotonic() + budget.seconds / 2
@@ -150,12 +167,12 @@ def _ask_reference(
             "consts": reference.consts,
             "draws": {input: draw.to_json() for input, draw in reference.draws.items()},
             "seconds": seconds,
-            "points": [trial.to_spec("reference") for trial in trials],
+            "points": [trial.to_spec(side) for trial in trials],
         }
         outcome = run_task(
             "compiler.verify.reference.onnx",
             spec,
-            folder / f"{name}.jsonl",
+            folder / f"{side}.{name}.jsonl",
             seconds=seconds,
             memory_bytes=budget.memory_bytes,
         )

@@ -116,6 +116,8 @@ def compile_command(
     shape: declare.Shapes = None,
     option: declare.Options = None,
     flavour: declare.Flavours = None,
+    weights: declare.Weights = None,
+    weights_error: declare.WeightsError = None,
     grid: declare.Grid = None,
     target: declare.Targets = None,
     samples: Samples = None,
@@ -143,6 +145,8 @@ def compile_command(
         shapes=shape,
         options=option,
         flavour=flavour,
+        weights=weights,
+        weights_error=weights_error,
         targets=target,
         grid=grid,
     )

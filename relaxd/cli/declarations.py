@@ -9,7 +9,7 @@ import typer
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.grid import AUTO
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Flavour, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
@@ -70,6 +70,24 @@ Flavours = Annotated[
         show_default="the target's",
     ),
 ]
+Weights = Annotated[
+    WeightForm | None,
+    typer.Option(
+        "--weights",
+        help="What to store large weights as; numerics.json says what it changes.",
+        show_default="float32",
+    ),
+]
+WeightsError = Annotated[
+    float | None,
+    typer.Option(
+        "--weights-error",
+        metavar="SHARE",
+        min=0,
+        help="Fail where rounded weights change an output by more, as 0.05 of its values.",
+        show_default=False,
+    ),
+]
 Grid = Annotated[
     list[str] | None,
     typer.Option(
@@ -124,14 +142,19 @@ def read_request(
     shapes: list[str] | None = None,
     options: list[str] | None = None,
     flavour: Flavour | None = None,
+    weights: WeightForm | None = None,
+    weights_error: float | None = None,
     targets: list[str] | None = None,
     grid: list[str] | None = None,
 ) -> CompileRequest:
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
     """
-    if flavour is not None:
-        options = [*(options or []), f"flavour={flavour.value}"]
+    given = {"flavour": flavour, "weights": weights, "weights_error": weights_error}
+    options = [
+        *(options or []),
+        *(f"{name}={value}" for name, value in given.items() if value is not None),
+    ]
     return CompileRequest.of(
         dims=_table("dim", dims, Dim.of),
         inputs=_table("input", inputs, TensorSpec.of),

@@ -16,11 +16,19 @@ from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import count, plain_table, shortened, size, status_mark, unfolded
 from relaxd.contract.dims import point_text
 from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
-from relaxd.contract.report import ComparedPoint, DimReport, NumericsReport, OutputReport, Report
+from relaxd.contract.report import (
+    ComparedPoint,
+    DimReport,
+    NumericsReport,
+    OutputReport,
+    Report,
+    StoredReport,
+    WeightsReport,
+)
 from relaxd.errors import DeclarationError
 from relaxd.reports.kernels import gathered
 
-MOST_KERNELS, MOST_OUTPUTS = 12, 4
+MOST_KERNELS, MOST_OUTPUTS, MOST_KEPT = 12, 4, 4
 
 Build = Annotated[
     str,
@@ -99,6 +107,7 @@ def render(report: Report) -> Group:
         parts += _kernels(profile)
         parts += _titled("Memory and load", _costs(report, profile))
     parts += _titled("Numerics", _numerics(report.numerics))
+    parts += _titled("Weights", _weights(report, report.stored)) if report.stored else []
     return Group(*parts)
 
 
@@ -266,6 +275,39 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
     return Group(unfolded(table), *against, *_by_point(numerics.outputs))
+
+
+def _weights(report: Report, stored: StoredReport) -> RenderableType:
+    """What rounding saves, and what it changes of each output."""
+    blocks = f" in blocks of {stored.block}" if stored.block > 1 else ""
+    lines: list[RenderableType] = [
+        Text(
+            f"{stored.layers} of {stored.layers + len(stored.kept)} large weights are "
+            f"{stored.form}{blocks}: {size(stored.bytes)} in place of {size(stored.before)}"
+        )
+    ]
+    kept = list(stored.kept.items())
+    lines += [Text(f"{name} stays: {why}", style="dim") for name, why in kept[:MOST_KEPT]]
+    if len(kept) > MOST_KEPT:
+        lines.append(Text(f"and {len(kept) - MOST_KEPT} others stay", style="dim"))
+    if report.numerics.weights is not None:
+        lines += [Text(), *_changed(report.numerics.weights)]
+    return Group(*lines)
+
+
+def _changed(weights: WeightsReport) -> list[RenderableType]:
+    table = plain_table("OUTPUT", "ERROR", "LARGEST", "COSINE", "SAME GREATEST", "DIVERGENCE")
+    for one in sorted(weights.outputs, key=lambda one: -(one.error or 0.0))[:MOST_OUTPUTS]:
+        table.add_row(
+            escape(one.name),
+            "" if one.error is None else f"{one.error:.2%}",
+            "" if one.max_abs is None else f"{one.max_abs:.2g}",
+            "" if one.cosine is None else f"{one.cosine:.5f}",
+            "" if one.argmax is None else f"{one.argmax:.1%}",
+            "" if one.divergence is None else f"{one.divergence:.2g}",
+        )
+    limit = "" if weights.limit is None else f", at most {weights.limit:.2%} is allowed"
+    return [table, Text(f"against the model's own weights{limit}", style="dim")]
 
 
 def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:

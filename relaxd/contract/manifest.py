@@ -18,6 +18,7 @@ from relaxd.contract.documents import (
 from relaxd.contract.options import Flavour
 from relaxd.contract.state import State
 from relaxd.contract.tensors import DTYPES, TensorSpec
+from relaxd.contract.weights import StoredWeights
 from relaxd.errors import BundleError, DeclarationError
 
 SCHEMA_VERSION = 1
@@ -101,6 +102,7 @@ class Manifest:
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     state: the inputs that are caches, which a call writes; None where the library has none.
+    stored: the weights that take fewer bits than in the model; None where the build asked for none.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Manifest:
     alignment: int = 64
     flavour: str = Flavour.VM
     state: State | None = None
+    stored: StoredWeights | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -130,8 +133,12 @@ class Manifest:
         document["outputs"] = [spec.to_json() for spec in self.outputs]
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
-        document.pop("state")
-        return document if self.state is None else {**document, "state": self.state.to_json()}
+        for name in ("state", "stored"):
+            part = getattr(self, name)
+            document.pop(name)
+            # Loaders that do not know a part refuse manifests that have it.
+            document |= {} if part is None else {name: part.to_json()}
+        return document
 
     @classmethod
     def from_json(cls, document: Any) -> "Manifest":
@@ -174,6 +181,9 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
         ),
         "memory": mapping(document.get("memory", {}), "memory"),
         "state": None if document.get("state") is None else State.from_json(document["state"]),
+        "stored": (
+            None if document.get("stored") is None else StoredWeights.from_json(document["stored"])
+        ),
     }
 
 

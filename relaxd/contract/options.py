@@ -26,6 +26,15 @@ class StateForm(StrEnum):
     LIFTED = "lifted"
 
 
+class WeightForm(StrEnum):
+    """What a library stores its weights as; FLOAT32: as the model has them."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT8 = "int8"
+    INT4 = "int4"
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The settings of a request beyond shapes and targets; every field but `dump` is part of the
@@ -39,6 +48,9 @@ class CompileOptions:
     dump: keep the module after every phase of the compiler, beside the bundle.
     flavour: None takes the target's own.
     state: what becomes of the caches of a language model.
+    weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
+    the greatest error of any output against the model's own weights at which a build is published,
+    None for any.
     """
 
     verify: bool = True
@@ -49,22 +61,35 @@ class CompileOptions:
     dump: bool = False
     flavour: Flavour | None = None
     state: StateForm = StateForm.PASSED
+    weights: WeightForm = WeightForm.FLOAT32
+    weights_error: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
         self._choose("flavour", Flavour, optional=True)
         self._choose("state", StateForm)
+        self._choose("weights", WeightForm)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
                 raise DeclarationError(
                     f"option {name!r} must be {what}, not {value!r}", field=f"options.{name}"
                 )
-            if name in ("rtol", "atol") and value is not None and not 0 <= value < float("inf"):
+            if name in _LIMITS and value is not None and not 0 <= value < float("inf"):
                 raise DeclarationError(
                     f"option {name!r} must be a number of at least 0, not {value!r}",
                     field=f"options.{name}",
                 )
+        if self.weights_error is not None and (
+            not self.verify or self.weights is WeightForm.FLOAT32
+        ):
+            raise DeclarationError(
+                "option 'weights_error' limits what rounding weights changes, which only "
+                "verification finds",
+                field="options.weights_error",
+                hint="leave it out, or set weights to another form than float32, and verify to "
+                "true",
+            )
 
     def _choose(self, name: str, kind: type[StrEnum], *, optional: bool = False) -> None:
         value = getattr(self, name)
@@ -101,6 +126,8 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("verify", (bool,), "true or false"),
     ("rtol", (float, int, type(None)), "a number"),
     ("atol", (float, int, type(None)), "a number"),
+    ("weights_error", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
     ("dump", (bool,), "true or false"),
 )
+_LIMITS = ("rtol", "atol", "weights_error")

@@ -114,8 +114,43 @@ class UncomparedPoint:
 
 
 @dataclass(frozen=True)
+class WeightError:
+    """How far an output is from that of the model's own weights.
+
+    error: root of the mean square of the differences over that of the model's values; argmax:
+    part of the rows along the last axis whose greatest element stays at its place; divergence: the
+    mean of their Kullback-Leibler divergences, of probabilities or of the softmax of other numbers.
+    None where it means nothing.
+    """
+
+    name: str
+    error: float | None = None
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    cosine: float | None = None
+    argmax: float | None = None
+    divergence: float | None = None
+
+
+@dataclass(frozen=True)
+class WeightsReport:
+    """What it changes that weights are stored in fewer bits.
+
+    error: the greatest of all outputs; limit: what the request allows of it, None for any.
+    """
+
+    form: str
+    error: float | None = None
+    limit: float | None = None
+    reference: str | None = None
+    outputs: tuple[WeightError, ...] = ()
+
+
+@dataclass(frozen=True)
 class NumericsReport:
-    """How the build was verified; None where it has no report."""
+    """How the build was verified; None where it has no report. weights: None where the library has
+    the model's own.
+    """
 
     status: str | None = None
     verdict: str | None = None
@@ -124,6 +159,7 @@ class NumericsReport:
     warnings: tuple[str, ...] = ()
     outputs: tuple[OutputReport, ...] = ()
     left_out: tuple[UncomparedPoint, ...] = ()
+    weights: WeightsReport | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +183,20 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class StoredReport:
+    """Weights that take fewer bits than in the model: `layers` of them, `bytes` in place of
+    `before` as float32; kept: large ones that stay, with the reasons.
+    """
+
+    form: str
+    block: int
+    layers: int
+    bytes: int
+    before: int
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Report:
     """digest: of the bundle, None for one that is a folder; profiles: one a machine, the newest
     last; sentences: at most three that say why it is slow, and what would help.
@@ -161,6 +211,7 @@ class Report:
     dims: tuple[DimReport, ...] = ()
     sizes: Sizes = Sizes()
     memory: Memory = Memory()
+    stored: StoredReport | None = None
     numerics: NumericsReport = NumericsReport()
     kernels: tuple[Kernel, ...] = ()
     profiles: tuple[Profile, ...] = ()

@@ -14,11 +14,13 @@ from relaxd.contract.report import (
     NumericsReport,
     Report,
     Sizes,
+    StoredReport,
     TargetReport,
     Tensor,
 )
 from relaxd.contract.tensors import TensorSpec
 from relaxd.contract.typed import read_typed
+from relaxd.contract.weights import StoredWeights
 from relaxd.reports.sentences import sentences
 
 
@@ -47,6 +49,7 @@ def assemble(
         dims=dims,
         sizes=_sizes(manifest),
         memory=read_typed(Memory, manifest.memory, "memory"),
+        stored=None if manifest.stored is None else _stored(manifest.stored),
         numerics=compared,
         kernels=notes,
         profiles=named,
@@ -85,6 +88,18 @@ def _dim(dim: Dim, verified: Mapping[str, int], profiles: Iterable[Profile]) -> 
         dim.opt,
         verified.get(dim.name),
         max(measured, default=None),
+    )
+
+
+def _stored(weights: StoredWeights) -> StoredReport:
+    layers = weights.layers.values()
+    return StoredReport(
+        weights.form.value,
+        weights.block,
+        len(layers),
+        sum(layer.bytes for layer in layers),
+        sum(layer.before for layer in layers),
+        dict(weights.kept),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,13 @@ from compiler.ir.onnx.lists import Items, Stacked
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.state import lifted
 from compiler.ir.onnx.walking import walk
+from compiler.ir.onnx.weights import file_weights
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
-from relaxd.contract.options import StateForm
+from relaxd.contract.options import StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 
 
@@ -47,7 +49,10 @@ def read(
     if trace is None:
         support.check(model)
     flat = without_calls(model)
-    return explore(lambda assumed: _read(flat, request, trace, assumed))
+    found = explore(lambda assumed: _read(flat, request, trace, assumed))
+    if request.options.weights is WeightForm.FLOAT32:
+        return found
+    return replace(found, weights=file_weights(model))
 
 
 def _read(

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks
 from compiler.passes.graph.rewriting import constant_of
 from compiler.tir.exprs import as_int, fixed, op_name
@@ -41,12 +39,12 @@ def read_nbits_call(rewriter: Any, call: Any) -> NBitsCall | None:
     found = [constant_of(rewriter, other) for other in others]
     if any(constant is None for constant in found):
         return None
-    numbers, scales, *zeros = (constant.value.numpy() for constant in found)
+    numbers, *others = (constant.value.numpy() for constant in found)
+    scales, zero = [*others, None, None][:2]
     bits, rounded = _PRODUCTS.get(name, (_ROWS.get(name, 0), None))
     # The last axis is the depth of a matmul's left side, or that of rows.
     depth = (call.ty_args[0] if rounded is None else given.ty).shape.values[-1]
     if as_int(depth) is None:
         return None
-    block = numbers.shape[2] * 8 // bits
-    zero: np.ndarray[Any, Any] | None = zeros[0] if zeros else None
+    block = numbers.shape[2] * numbers.itemsize * 8 // bits
     return NBitsCall(given, Blocks(bits, block, fixed(depth), numbers, scales, zero), rounded)

@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.nbits import Blocks
+from compiler.ir.ops.nbits import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import Form, stage_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
@@ -26,7 +26,8 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class Panels:
     """A table in panels of `width` columns. numbers: uint8, or int8 less 128, [panels, blocks,
-    words, width, 4]; scales, zeros: [panels, blocks, width].
+    words, width, 4]; scales, zeros: [panels, blocks, width]. Of float16: uint16 [panels, 1, depth,
+    width, 1], without scales.
 
     Byte j of a word of 4-bit numbers holds number j in its lower and number j + 4 in its upper
     half, so that one mask gives four neighbours in the bytes of a vector.
@@ -34,14 +35,22 @@ class Panels:
 
     table: Blocks
     numbers: Array
-    scales: Array
+    scales: Array | None
     zeros: Array | None
+
+    @property
+    def arrays(self) -> list[Array]:
+        """What the program takes beside the left side."""
+        return [one for one in (self.numbers, self.scales, self.zeros) if one is not None]
 
 
 def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
     """The table in panels, the last one filled with zeros; signed: 8-bit numbers and their zero
     points as int8.
     """
+    if table.scales is None:
+        rows = _filled(table.numbers[:, 0], width).reshape(-1, 1, width, table.depth, 1)
+        return Panels(table, np.ascontiguousarray(rows.transpose(0, 1, 3, 2, 4)), None, None)
     columns, blocks, held = table.numbers.shape
     panels = -(-columns // width)
     numbers = np.empty((panels, blocks, held // BYTES, width, BYTES), np.uint8)
@@ -154,8 +163,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         key = (_key(table), signed)
         if key not in self.packed:
             made = pack_panels(table, self.width, signed)
-            arrays = [made.numbers, made.scales, *([] if made.zeros is None else [made.zeros])]
-            self.packed[key] = (made, [relax.const(array) for array in arrays])
+            self.packed[key] = (made, [relax.const(array) for array in made.arrays])
         return self.packed[key]
 
 
@@ -186,8 +194,11 @@ def _rows_of(index: Any, tensors: Any, panels: Panels, columns: int) -> Any:
 
 def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
     """The number at [column, k] as float32."""
-    table, (numbers, scales, *zeros) = panels.table, tensors
+    table, (numbers, *others) = panels.table, tensors
     panel, lane = column // numbers.shape[3], column % numbers.shape[3]
+    if table.bits == HALF:
+        return real_of_half(numbers(panel, 0, k, lane, 0))
+    scales, *zeros = others
     each, block, inner = 32 // table.bits, k // table.block, k % table.block
     byte = numbers(panel, block, inner // each, lane, inner % BYTES).astype("int32")
     if table.bits == 4:

@@ -23,7 +23,7 @@ class TiedTables:
     def __init__(self, rewriter: Any, module: tvm.IRModule) -> None:
         self._rewriter, self._module = rewriter, module
         tables, weights = [], []
-        for call in _calls(module):
+        for call in calls_of(module):
             table = self.table_read(call)
             if table is not None:
                 tables.append(table)
@@ -40,13 +40,18 @@ class TiedTables:
 
     def table_read(self, call: Any) -> Array | None:
         """The constant float32 matrix of which the call reads rows, None for any other call."""
-        if op_name(call) != "relax.call_tir" or len(call.args[1].fields) != 2:
-            return None
-        table = constant_of(self._rewriter, call.args[1].fields[0])
-        if not is_weight(table) or not _reads_rows(self._module[call.args[0]]):
-            return None
-        found: Array = table.value.numpy()
-        return found
+        table = table_of_rows(self._rewriter, self._module, call)
+        return None if table is None else np.asarray(table.value.numpy())
+
+
+def table_of_rows(rewriter: Any, module: tvm.IRModule, call: Any) -> Any:
+    """The constant float32 matrix of which the call reads rows, as Relax has it; None for any other
+    call.
+    """
+    if op_name(call) != "relax.call_tir" or len(call.args[1].fields) != 2:
+        return None
+    table = constant_of(rewriter, call.args[1].fields[0])
+    return table if is_weight(table) and _reads_rows(module[call.args[0]]) else None
 
 
 def digest(table: Array) -> bytes:
@@ -70,7 +75,8 @@ def rows_of_panels(index: Any, panels: Any, rows: int) -> Any:
     return te.compute((*index.shape, panels.shape[1]), at, name="rows")
 
 
-def _calls(module: tvm.IRModule) -> Iterator[Any]:
+def calls_of(module: tvm.IRModule) -> Iterator[Any]:
+    """Every call in the module's Relax functions."""
     found: list[Any] = []
 
     def visit(expr: Any) -> None:

@@ -65,6 +65,8 @@ def test_defaults():
         "dump": False,
         "flavour": None,
         "state": "passed",
+        "weights": "float32",
+        "weights_error": None,
     }
 
 
@@ -102,6 +104,14 @@ def test_defaults():
         ({"options": {"atol": float("inf")}}, "options.atol"),
         ({"options": {"rtol": True}}, "options.rtol"),
         ({"options": {"seed": 0.5}}, "options.seed"),
+        ({"options": {"weights": "int3"}}, "options.weights"),
+        ({"options": {"weights": "int4", "weights_error": -1}}, "options.weights_error"),
+        ({"options": {"weights": "int4", "weights_error": "1%"}}, "options.weights_error"),
+        ({"options": {"weights_error": 0.1}}, "options.weights_error"),
+        (
+            {"options": {"weights": "int4", "verify": False, "weights_error": 0.1}},
+            "options.weights_error",
+        ),
     ],
 )
 def test_the_error_names_the_field(document, field):

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits.match import NBits
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, float_rows, rounded_rows
 from compiler.passes.cpu.families.nbits.tiles import (
@@ -53,6 +54,8 @@ def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
 
 def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
     """The largest tile and the numbers' form."""
+    if nbits.form.bits == HALF:
+        return f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, float16"
     rounded = f", rows of {product_of(unit).right}" if nbits.form.rounded else ""
     return (
         f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, {nbits.form.bits} bits in blocks of "

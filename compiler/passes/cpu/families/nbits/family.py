@@ -1,4 +1,4 @@
-"""Matmuls by constant matrices of 4- and 8-bit numbers with a scale for each block."""
+"""Matmuls by constant matrices of 4- and 8-bit numbers in blocks with a scale, and of float16."""
 
 from compiler.passes.cpu.families.family import Family
 from compiler.passes.cpu.families.nbits.emit import describe_tile, emit_nbits
@@ -6,7 +6,7 @@ from compiler.passes.cpu.families.nbits.match import match_nbits
 
 NBITS = Family(
     name="nbits",
-    summary="matmuls by matrices of 4- and 8-bit numbers with a scale for each block",
+    summary="matmuls by matrices of 4- and 8-bit numbers in blocks with a scale, and of float16",
     match=match_nbits,
     tile=describe_tile,
     emit=emit_nbits,

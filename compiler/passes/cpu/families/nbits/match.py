@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import tvm
 
+from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
 from compiler.targets.vector_unit import VectorUnit
@@ -26,6 +27,7 @@ _STAGES = {
     Form(8, False): "bytes_product",
     Form(4, True): "rounded_nbits_product",
     Form(8, True): "rounded_bytes_product",
+    Form(HALF, False): "halves_product",
 }
 _FORMS = {name: form for form, name in _STAGES.items()}
 
@@ -40,7 +42,8 @@ class NBits:
     """epilogue(sum over `along` of source[place + along] * weights) for `rows` x `column`.
 
     numbers: flat, of shape `packed` [panels, blocks, words, width, 4]; scales, zeros: flat
-    [panels, blocks, width], zeros None where each is half of the range.
+    [panels, blocks, width], zeros None where each is half of the range, both where numbers are
+    float16: a word is then one of them.
     """
 
     form: Form
@@ -84,7 +87,7 @@ class NBits:
     @property
     def each(self) -> int:
         """Numbers of a word."""
-        return 32 // self.form.bits
+        return 1 if self.form.bits == HALF else 32 // self.form.bits
 
     @property
     def block(self) -> int:
@@ -117,7 +120,8 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
     held = {len(one.source.shape): one.source for one in loads(anchored.combine.term.b)}
     numbers = held[5]
     # The importer subtracts the zero point before it multiplies by the scale.
-    scales, *zeros = _beside(anchored.combine.term.b)
+    halves = form.bits == HALF
+    scales, *zeros = [None] if halves else _beside(anchored.combine.term.b)
     return NBits(
         form=form,
         rows=tuple(rows),
@@ -127,7 +131,7 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
         place=analyzer.simplify(substitute(offset, {along.var: const(0)})),
         numbers=views[numbers],
         packed=tuple(map(fixed, numbers.shape)),
-        scales=views[scales],
+        scales=None if halves else views[scales],
         zeros=views[zeros[0]] if zeros else None,
         epilogue=anchored.epilogue,
         prelude=tuple(anchored.flat.prelude),

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.ir.ops.nbits import HALF, real_of_half
 from compiler.passes.cpu.families.nbits.match import NBits
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
 from compiler.targets.architecture import IntegerProduct
@@ -35,6 +36,7 @@ class _Vectors:
         # All tables of a panel have the panel's columns innermost, so that one load gives a vector
         # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
+        self.converts = unit.converts_halves
         self.starts = range(0, nbits.width, self.lanes)
 
     def number_words(self, block: Expr, word: Expr | int, start: int) -> Expr:
@@ -131,6 +133,9 @@ def _zeros(vectors: _Vectors, rows: int) -> _Held:
 def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
     """(k, reals) for every row of a panel, a word of each column after the other."""
     lanes, many = vectors.lanes, len(vectors.starts)
+    if nbits.form.bits == HALF:
+        yield from _halves(nbits, vectors)
+        return
     whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
     for block, words in _blocks(nbits, whole, rest):
         scales = _Held(many, lanes, "float32", "scales")
@@ -153,6 +158,22 @@ def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
                     integer = _number(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
                     reals[v] = integer * scales[v] - offsets[v]
                 yield first + number, reals
+
+
+def _halves(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
+    """As `_reals`, of float16."""
+    lanes = vectors.lanes
+    with serial(nbits.depth, "k") as k:
+        reals = _Held(len(vectors.starts), lanes, "float32", "reals")
+        for v, start in enumerate(vectors.starts):
+            place = (vectors.panel * nbits.depth + k) * nbits.width + start
+            bits = load(nbits.numbers, [prim.Ramp(place, const(1), lanes)])
+            if vectors.converts:
+                half = tirx.reinterpret(f"float16x{lanes}", bits)
+                reals[v] = half.astype(f"float32x{lanes}")
+            else:
+                reals[v] = real_of_half(bits, lanes)
+        yield k, reals
 
 
 def _blocks(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]:

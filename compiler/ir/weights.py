@@ -1,0 +1,55 @@
+"""Weights of a model's file, known by their contents, so that they are found again behind
+constant folding; and how some of them are rounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relaxd.contract.options import WeightForm
+from relaxd.contract.weights import StoredWeights
+
+LEAST = 1 << 14
+"""Smaller weights are not worth their error."""
+_AT_ONCE = 1 << 24
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class FileWeight:
+    """A constant of the model's file of at least LEAST reals: its names there and its shape."""
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """form: what a matrix is rounded to; axis: along which numbers of it share a scale, as the file
+    has it.
+    """
+
+    form: WeightForm
+    axis: int
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What became of a model's weights; roundings: of the file's, by digest."""
+
+    stored: StoredWeights
+    roundings: Mapping[bytes, Rounding] = field(default_factory=dict)
+
+
+def digest_of(array: Array) -> bytes:
+    """Of the shape and the values as float32, row by row, however they lie in memory."""
+    hashed = hashlib.sha256(str(array.shape).encode())
+    step = max(_AT_ONCE // max(array[:1].size * 4, 1), 1)
+    for first in range(0, len(array), step):
+        hashed.update(array[first : first + step].astype(np.float32).tobytes())
+    return hashed.digest()

@@ -1,0 +1,155 @@
+"""Rounds the weights of matmuls and of tables to what a narrower form can hold."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from compiler.ir.ops.nbits import HALF
+from compiler.ir.ops.rounding import BITS, BLOCK, bytes_of, objection, rounded
+from compiler.ir.weights import LEAST, FileWeight, Rounded, Rounding, digest_of
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
+from compiler.passes.pack.tied import calls_of, table_of_rows
+from compiler.tir.exprs import op_name
+from relaxd.contract.options import WeightForm
+from relaxd.contract.weights import StoredWeight, StoredWeights
+
+Array = np.ndarray[Any, Any]
+_UNUSED = "no matmul multiplies by it, and no rows of it are read"
+_SHARED = "other operators read it too"
+_BOTH_WAYS = "sums go along its rows and along its columns"
+
+
+@dataclass(frozen=True)
+class RoundWeights:
+    """Replaces large weights that the model's file holds by their rounded values, still float32, so
+    that passes over matmuls see what they know; `StoreWeights` narrows them.
+
+    held: the file's weights by digest. One that is not found there, as it was computed from others,
+    stays as it is: the reference could not be given its rounded values. note: called with what
+    became of them.
+    """
+
+    form: WeightForm
+    held: Mapping[bytes, FileWeight]
+    note: Callable[[Rounded], None]
+    name = "round_weights"
+    phase = Phase.GRAPH
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        rewriter = _Rewriter(module)
+        found, kept = self._choose(_uses(rewriter, module, self.held))
+        for use in found.values():
+            for constant, axis in use.constants:
+                made = rounded(constant.value.numpy(), self.form, axis)
+                rewriter.made[constant.__hash__()] = relax.const(made)
+        self.note(self._described(found, kept))
+        return rewrite_functions(rewriter, module)
+
+    def _choose(self, uses: Mapping[bytes, "_Use"]) -> tuple[dict[bytes, "_Use"], dict[bytes, str]]:
+        """The uses of weights that are rounded, and why others are not."""
+        found, kept = {}, {}
+        for key, use in uses.items():
+            reason = use.objection or objection(use.constants[0][0].value.numpy(), self.form)
+            if reason is None:
+                found[key] = use
+            else:
+                kept[key] = reason
+        return found, kept
+
+    def _described(self, found: Mapping[bytes, "_Use"], kept: Mapping[bytes, str]) -> Rounded:
+        layers, others, roundings = {}, {}, {}
+        for key, weight in self.held.items():
+            if key not in found:
+                others |= dict.fromkeys(weight.names, kept.get(key, _UNUSED))
+                continue
+            (axis,) = found[key].axes
+            columns, depth = weight.shape[1 - axis], weight.shape[axis]
+            stored = StoredWeight(self.form, weight.shape, bytes_of(self.form, columns, depth))
+            layers |= dict.fromkeys(weight.names, stored)
+            roundings[key] = Rounding(self.form, axis)
+        block = 1 if BITS[self.form] == HALF else BLOCK
+        return Rounded(StoredWeights(self.form, block, layers, others), roundings)
+
+
+@dataclass
+class _Use:
+    """constants: those of the module that hold one weight of the file, each with the axis that sums
+    go along; axes: the same in the file; shared: whether other operators read one.
+    """
+
+    constants: list[tuple[Any, int]] = field(default_factory=list)
+    axes: set[int] = field(default_factory=set)
+    shared: bool = False
+
+    @property
+    def objection(self) -> str | None:
+        """Why the weight cannot be rounded, None where it can."""
+        if self.shared or not self.axes:
+            return _SHARED if self.axes else _UNUSED
+        return _BOTH_WAYS if len(self.axes) > 1 else None
+
+
+def _uses(rewriter: Any, module: Any, held: Mapping[bytes, FileWeight]) -> dict[bytes, _Use]:
+    """How the module uses the file's weights, by digest."""
+    uses: dict[bytes, _Use] = {}
+    seen: dict[int, tuple[Any, tuple[bytes, bool] | None]] = {}
+    for call in calls_of(module):
+        for constant, axis in _operands(rewriter, module, call):
+            handle = constant.__hash__()
+            if handle not in seen:
+                seen[handle] = constant, _place_in_file(constant.value.numpy(), held)
+            place = seen[handle][1]
+            if place is None:
+                continue
+            use = uses.setdefault(place[0], _Use())
+            use.shared |= axis is None
+            if axis is not None:
+                use.constants.append((constant, axis))
+                use.axes.add(1 - axis if place[1] else axis)
+    return uses
+
+
+def _operands(rewriter: Any, module: Any, call: Any) -> Iterator[tuple[Any, int | None]]:
+    """The large constant matrices that a call reads, each with the axis that sums go along, or with
+    None where the call is neither a matmul nor a read of rows.
+    """
+    multiplies = op_name(call) == "relax.matmul" and call.args[0].ty.ndim >= 2
+    reads = table_of_rows(rewriter, module, call) is not None
+    for position, argument in enumerate(_flat(call.args)):
+        constant = constant_of(rewriter, argument)
+        if not is_weight(constant) or np.prod(constant.value.shape, dtype=object) < LEAST:
+            continue
+        if multiplies and position == 1:
+            yield constant, 0
+        else:
+            yield constant, 1 if reads else None
+
+
+def _flat(arguments: Any) -> Iterator[Any]:
+    for argument in arguments:
+        yield from argument.fields if isinstance(argument, relax.Tuple) else (argument,)
+
+
+def _place_in_file(array: Array, held: Mapping[bytes, FileWeight]) -> tuple[bytes, bool] | None:
+    """The digest of the file's weight that the matrix is, and whether it is transposed."""
+    shapes = {weight.shape for weight in held.values()}
+    for form, transposed in ((array, False), (array.T, True)):
+        if form.shape in shapes and (key := digest_of(form)) in held:
+            return key, transposed
+    return None
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.made: dict[int, Any] = {}
+
+    def visit_generic_const_(self, constant: Any) -> Any:
+        return self.made.get(constant.__hash__(), constant)

@@ -1,0 +1,100 @@
+"""Stores weights that `RoundWeights` rounded as numbers of few bits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks, product_program, reals, rows_program
+from compiler.ir.ops.rounding import BITS, objection, round_table
+from compiler.ir.weights import LEAST
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.rewriting import (
+    FUSABLE,
+    constant_of,
+    is_weight,
+    rewrite_functions,
+    with_simple_shape,
+)
+from compiler.passes.pack.tied import table_of_rows
+from compiler.tir.exprs import op_name
+from relaxd.contract.options import WeightForm
+
+_EXACT = 1e-6
+"""A scale is found again up to a rounding of float32."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class StoreWeights:
+    """Rewrites matmuls by constants that the form holds exactly, and reads of their rows, into
+    programs over numbers of few bits, as importers write those of `MatMulNBits`.
+    """
+
+    form: WeightForm
+    name = "store_weights"
+    phase = Phase.PACK
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        return rewrite_functions(_Rewriter(module, self.form), module)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, form: WeightForm) -> None:
+        super().__init__(module)
+        self.module, self.form, self.bits = module, form, BITS[form]
+        self.tables: dict[tuple[int, bool], tuple[Any, Blocks | None]] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if op_name(call) == "relax.matmul":
+            return self._product(call)
+        return self._rows(call)
+
+    def _product(self, call: Any) -> Any:
+        left, right = call.args[0], constant_of(self, call.args[1])
+        if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
+            return call
+        table = self._table(right, transposed=True)
+        if table is None:
+            return call
+        return self.builder_.call_te(
+            lambda x, *tensors: product_program(table, x.shape[:-1])(x, *tensors),
+            with_simple_shape(self, left),
+            *(relax.const(tensor.data) for tensor in table.tensors),
+            primfunc_name_hint=PRODUCTS[self.bits, False],
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _rows(self, call: Any) -> Any:
+        constant = table_of_rows(self, self.module, call)
+        table = None if constant is None else self._table(constant, transposed=False)
+        if table is None:
+            return call
+        return self.builder_.call_te(
+            lambda index, *tensors: rows_program(table, index.shape)(index, *tensors),
+            with_simple_shape(self, call.args[1].fields[1]),
+            *(relax.const(tensor.data) for tensor in table.tensors),
+            primfunc_name_hint=ROWS[self.bits],
+        )
+
+    def _table(self, constant: Any, *, transposed: bool) -> Blocks | None:
+        """The constant in blocks, None where they do not hold it exactly."""
+        key = constant.__hash__(), transposed
+        if key not in self.tables:
+            array = constant.value.numpy()
+            found = exact_table(array.T if transposed else array, self.form)
+            self.tables[key] = constant, found
+        return self.tables[key][1]
+
+
+def exact_table(table: Array, form: WeightForm) -> Blocks | None:
+    """A matrix [columns, depth] in blocks that hold it exactly, None where none do."""
+    if table.size < LEAST or objection(table, form):
+        return None
+    made = round_table(table, BITS[form])
+    return made if np.allclose(reals(made), table, rtol=_EXACT, atol=0) else None

@@ -1,0 +1,30 @@
+"""The reference of a library whose weights are rounded: the model with the same rounded values."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+
+from compiler.ir.model_file import LoadedScript, open_model
+from compiler.ir.weights import Rounding
+
+_INLINE_BYTES = 1 << 30
+
+
+def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
+    """A copy of the ONNX model in the file, in the folder; the file itself where there is nothing
+    to round.
+    """
+    # It is imported where a library has been compiled, with TVM: a model that cannot be read fails
+    # before that.
+    from compiler.ir.onnx.weights import round_weights
+
+    if not roundings:
+        return model
+    loaded = open_model(model)
+    assert not isinstance(loaded, LoadedScript)
+    round_weights(loaded.proto, roundings)
+    copy = scratch / "rounded.onnx"
+    large = loaded.proto.ByteSize() > _INLINE_BYTES
+    onnx.save_model(loaded.proto, copy, save_as_external_data=large)
+    return copy

@@ -1,0 +1,101 @@
+"""How far outputs are from those of the model's own weights, where a library has rounded ones."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.isolation.step import Record
+
+Array = np.ndarray[Any, Any]
+_LIKELY = 1e-3
+"""How far rows that are probabilities may sum up from 1."""
+
+
+@dataclass
+class OutputError:
+    """One output over all points, added up as they come.
+
+    apart, square, wanted, gained: sums of |got - want|, of its square, and of the squares of both;
+    joint: of the product of both; rows, agreeing, divergence: of the last axis, those with the
+    greatest element at one place, and the sum of their Kullback-Leibler divergences.
+    """
+
+    name: str
+    count: int = 0
+    largest: float = 0.0
+    apart: float = 0.0
+    square: float = 0.0
+    wanted: float = 0.0
+    gained: float = 0.0
+    joint: float = 0.0
+    rows: int = 0
+    agreeing: int = 0
+    divergence: float = 0.0
+
+    def add(self, got: Array, want: Array) -> None:
+        """One point's arrays of equal shape."""
+        ours, theirs = got.astype(np.float64), want.astype(np.float64)
+        if got.ndim > 1 and got.shape[-1] > 1 and want.dtype.kind == "f":
+            self._add_rows(ours.reshape(-1, got.shape[-1]), theirs.reshape(-1, got.shape[-1]))
+        finite = np.isfinite(ours) & np.isfinite(theirs)
+        ours, theirs = ours[finite], theirs[finite]
+        apart = np.abs(ours - theirs)
+        self.count += apart.size
+        self.largest = max(self.largest, float(apart.max(initial=0.0)))
+        self.apart += float(apart.sum())
+        self.square += float(np.square(apart).sum())
+        self.wanted += float(np.square(theirs).sum())
+        self.gained += float(np.square(ours).sum())
+        self.joint += float((ours * theirs).sum())
+
+    def _add_rows(self, ours: Array, theirs: Array) -> None:
+        finite = np.isfinite(ours).all(1) & np.isfinite(theirs).all(1)
+        ours, theirs = ours[finite], theirs[finite]
+        self.rows += len(ours)
+        self.agreeing += int(np.count_nonzero(ours.argmax(1) == theirs.argmax(1)))
+        p, q = _logarithms(theirs), _logarithms(ours)
+        self.divergence += float((np.exp(p) * (p - q)).sum())
+
+    @property
+    def error(self) -> float:
+        """Root of the mean square of the differences over that of the reference's values."""
+        if self.square == 0:
+            return 0.0
+        return float(np.sqrt(self.square / self.wanted)) if self.wanted else float("inf")
+
+    def to_json(self) -> Record:
+        """As `relaxd.contract.report.WeightError`."""
+        length = np.sqrt(self.wanted * self.gained)
+        return {
+            "name": self.name,
+            "error": _finite(self.error),
+            "max_abs": self.largest,
+            "mean_abs": self.apart / self.count if self.count else 0.0,
+            "cosine": self.joint / length if length else None,
+            "argmax": self.agreeing / self.rows if self.rows else None,
+            "divergence": max(self.divergence / self.rows, 0.0) if self.rows else None,
+        }
+
+
+def _logarithms(rows: Array) -> Array:
+    """Of probabilities: the rows themselves if they are some, else their softmax."""
+    tiny = np.finfo(np.float64).tiny
+    sums = rows.sum(1)
+    if len(rows) and rows.min() >= 0 and np.abs(sums - 1).max() < _LIKELY:
+        return np.asarray(np.log(np.maximum(rows / sums[:, None], tiny)))
+    moved = rows - rows.max(1, keepdims=True)
+    return np.asarray(moved - np.log(np.exp(moved).sum(1, keepdims=True)))
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def weight_errors(pairs: Iterable[tuple[str, Array, Array]]) -> list[OutputError]:
+    """Of (output, got, want) at every point, one for each output in the order of their names."""
+    found: dict[str, OutputError] = {}
+    for name, got, want in pairs:
+        found.setdefault(name, OutputError(name)).add(got, want)
+    return list(found.values())

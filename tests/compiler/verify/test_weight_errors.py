@@ -1,0 +1,57 @@
+"""The error of rounded weights, beside the formulas written out."""
+
+import numpy as np
+import pytest
+
+from compiler.verify.weight_errors import weight_errors
+
+
+def softmax(rows: np.ndarray) -> np.ndarray:
+    exact = np.exp(rows - rows.max(-1, keepdims=True))
+    return exact / exact.sum(-1, keepdims=True)
+
+
+def test_all_points_count_by_their_elements() -> None:
+    random = np.random.default_rng(0)
+    pairs = []
+    for rows in (1, 7, 0, 13):
+        want = random.standard_normal((rows, 5)).astype(np.float32)
+        pairs.append(("y", want + np.float32(0.1) * random.standard_normal((rows, 5)), want))
+    got, want = (np.concatenate([pair[i] for pair in pairs]).astype(np.float64) for i in (1, 2))
+    (found,) = [one.to_json() for one in weight_errors(pairs)]
+    apart = got - want
+    assert found["error"] == pytest.approx(np.sqrt((apart**2).sum() / (want**2).sum()))
+    assert found["max_abs"] == pytest.approx(np.abs(apart).max())
+    assert found["mean_abs"] == pytest.approx(np.abs(apart).mean())
+    cosine = (got * want).sum() / np.linalg.norm(got) / np.linalg.norm(want)
+    assert found["cosine"] == pytest.approx(cosine)
+    assert found["argmax"] == pytest.approx((got.argmax(1) == want.argmax(1)).mean())
+    p, q = softmax(want), softmax(got)
+    assert found["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
+
+
+def test_probabilities_are_taken_as_they_are() -> None:
+    p = softmax(np.random.default_rng(1).standard_normal((4, 6)))
+    q = softmax(np.random.default_rng(2).standard_normal((4, 6)))
+    (found,) = weight_errors([("p", q, p)])
+    assert found.to_json()["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
+
+
+def test_outputs_that_say_nothing() -> None:
+    """Integers and vectors have no rows of classes; an output of zeros has no share."""
+    whole = np.array([[1, 2]], np.int64)
+    found = {
+        one.name: one.to_json()
+        for one in weight_errors(
+            [
+                ("same", np.zeros(3), np.zeros(3)),
+                ("zero", np.ones(3), np.zeros(3)),
+                ("whole", whole, whole),
+                ("masked", np.full((1, 2), -np.inf), np.full((1, 2), -np.inf)),
+            ]
+        )
+    }
+    assert (found["same"]["error"], found["same"]["argmax"]) == (0.0, None)
+    assert found["zero"]["error"] is None
+    assert (found["whole"]["error"], found["whole"]["divergence"]) == (0.0, None)
+    assert (found["masked"]["error"], found["masked"]["argmax"]) == (0.0, None)
