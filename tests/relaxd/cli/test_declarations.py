@@ -3,7 +3,7 @@
 import pytest
 
 from relaxd.cli.declarations import read_request
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Flavour, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
@@ -31,6 +31,14 @@ def test_the_switch_for_the_flavour_is_the_option() -> None:
     assert read_request(flavour=Flavour.VM) == read_request(options=["flavour=vm"])
     with pytest.raises(DeclarationError, match="--option flavour is given twice"):
         read_request(options=["flavour=standalone"], flavour=Flavour.VM)
+
+
+def test_the_switches_for_weights_are_options() -> None:
+    given = read_request(weights=WeightForm.INT4, weights_error=0.05)
+    assert given == read_request(options=["weights=int4", "weights_error=0.05"])
+    assert (given.options.weights, given.options.weights_error) == (WeightForm.INT4, 0.05)
+    with pytest.raises(DeclarationError, match="weights_error"):
+        read_request(weights_error=0.05)
 
 
 @pytest.mark.parametrize(

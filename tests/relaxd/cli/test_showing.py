@@ -102,6 +102,25 @@ def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> Non
     ]
 
 
+def test_weights_in_fewer_bits_state_what_they_save_and_change(relaxd: Any, bundle: Path) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    layers = {f"w{i}": {"form": "int4", "shape": [1024, 512], "bytes": 320 << 10} for i in range(3)}
+    kept = {f"k{i}": "other operators read it too" for i in range(6)}
+    stored = {"form": "int4", "block": 32, "layers": layers, "kept": kept}
+    output = {"name": "y", "error": 0.0871, "max_abs": 0.5, "cosine": 0.99621, "argmax": 0.975}
+    weights = {"form": "int4", "error": 0.0871, "limit": 0.1, "outputs": [output]}
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "stored": stored}))
+    seal(bundle, "numerics.json", {"verdict": "passed", "weights": weights})
+    shown = relaxd("show", str(bundle)).out
+    line = "3 of 9 large weights are int4 in blocks of 32: 960.0 KiB in place of 6.0 MiB"
+    assert line in shown
+    assert "k0 stays: other operators read it too" in shown
+    assert "and 2 others stay" in shown
+    row = next(line for line in shown.splitlines() if "8.71%" in line)
+    assert row.split() == ["y", "8.71%", "0.5", "0.99621", "97.5%"]
+    assert "against the model's own weights, at most 10.00% is allowed" in shown
+
+
 def test_a_trace_is_written_beside_what_is_printed(relaxd: Any, bundle: Path) -> None:
     timeline = [{"name": "fused_matmul", "start_us": 0.0, "us": 1900.0}]
     operators = {**PROFILE["operators"], "timeline": timeline}

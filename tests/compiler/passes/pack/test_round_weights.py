@@ -24,6 +24,8 @@ from tests.compiler.conftest import HOST
 from tests.compiler.ir.onnx.running import Built, assert_close, model_of, normal, session_of
 from tests.compiler.passes.processors import nearest
 
+pytestmark = pytest.mark.slow
+
 DEPTH, HIDDEN, WORDS = 128, 300, 131
 FORMS = ["float16", "int8", "int4"]
 
