@@ -63,7 +63,9 @@ class RoundWeights:
         return found, kept
 
     def _described(self, found: Mapping[bytes, "_Use"], kept: Mapping[bytes, str]) -> Rounded:
-        layers, others, roundings = {}, {}, {}
+        layers: dict[str, StoredWeight] = {}
+        others: dict[str, str] = {}
+        roundings = {}
         for key, weight in self.held.items():
             if key not in found:
                 others |= dict.fromkeys(weight.names, kept.get(key, _UNUSED))
