@@ -270,7 +270,8 @@ def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return report.Reference(model.path, consts, reference.TORCHSCRIPT)
-    found = reference.prepare(model.proto, Path(this.job.model), this.request, this.scratch)
+    path = reference.written(model.proto, this.scratch) if model.built else Path(this.job.model)
+    found = reference.prepare(model.proto, path, this.request, this.scratch)
     return report.Reference(
         found.path, consts, reference.engines_of(model.proto), draws=found.draws
     )

@@ -14,6 +14,8 @@ from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from compiler.errors import LoadError, summary
+from compiler.ir.gguf.decoder import decoder_of
+from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.model_texts import check_texts
 from compiler.isolation.level import Level
 
@@ -25,11 +27,12 @@ _DIGEST_CHUNK = 1 << 20
 @dataclass(frozen=True)
 class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
-    names.
+    names; built: whether the file is no ONNX, so that the proto was made of what it describes.
     """
 
     proto: onnx.ModelProto
     digest: str
+    built: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class LoadedScript:
 def open_model(path: Path) -> LoadedModel | LoadedScript:
     """The model in the file, whichever its format; raises LoadError."""
     if not _is_torchscript(path):
-        return read_model(path)
+        return _read_gguf(path) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
     if size > MAX_DATA_BYTES:
         raise LoadError(
@@ -52,6 +55,13 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
             field="model",
         )
     return LoadedScript(path, f"sha256:{_digest_of(path).hex()}")
+
+
+def _read_gguf(path: Path) -> LoadedModel:
+    """The decoder that a GGUF file describes; raises LoadError."""
+    model = decoder_of(read_gguf(path))
+    check_texts(model)
+    return LoadedModel(model, f"sha256:{_digest_of(path).hex()}", built=True)
 
 
 def refuse_torchscript(model: Path, sandbox: Level) -> None:

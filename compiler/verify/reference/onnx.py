@@ -158,8 +158,6 @@ def prepare(
     whose maps of probabilities are tensors, and where inputs stand for random nodes (see
     `feeding`).
     """
-    import onnx
-
     from compiler.verify.reference import boundary
 
     found = feeding.fed(model)
@@ -167,16 +165,24 @@ def prepare(
     widen = widen and boundary.is_narrow(model)
     if not request.inputs and not zipped and not widen and found is None:
         return Prepared(path, {})
-    relaxed, draws = found or (onnx.ModelProto(), {})
+    relaxed, draws = found or (type(model)(), {})
     if found is None:
         relaxed.CopyFrom(model)
     _unzip(relaxed)
     if widen:
         boundary.widen(relaxed)
     _loosen(relaxed, request)
-    copy = scratch / "reference.onnx"
-    onnx.save_model(relaxed, copy, save_as_external_data=relaxed.ByteSize() > _INLINE_BYTES)
-    return Prepared(copy, draws)
+    return Prepared(written(relaxed, scratch, "reference"), draws)
+
+
+def written(model: "onnx.ModelProto", folder: Path, name: str = "model") -> Path:
+    """A new file of the model in the folder."""
+    import onnx
+
+    path = folder / f"{name}.onnx"
+    large = model.ByteSize() > _INLINE_BYTES
+    onnx.save_model(model, path, save_as_external_data=large, location=f"{name}.data")
+    return path
 
 
 def _loosen(relaxed: "onnx.ModelProto", request: CompileRequest) -> None:

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import onnx
-
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.ir.weights import Rounding
-
-_INLINE_BYTES = 1 << 30
+from compiler.verify.reference.onnx import written
 
 
 def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
@@ -24,7 +21,4 @@ def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     round_weights(loaded.proto, roundings)
-    copy = scratch / "rounded.onnx"
-    large = loaded.proto.ByteSize() > _INLINE_BYTES
-    onnx.save_model(loaded.proto, copy, save_as_external_data=large)
-    return copy
+    return written(loaded.proto, scratch, "rounded")

@@ -1,0 +1,133 @@
+"""Decoders of GGUF files: their graph in ONNX Runtime beside the decoder in float64, and a library
+whose caches stay.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxd
+from compiler.errors import LoadError
+from compiler.ir.model_file import LoadedModel, open_model
+from relaxd.contract.options import CompileOptions, StateForm
+from tests.compiler.building import build, report
+from tests.compiler.ir.onnx.running import session_of
+from tests.gguf_files import (
+    F16,
+    F32,
+    GROUPS,
+    METADATA,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q8_0,
+    SIZE,
+    WORDS,
+    logits,
+    tensors,
+    write,
+)
+
+TOKENS = [3, 49, 0, 17, 17, 8, 30]
+FORMS = [
+    (F32, F32, None),
+    (F16, F16, F32),
+    (Q8_0, Q8_0, None),
+    (Q4_0, Q4_0, None),
+    (Q4_1, Q8_0, None),
+    (Q4_1, Q4_1, Q8_0),
+]
+
+
+def opened(path: Path) -> LoadedModel:
+    found = open_model(path)
+    assert isinstance(found, LoadedModel)
+    return found
+
+
+@pytest.mark.parametrize(("kind", "table", "head"), FORMS)
+def test_the_graph_is_the_decoder(tmp_path: Path, kind: int, table: int, head: int | None) -> None:
+    path = tmp_path / "model.gguf"
+    weights = write(path, tensors(kind, table, head))
+    session: Any = session_of(opened(path).proto)
+    caches = {
+        given.name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
+        for given in session.get_inputs()
+        if given.name.startswith("past")
+    }
+    want = logits(weights, TOKENS)
+    span = np.abs(want).max()
+    for first, last in ((0, 4), (4, 5), (5, 7)):
+        tokens = np.array([TOKENS[first:last]])
+        feed = {"input_ids": tokens, "attention_mask": np.ones((1, last), np.int64), **caches}
+        got, *presents = session.run(None, feed)
+        assert got.shape == (1, last - first, WORDS)
+        assert np.abs(got[0] - want[first:last]).max() < 1e-5 * span
+        caches = dict(zip(caches, presents, strict=True))
+
+
+@pytest.mark.slow
+def test_a_library_with_caches_that_stay(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    weights = write(path, tensors(Q4_1, Q8_0))
+    dims = {
+        "batch_size": (1, 2),
+        "sequence_length": (1, 16),
+        "past_sequence_length": (0, 32),
+        "total_sequence_length": (1, 32),
+    }
+    options = CompileOptions(profile=False, state=StateForm.LIFTED)
+    output = tmp_path / "out"
+    build(output, path, dims=dims, options=options)
+    assert report(output, "numerics.json")["verdict"] == "passed"
+    state = relaxd.load(output, threads=1).state(entries=1, capacity=16)
+    want = logits(weights, TOKENS)
+    got = [state.step([TOKENS[:4]])["logits"][0]]
+    got += [state.step([[token]])["logits"][0] for token in TOKENS[4:]]
+    assert np.abs(np.concatenate(got) - want).max() < 1e-4 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"general.architecture": "mamba"}, "load.gguf_architecture"),
+        ({"llama.rope.scaling.type": "yarn"}, "load.gguf_architecture"),
+        ({"llama.expert_count": 8}, "load.gguf_architecture"),
+        ({"llama.rope.dimension_count": 8}, "load.gguf_architecture"),
+        ({"llama.block_count": 0}, "load.gguf"),
+        ({"llama.block_count": 3}, "load.gguf"),
+        ({"llama.embedding_length": 32}, "load.gguf"),
+        ({"llama.context_length": "long"}, "load.gguf"),
+    ],
+)
+def test_other_decoders_are_refused(tmp_path: Path, change: dict[str, Any], code: str) -> None:
+    path = tmp_path / "model.gguf"
+    write(path, tensors(F32, F32), {**METADATA, **change})
+    with pytest.raises(LoadError) as caught:
+        open_model(path)
+    assert caught.value.code == code
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write(path, tensors(F32, F32))
+    data = bytearray(path.read_bytes())
+    place = data.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 2 * 8
+    data[place] = Q5_0
+    path.write_bytes(data)
+    with pytest.raises(LoadError, match=r"ffn_up.*llama-quantize") as caught:
+        open_model(path)
+    assert caught.value.code == "load.gguf_format"
+
+
+def test_what_is_cut_short_is_refused_at_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write(path, tensors(Q4_0, Q8_0))
+    data = path.read_bytes()
+    for length in (*range(4, 300, 7), *range(300, len(data) - 64, 4099)):
+        path.write_bytes(data[:length])
+        with pytest.raises(LoadError) as caught:
+            open_model(path)
+        assert caught.value.code in ("load.gguf", "load.truncated")
