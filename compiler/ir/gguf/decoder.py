@@ -18,6 +18,7 @@ _OPSET = 21
 _OTHERS = ("rope.scaling.type", "expert_count", "attention.sliding_window", "rope.scale_linear")
 """Metadata of decoders that compute something else."""
 _NEUTRAL = (None, 0, 1.0, "none")
+_MOST_ANGLES = 1 << 26
 
 
 def decoder_of(file: Gguf) -> onnx.ModelProto:
@@ -43,6 +44,10 @@ class _Decoder:
         self.groups = self._count("attention.head_count_kv", self.heads)
         self.longest = self._count("context_length")
         self.size = self.width // self.heads
+        if self.width % self.heads or self.heads % self.groups:
+            raise _unsupported("heads of different sizes")
+        if self.longest * self.size > _MOST_ANGLES:
+            raise _unsupported(f"contexts of {self.longest} tokens")
         if self._count("rope.dimension_count", self.size) != self.size:
             raise _unsupported("heads of which a part is rotated")
         self.epsilon = float(self._meta("attention.layer_norm_rms_epsilon", 1e-5))
