@@ -1,6 +1,7 @@
 """Axis expressions: integer arithmetic over dims, as in `2*seq` or `past+seq`."""
 
 import ast
+import keyword
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +10,7 @@ from functools import cached_property, lru_cache
 
 from relaxd.errors import DeclarationError
 
+_SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
@@ -117,6 +119,15 @@ def _combine(
     return None
 
 
+def _is_name(text: str) -> bool:
+    return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is a dim or a size and nothing else, as most axes are: parsing takes long."""
+    return (_SIZE.fullmatch(text) is not None or _is_name(text)) and len(text) <= _LONGEST_TEXT
+
+
 @dataclass(frozen=True)
 class Axis:
     """One axis of a tensor: a fixed size or an expression of dims, e.g. `Axis("2*seq")`; raises
@@ -126,6 +137,8 @@ class Axis:
     text: str
 
     def __post_init__(self) -> None:
+        if isinstance(self.text, str) and _is_plain(self.text):
+            return
         try:
             object.__setattr__(self, "text", ast.unparse(_parse(str(self.text))))
         except RecursionError as error:
@@ -141,7 +154,7 @@ class Axis:
     @cached_property
     def dims(self) -> frozenset[str]:
         """The names of the dims that the axis depends on."""
-        return _names(self.tree)
+        return frozenset((self.text,)) if _is_name(self.text) else _names(self.tree)
 
     @property
     def size(self) -> int | None:

@@ -120,7 +120,7 @@ class Dim:
                 return cls._parse(name, value)
             case tuple() | list() if len(value) == 2:
                 return cls(name, *value)
-            case Mapping():
+            case dict() | Mapping():  # the first by itself: it takes no search for subclasses
                 unknown = value.keys() - {"min", "max", "multiple", "opt"}
                 if unknown:
                     raise DeclarationError(

@@ -8,6 +8,10 @@ from typing import Any
 from relaxd.errors import BundleError
 
 MAX_BYTES = 64 << 20
+_SURROGATES = (b"\\u", b"\xed", b"\0")
+"""One of these stands in every document that has surrogates, escaped or not; the last in those of
+UTF-16 and UTF-32.
+"""
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LONGEST_PART, _LONGEST_NAME = 255, 1024
 
@@ -20,7 +24,8 @@ def read_json(data: bytes, name: str) -> Any:
         raise BundleError(f"{name} has {len(data)} bytes, more than {MAX_BYTES}", file=name)
     try:
         document = json.loads(data, parse_constant=_no_number)
-        json.dumps(document, ensure_ascii=False).encode()  # lone surrogates are no text
+        if any(mark in data for mark in _SURROGATES):
+            json.dumps(document, ensure_ascii=False).encode()  # lone surrogates are no text
     except (ValueError, RecursionError) as error:
         raise BundleError(
             f"{name} is not JSON: {error}", hint="fetch the bundle again", file=name

@@ -1,13 +1,16 @@
 """A bundle on disk: its manifest and its files, a directory or a tar, checked by hash."""
 
 import hashlib
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from relaxd.contract import numerics
 from relaxd.contract.documents import MAX_BYTES, read_json
@@ -17,6 +20,7 @@ from relaxd.errors import BundleError, BundleNotFound
 from relaxd.loader import layouts
 from relaxd.loader.archive import budget_of, members
 
+_SMALL, _PART = 1 << 15, 1 << 20
 _FETCH_AGAIN = "fetch the bundle again"
 
 
@@ -38,14 +42,18 @@ class Bundle:
         differs.
         """
         for name, entry in self.manifest.files.items():
-            path = self.directory / name
-            if not path.is_file():
+            path = os.path.join(self.directory, name)
+            try:
+                status = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                status = None
+            if status is None or not stat.S_ISREG(status.st_mode):
                 raise BundleError(
                     f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name
                 )
-            if path.stat().st_size != entry.size:
+            if status.st_size != entry.size:
                 raise BundleError(
-                    f"{name} has {path.stat().st_size} bytes; the manifest lists {entry.size}",
+                    f"{name} has {status.st_size} bytes; the manifest lists {entry.size}",
                     hint=_FETCH_AGAIN,
                     file=name,
                 )
@@ -65,10 +73,16 @@ class Bundle:
         )
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: str | PathLike[str]) -> str:
     """Lower-case hex sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open(path, "rb", buffering=0) as file:
+        # `file_digest` makes a buffer of 256 KiB, which takes longer than a small file's digest.
+        first = file.read(_SMALL) or b""
+        digest = hashlib.sha256(first)
+        if len(first) == _SMALL:
+            while part := file.read(_PART):
+                digest.update(part)
+        return digest.hexdigest()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -76,16 +90,13 @@ def read_manifest(path: Path) -> Manifest:
     BundleError.
     """
     if path.is_dir():
-        file = path / FILENAME
-        if not file.is_file():
-            raise BundleNotFound(
-                f"{path} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
-            )
-        return _parse(_content(file))
+        return Manifest.from_json(_document(path))
     with members(path) as files:
         for name, size, content in files:
             if name == FILENAME:
-                return _parse(content.read(min(size, MAX_BYTES + 1)))
+                return Manifest.from_json(
+                    read_json(content.read(min(size, MAX_BYTES + 1)), FILENAME)
+                )
     raise BundleError(f"the tar holds no {FILENAME}", hint=_FETCH_AGAIN, file=FILENAME)
 
 
@@ -94,14 +105,15 @@ def opened(path: Path) -> Iterator[Bundle]:
     """The bundle of a directory, or of a tar or an image layout unpacked into a temporary directory
     that is gone afterwards.
     """
-    if path.is_dir() and layouts.is_layout(path):
+    if path.is_dir():
+        document = None if layouts.is_index(path) else _document(path)
+        if document is not None and not layouts.is_image(document):
+            yield Bundle(path, Manifest.from_json(document))
+            return
         with layouts.laid_out(path) as directory:
             yield Bundle(directory, read_manifest(directory))
         return
     manifest = read_manifest(path)
-    if path.is_dir():
-        yield Bundle(path, manifest)
-        return
     with tempfile.TemporaryDirectory(prefix="relaxd-") as scratch:
         directory = Path(scratch)
         _unpack(path, manifest, directory)
@@ -141,8 +153,14 @@ def _write(path: Path, content: IO[bytes]) -> None:
         raise BundleError(f"{path.name} stands where a folder has to be", file=path.name) from error
 
 
-def _parse(data: bytes) -> Manifest:
-    return Manifest.from_json(read_json(data, FILENAME))
+def _document(directory: Path) -> Any:
+    """What manifest.json of a folder says."""
+    file = directory / FILENAME
+    if not file.is_file():
+        raise BundleNotFound(
+            f"{directory} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
+        )
+    return read_json(_content(file), FILENAME)
 
 
 def _content(path: Path) -> bytes:

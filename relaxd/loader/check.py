@@ -12,6 +12,7 @@ from relaxd.loader.host import Host
 FFI = "apache-tvm-ffi"
 _REBUILD = "build the bundle for this machine's target"
 
+_NUMBERS = re.compile(r"\d+(\.\d+)*")
 _DRIVERS = {
     "cuda": "an NVIDIA driver and a GPU",
     "rocm": "an AMD driver and a GPU",
@@ -71,7 +72,7 @@ def check_machine(need: LoadContract, host: Host, probe: Probe = probe) -> None:
 
 def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, without suffixes: `0.1.15.post2` is (0, 1, 15)."""
-    found = re.match(r"\d+(\.\d+)*", version)
+    found = _NUMBERS.match(version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 

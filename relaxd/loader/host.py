@@ -41,7 +41,8 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
     registers are saved.
     """
     cores = []
-    for line in cpuinfo.splitlines():
+    # Cores that are alike have lines that are equal.
+    for line in dict.fromkeys(cpuinfo.splitlines()):
         key, _, value = line.partition(":")
         if key.strip() in ("flags", "Features", "features"):
             cores.append(frozenset(value.split()))

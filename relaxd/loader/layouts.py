@@ -25,12 +25,16 @@ TITLE = "org.opencontainers.image.title"
 _TARGET = "org.relaxd.target"
 
 
-def is_layout(directory: Path) -> bool:
-    """Whether the folder holds blobs by their digests, not a bundle's files by their names."""
-    if (directory / LAYOUT).is_file():
-        return True
-    manifest = directory / FILENAME
-    return manifest.is_file() and "layers" in _document(manifest)
+def is_index(directory: Path) -> bool:
+    """Whether the folder is an OCI image layout."""
+    return (directory / LAYOUT).is_file()
+
+
+def is_image(document: Any) -> bool:
+    """Whether a manifest.json is that of an image, beside which blobs lie by their digests, and
+    not that of a bundle.
+    """
+    return "layers" in mapping(document, FILENAME)
 
 
 @contextmanager
@@ -44,7 +48,7 @@ def laid_out(directory: Path) -> Iterator[Path]:
 
 def _files(directory: Path) -> dict[str, Path]:
     """Each file's name and its blob."""
-    if not (directory / LAYOUT).is_file():
+    if not is_index(directory):
         manifest, blobs = directory / FILENAME, directory
     else:
         blobs = directory / "blobs" / "sha256"

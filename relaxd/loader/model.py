@@ -24,6 +24,7 @@ from relaxd.loader.engine import Engine, VirtualMachine
 from relaxd.loader.failures import Failed, explain
 from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
+from relaxd.loader.threads import team_for
 
 if TYPE_CHECKING:
     from relaxd.contract.state import State as StateSpec
@@ -72,7 +73,6 @@ def load(
 def _machine(bundle: Bundle, threads: int | None) -> "Model":
     from relaxd.loader.arrays import Transport
     from relaxd.loader.runtime import PROCESS, open_model
-    from relaxd.loader.threads import team_for
 
     PROCESS.require(bundle)
     manifest = bundle.manifest
@@ -90,7 +90,6 @@ def _standalone(bundle: Bundle, threads: int | None) -> "Model":
 def standalone_model(bundle: Bundle, library: Any, threads: int | None = None) -> "Model":
     """A model by an open library of the bundle's interface; raises BundleError."""
     from relaxd.loader.standalone import Code, StandaloneEngine, helpers_of
-    from relaxd.loader.threads import team_for
 
     manifest, code = bundle.manifest, Code(bundle, library)
     helpers = helpers_of(bundle) if code.parallel else None
@@ -155,8 +154,6 @@ class Model:
 
     def session(self, threads: int | None = None) -> "Model":
         """The same model, its weights shared, with a number of threads of its own."""
-        from relaxd.loader.threads import team_for
-
         device = self.manifest.load.device != "cpu"
         team = team_for(threads, self._team.helpers, one_at_a_time=device)
         return self._like(self._engine.session(team.size), team, self._metrics)

@@ -39,10 +39,13 @@ def default_threads(cores: Cores, quota: float | None) -> int:
 
 
 def _siblings(cpu: int, root: Path) -> frozenset[int]:
-    topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+    topology = f"{root}/sys/devices/system/cpu/cpu{cpu}/topology"
     for name in ("core_cpus_list", "thread_siblings_list"):
-        if (topology / name).is_file():
-            return parse_cpu_list((topology / name).read_text()) | {cpu}
+        try:
+            with open(f"{topology}/{name}") as file:
+                return parse_cpu_list(file.read()) | {cpu}
+        except FileNotFoundError:
+            continue
     return frozenset({cpu})
 
 

@@ -171,3 +171,16 @@ def test_axes_of_names_the_field():
     with pytest.raises(DeclarationError) as caught:
         axes_of(["n", "n/2"], "shapes.boxes")
     assert caught.value.field == "shapes.boxes"
+
+
+@pytest.mark.parametrize("text", ["n", "_x1", "0", "7", "9223372036854775807"])
+def test_a_dim_or_a_size_is_its_own_canonical_form(text):
+    assert (Axis(text).text, Axis(f" ({text})").text) == (text, text)
+    assert Axis(text) == Axis(f"({text})")
+    assert Axis(text).dims == (frozenset() if text.isdigit() else {text})
+
+
+@pytest.mark.parametrize("text", ["None", "lambda", "07", "n" * 2001, "9" * 5000])
+def test_what_only_looks_like_a_dim_or_a_size_is_refused(text):
+    with pytest.raises(DeclarationError):
+        Axis(text)

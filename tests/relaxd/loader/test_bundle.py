@@ -1,3 +1,4 @@
+import hashlib
 import io
 import json
 import tarfile
@@ -8,7 +9,7 @@ import pytest
 
 import relaxd
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import opened, read_manifest
+from relaxd.loader.bundle import opened, read_manifest, sha256_of
 
 
 @pytest.mark.parametrize(
@@ -120,3 +121,18 @@ def test_a_truncated_tar(bundles: Path, tmp_path):
     tar.write_bytes(tar.read_bytes()[: tar.stat().st_size // 2])
     with pytest.raises(BundleError), opened(tar):
         pass
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 15) - 1, 1 << 15, (1 << 15) + 1, (1 << 20) + 7])
+def test_digests_of_files_of_every_size(tmp_path, size):
+    content = bytes(range(256)) * (size // 256 + 1)
+    (tmp_path / "file").write_bytes(content[:size])
+    assert sha256_of(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
+
+
+def test_a_folder_where_a_file_has_to_be(doctored):
+    bundle = doctored(lambda manifest: None)
+    (bundle / "model.so").unlink()
+    (bundle / "model.so").mkdir()
+    with pytest.raises(BundleError, match=r"model\.so is missing"):
+        relaxd.load(bundle)
