@@ -60,7 +60,7 @@ def answers(core: Core, asker: Asker, capabilities: Mapping[str, str]) -> dict[s
     """
     if asker.request.options.dump:  # the bundle says nothing of it
         return {}
-    reports = core.recent.get("reports", FLEET_S, lambda: _reports(core))
+    reports = core.recent.get("reports", core.clock(), FLEET_S, lambda: _reports(core))
     found = {}
     for target, capability in capabilities.items():
         report = reports.get(capability)
@@ -120,7 +120,7 @@ def _answer(core: Core, asker: Asker, target: str, report: Mapping[str, Any]) ->
         return _known(core, asker, key, flight, signed_by)
 
     place = ("answer", asker.tenant, asker.shares, flight, signed_by)
-    outcome = core.recent.get(place, REMEMBERED_S, look, none_s=FLEET_S)
+    outcome = core.recent.get(place, core.clock(), REMEMBERED_S, look, none_s=FLEET_S)
     return Answer(flight, outcome) if outcome else None
 
 

@@ -29,7 +29,7 @@ def index_of(core: Core, job: Job) -> Artifact | None:
     """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in
     the store; raises StoreError.
     """
-    return _tagged(core, job, is_complete) if job.state.terminal else None
+    return _tagged(core, job, is_complete, _publish) if job.state.terminal else None
 
 
 def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | None:
@@ -39,7 +39,7 @@ def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | No
     if not built:
         return None
     try:
-        return _published(core, tenant, built)
+        return _publish_once(core, tenant, built)
     except StoreError as error:
         logger.warning("an index was not published", error=str(error))
         return None
@@ -68,7 +68,7 @@ def publish(core: Core, job_id: str) -> None:
         job = _job(core, job_id)
         while True:
             # The build has just touched its bundle, which makes `keep` the cheaper look.
-            _tagged(core, job, keep)
+            _tagged(core, job, keep, _publish_once)
             # Another of the job's builds may have ended meanwhile, and its index been replaced by
             # ours.
             before, job = job, _job(core, job_id)
@@ -88,7 +88,12 @@ def _artifacts(job: Job) -> dict[str, Artifact]:
     return {build.target: build.artifact for build in job.builds if build.artifact}
 
 
-def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) -> Artifact | None:
+def _tagged(
+    core: Core,
+    job: Job,
+    is_there: Callable[[BlobStore, str], bool],
+    publish: Callable[[Core, str, Mapping[str, Artifact]], str],
+) -> Artifact | None:
     built = {
         target: artifact
         for target, artifact in _artifacts(job).items()
@@ -101,7 +106,7 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
     if digest is None or _listed(core, digest) != {
         target: artifact.digest for target, artifact in built.items()
     }:
-        digest = _published(core, job.tenant, built)
+        digest = publish(core, job.tenant, built)
         core.store.references.tag(repository, tag, digest)
     if job.index_digest != digest:
         _note(core, job.id, digest)
@@ -110,16 +115,25 @@ def _tagged(core: Core, job: Job, is_there: Callable[[BlobStore, str], bool]) ->
     )
 
 
-def _published(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
-    digests = {target: artifact.digest for target, artifact in built.items()}
+def _publish(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
+    """Store the index, which the tenant holds from then on; its digest."""
+    entries = [_entry(core, target, artifact.digest) for target, artifact in built.items()]
+    digest = publish_index(core.store.blobs, entries)
+    holding.hold(core, tenant, {digest: core.store.blobs.size(digest)})
+    return digest
 
-    def publish() -> str:
-        entries = [_entry(core, target, digest) for target, digest in digests.items()]
-        digest = publish_index(core.store.blobs, entries)
-        holding.hold(core, tenant, {digest: core.store.blobs.size(digest)})
-        return digest
 
-    return core.recent.get(("index", tenant, *sorted(digests.items())), REMEMBERED_S, publish)
+def _publish_once(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
+    """As `_publish`, but for an index that was stored a moment ago: jobs with equal bundles have
+    equal ones.
+    """
+    bundles = sorted((target, artifact.digest) for target, artifact in built.items())
+    return core.recent.get(
+        ("index", tenant, *bundles),
+        core.clock(),
+        REMEMBERED_S,
+        lambda: _publish(core, tenant, built),
+    )
 
 
 def _note(core: Core, job_id: str, digest: str) -> None:

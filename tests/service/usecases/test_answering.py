@@ -21,7 +21,7 @@ BOTH = CompileRequest(targets=("x86-64-v3", "x86-64-v2"))
 class Now:
     """Remembers nothing, so that each test sees what is there."""
 
-    def get(self, key, seconds, find, none_s=None):
+    def get(self, key, now, seconds, find, none_s=None):
         return find()
 
 
@@ -194,22 +194,15 @@ def test_an_idempotency_key_finds_the_answer(jobs: Jobs, worker: Worker, model: 
     assert jobs.submit(model, V3, "key").id == first.id
 
 
-def test_what_was_found_is_remembered_for_a_moment(monotonic: list[float]) -> None:
-    recent, asked = Recent(lambda: monotonic[0]), []
+def test_what_was_found_is_remembered_for_a_moment() -> None:
+    recent, asked = Recent(), []
 
     def find(value: str | None) -> str | None:
         asked.append(value)
         return value
 
-    for now, value in ((0, "a"), (4, "b"), (5, "c"), (6, None)):
-        monotonic[0] = now
-        recent.get("key", 5, lambda value=value: find(value))
-    assert asked == ["a", "c"]
-    recent.get("none", 5, lambda: find(None), none_s=1)
-    monotonic[0] = 7
-    assert recent.get("none", 5, lambda: find("d"), none_s=1) == "d"
-
-
-@pytest.fixture
-def monotonic() -> list[float]:
-    return [0.0]
+    for now, value in ((10, "a"), (14, "b"), (15, "c"), (16, None), (3, "earlier")):
+        recent.get("key", now, 5, lambda value=value: find(value))
+    assert asked == ["a", "c", "earlier"]
+    recent.get("none", 20, 5, lambda: find(None), none_s=1)
+    assert recent.get("none", 21, 5, lambda: find("d"), none_s=1) == "d"
