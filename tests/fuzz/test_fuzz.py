@@ -151,7 +151,7 @@ def test_a_failure_ends_the_run_with_its_graph_and_the_command_that_repeats_it(
     monkeypatch.setattr(fuzz, "Judge", Wrong)
     arguments = ["--geometry", "any", "--seed", "7", "--together", "1", "--shrink-seconds", "0"]
     assert fuzz.main([*arguments, "--findings", "1", "--keep", str(tmp_path)]) == 1
-    first, *_, last = capsys.readouterr().out.splitlines()
+    first, *_, last, _ = capsys.readouterr().out.splitlines()
     [path] = tmp_path.glob("*.onnx")
     assert first == "seed 7, geometry 256/16"
     assert last.startswith("1 graphs, 0 runs, 1 wrong")
