@@ -1,6 +1,6 @@
 """Walking and rewriting scalar expressions of tensor programs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -153,10 +153,13 @@ def loads(expr: Expr) -> list[Any]:
     return [node for node in nodes(expr) if isinstance(node, ir.TensorLoad)]
 
 
-def holds(expr: Expr, kind: type) -> bool:
-    """Whether a node of that class occurs in `expr`."""
-    found = tvm_ffi.structural_walk(expr, (kind, VisitInterrupt), order="pre")
-    return found is not None
+def calls_any(expr: Expr, names: Container[str]) -> bool:
+    """Whether an operator of those names is called in `expr`."""
+
+    def named(call: ir.Call) -> VisitInterrupt | None:
+        return VisitInterrupt(call) if op_name(call) in names else None
+
+    return tvm_ffi.structural_walk(expr, (ir.Call, named), order="pre") is not None
 
 
 def uses(expr: Expr, var: Any) -> bool:

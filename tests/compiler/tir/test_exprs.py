@@ -4,7 +4,14 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import const, load, nodes, replace_loads, substitute
+from compiler.tir.exprs import (
+    calls_any,
+    const,
+    load,
+    nodes,
+    replace_loads,
+    substitute,
+)
 
 
 def test_constants_of_equal_value_and_different_dtype_stay_apart() -> None:
@@ -39,3 +46,10 @@ def test_a_binding_whose_value_changes_gets_its_own_variable() -> None:
     tvm.ir.assert_structural_equal(moved, prim.Let(y, j + const(1), y * y), map_free_vars=True)
     assert not moved.var.same_as(y)
     assert substitute(value, {j: i}).var.same_as(y)
+
+
+def test_calls_are_found_by_name() -> None:
+    x = load(tirx.decl_buffer([const(8)], "float32", name="x"), [const(0)])
+    fused = tirx.call_intrin("float32", "tirx.fma", x, x, x)
+    assert calls_any(fused * tirx.exp(fused), ("tirx.exp", "tirx.tanh"))
+    assert not calls_any(fused, ("tirx.exp",))
