@@ -18,7 +18,7 @@ from tests.fuzz.tally import Tally
 from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
-OPTIMISED = 5
+OPTIMISED = 10
 ANY = "any"
 """The geometry that the seed chooses."""
 
