@@ -16,7 +16,9 @@ from relaxd.errors import DeclarationError
 
 PANEL = "Declarations"
 
-ModelPath = Annotated[Path, typer.Argument(help="An ONNX, TorchScript or GGUF file.", show_default=False)]
+ModelPath = Annotated[
+    Path, typer.Argument(help="An ONNX, TorchScript or GGUF file.", show_default=False)
+]
 Dims = Annotated[
     list[str] | None,
     typer.Option(
