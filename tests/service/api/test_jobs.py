@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from compiler.errors import CompileCancelled, ImportFailed
+from service.identity import Entry
+from service.usecases import auditing
 from tests.service.live import Live
 
 ABSENT = "sha256:" + "0" * 64
@@ -36,6 +38,29 @@ def test_submitting_by_digest(api: Live) -> None:
     job = api.http.get(answer.headers["Location"], params={"wait": 20}).json()
     assert (job["state"], job["name"]) == ("succeeded", "m")
     assert [build["target"] for build in job["builds"]] == ["native", "x86-64-v2"]
+
+
+def test_each_request_for_a_job_has_one_entry_in_the_audit_log(api: Live) -> None:
+    request = {"model": api.upload(b"audited"), "targets": ["x86-64-v2"]}
+    asked = [
+        api.http.post("/v1/jobs", json=request, headers={"Idempotency-Key": "audited"})
+        for _ in range(2)
+    ]
+    job_id = asked[0].json()["id"]
+    until = time.monotonic() + 20
+    while len(found := _entries(api, job_id)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [entry.request_id for entry in found] == [
+        answer.headers["X-Request-ID"] for answer in reversed(asked)
+    ]
+    assert {(entry.action, entry.outcome, entry.detail["status"]) for entry in found} == {
+        ("submit", "done", 202)
+    }
+
+
+def _entries(api: Live, subject: str) -> list[Entry]:
+    listed = auditing.listed(api.services.core, None, 100)
+    return [entry for entry in listed if entry.subject == subject]
 
 
 def test_a_registry_client_finds_the_bundles_of_a_job_that_nobody_looked_at(api: Live) -> None:

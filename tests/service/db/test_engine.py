@@ -1,5 +1,6 @@
 import threading
 
+import psycopg
 import pytest
 from sqlalchemy import insert, select, text
 from sqlalchemy.exc import DBAPIError
@@ -90,3 +91,14 @@ def test_a_lost_connection_is_known_whatever_the_driver_calls_it(tmp_path, lost,
     with pytest.raises(raised), db.read():
         raise DBAPIError("SELECT 1", {}, Exception("gone"), connection_invalidated=lost)
     db.close()
+
+
+def test_a_connection_that_broke_while_nobody_used_it_is_replaced(db, database_url, monkeypatch):
+    if db.url.get_backend_name() == "sqlite":
+        pytest.skip("SQLite has no connections that break")
+    monkeypatch.setattr("service.db.engine.IDLE_S", -1)
+    assert count(db) == 0
+    others = "pid <> pg_backend_pid() AND datname = current_database()"
+    with psycopg.connect(database_url) as operator:
+        operator.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    assert count(db) == 0
