@@ -9,11 +9,11 @@ from relaxd.contract.options import CompileOptions
 
 
 def prepare(target: Target, options: CompileOptions) -> None:
-    """Build what builds of the target with such options share, unless it is there: the C library's
-    start files and our own runtimes, and what runs the library under an emulator if it is to be
-    verified there; raises CompileError.
+    """Build what builds of the target with such options share, unless it is there: what libraries
+    are linked against and our own runtimes, and what a static program takes that runs the library
+    under an emulator if it is to be verified there; raises CompileError.
 
-    The first time for a platform takes some ten seconds, and minutes where zig has to build its C++
+    The first time for a platform takes seconds, and minutes where zig has to build a whole C or C++
     library.
     """
     if target.platform.runtime is Runtime.BUNDLED:

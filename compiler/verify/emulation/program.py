@@ -9,6 +9,7 @@ from compiler.link import header
 from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.toolchain import zig
+from compiler.verify.emulation import dynamic
 from relaxd.contract.manifest import THREADS
 from relaxd.contract.options import Flavour
 
@@ -21,20 +22,13 @@ THREAD_COUNT = 2
 def build(bundle: Path, target: Target, output: Path) -> None:
     """Write the program for the bundle to `output`; raises LinkError."""
     include = [f"-I{path}" for path in archives.include_folders()]
-    linked = (
-        _with_archive(bundle, target)
-        if target.platform.runtime is Runtime.LINKED
-        else _with_libraries(bundle, target)
-    )
+    if not _static(target):
+        _with_libraries(bundle, include, target, output)
+        return
     zig.compile_with_zig(
-        "-O1",
-        *include,
-        "-o",
-        str(output),
-        str(DRIVER),
-        *linked,
+        *("-O1", *include, "-o", str(output), str(DRIVER), *_with_archive(bundle, target)),
         triple=target.platform.linker,
-        language="c++" if _static(target) else "cc",
+        language="c++",
     )
 
 
@@ -44,50 +38,43 @@ def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) ->
     prefix: of the functions of the bundle's library.
     """
     library = bundle / target.platform.library
-    static = ["-static"] if _static(target) else [f"-Wl,-rpath,{bundle}"]
+    options = ["-include", str(bundle / header.FILENAME), f"-DP={prefix}"]
+    if not _static(target):
+        dynamic.link(STANDALONE_DRIVER, options, [library], output, target)
+        return
     zig.compile_with_zig(
-        *("-O1", "-include", str(bundle / header.FILENAME), f"-DP={prefix}", *static),
-        *("-o", str(output), str(STANDALONE_DRIVER), str(library), "-lm"),
+        *("-O1", *options, "-static", "-o", str(output), str(STANDALONE_DRIVER), str(library)),
+        "-lm",
         triple=target.platform.linker,
     )
 
 
 def warm_up(target: Target, flavour: Flavour) -> None:
-    """Build zig's libraries for programs with bundles of the flavour into the shared cache, so that
-    no build waits for them; raises LinkError.
+    """Build zig's libraries for static programs with bundles of the flavour into the shared cache,
+    so that no build waits for them; raises LinkError.
     """
-    static = ["-static"] if _static(target) else []
-    with_runtime = flavour is Flavour.VM
-    zig.warm_up_program(
-        target.platform.linker,
-        language="c++" if static and with_runtime else "cc",
-        arguments=("-O1", *static, *([] if with_runtime else ["-lm"])),
-    )
+    if _static(target):
+        with_runtime = flavour is Flavour.VM
+        zig.warm_up_program(
+            target.platform.linker,
+            language="c++" if with_runtime else "cc",
+            arguments=("-O1", "-static", *([] if with_runtime else ["-lm"])),
+        )
 
 
 def _static(target: Target) -> bool:
     return target.platform.runtime is Runtime.LINKED
 
 
-def _with_libraries(bundle: Path, target: Target) -> list[str]:
+def _with_libraries(bundle: Path, include: list[str], target: Target, output: Path) -> None:
     """TVM's function interface comes from the fetched wheel, since a loader has it from Python; the
     runtime from the bundle.
     """
-    fetched = runtimes.find(target.platform)
-    names = sorted(path.name for path in bundle.glob("libtvm_runtime*.so"))
-    threads = (
-        [f"-DRELAXD_THREADS={THREAD_COUNT}", str(bundle / THREADS), "-ldl"]
-        if (bundle / THREADS).is_file()
-        else []
-    )
-    return [
-        *threads,
-        "-Wl,--allow-shlib-undefined",
-        "-Wl,--no-as-needed",
-        str(fetched / "libtvm_ffi.so"),
-        *(str(bundle / name) for name in names),
-        f"-Wl,-rpath,{fetched}:{bundle}",
-    ]
+    interface = runtimes.find(target.platform) / "libtvm_ffi.so"
+    threads = [bundle / THREADS] if (bundle / THREADS).is_file() else []
+    counted = [f"-DRELAXD_THREADS={THREAD_COUNT}"] if threads else []
+    libraries = [*threads, interface, *sorted(bundle.glob("libtvm_runtime*.so"))]
+    dynamic.link(DRIVER, [*include, *counted], libraries, output, target)
 
 
 def _with_archive(bundle: Path, target: Target) -> list[str]:

@@ -1,0 +1,44 @@
+"""Links programs against the very C library that the emulator runs them with, so that none is
+compiled for them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler.errors import LinkError
+from compiler.targets import Target
+from compiler.targets.architectures import architecture_of
+from compiler.toolchain import zig
+
+_START = Path(__file__).with_name("start.c")
+_LOADER = "ld-linux-aarch64.so.1"
+_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", _LOADER)
+
+
+def link(
+    source: Path, options: Sequence[str], libraries: Sequence[Path], output: Path, target: Target
+) -> None:
+    """Compile a driver with the options and link it with the libraries, which it finds where they
+    lie; raises LinkError.
+    """
+    objects = [output.with_name(f"{output.name}-{part.stem}.o") for part in (_START, source)]
+    for part, compiled in zip((_START, source), objects, strict=True):
+        zig.compile_with_zig(
+            *("-O1", "-fPIE", *options, "-c", "-o", str(compiled), str(part)),
+            triple=target.platform.linker,
+        )
+    system = [_sysroot(target) / "lib" / name for name in _LIBRARIES]
+    folders = dict.fromkeys(str(library.parent) for library in libraries)
+    zig.link_elf(
+        *("-pie", "--dynamic-linker", f"/lib/{_LOADER}", "-o", str(output)),
+        *("-z", "now", "--allow-shlib-undefined", "--rpath", ":".join(folders)),
+        *map(str, (*objects, *libraries)),
+        *("--as-needed", *map(str, system)),
+    )
+
+
+def _sysroot(target: Target) -> Path:
+    emulation = architecture_of(target.arch).emulation
+    if emulation is None or emulation.sysroot is None:
+        raise LinkError(f"no C library for {target.arch} is known", reason="failed")
+    return emulation.sysroot
