@@ -55,9 +55,16 @@ def test_small_models_spend_their_time_outside_of_kernels() -> None:
 def test_a_reference_that_is_faster_and_unrest_are_said() -> None:
     reference = ReferenceLatency(2.0, engine="onnxruntime 1.31.1")
     point = TimedPoint(6.0, label="max", dims={"n": 8}, reference=reference, stable=False)
-    unrest, slower = sentences((), PASSED, [Profile(True, points=(point,))])
-    assert "1 of 1 latencies did not settle" in unrest
-    assert slower.startswith("At n=8 it takes 3.0 times as long as onnxruntime 1.31.1")
+    for dims, advice in (
+        ((), "."),
+        (
+            (DimReport("n", max=64, verified_up_to=64),),
+            ": declare narrower ranges, or the sizes to favour, as in --dim n=1:64@8.",
+        ),
+    ):
+        unrest, slower = sentences(dims, PASSED, [Profile(True, points=(point,))])
+        assert "1 of 1 latencies did not settle" in unrest
+        assert slower == f"At n=8 it takes 3.0 times as long as onnxruntime 1.31.1{advice}"
 
 
 def test_a_latency_that_settled_counts_before_one_that_did_not() -> None:
