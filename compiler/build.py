@@ -208,7 +208,8 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     from compiler.passes.framework.node_names import NodeNames
 
     digest = this.job.model_digest or model.digest
-    subject = flavours.Subject(this.job.model_name, digest, this.target, imported)
+    embedded = this.target.embeds(this.request.options.embed_weights, this.flavour)
+    subject = flavours.Subject(this.job.model_name, digest, this.target, imported, embedded)
     maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)

@@ -37,13 +37,14 @@ _LONGEST_NAME = 40
 @dataclass(frozen=True)
 class Subject:
     """What a library is made of beside its module: the names of the model, its target, its inputs
-    and outputs.
+    and outputs; embedded: whether it holds its weights.
     """
 
     name: str
     digest: str
     target: Target
     imported: Imported
+    embedded: bool = False
 
 
 class Maker(Protocol):
@@ -149,18 +150,18 @@ class Standalone:
     ) -> None:
         """The library, its header, and threads where a loader of ours brings them."""
         target, file = self.subject.target, folder / files.WEIGHTS
-        imported = self.subject.imported
-        signature = Signature(
-            self.subject.name,
-            imported.inputs,
-            imported.outputs,
-            imported.dims,
-            file.stat().st_size if file.exists() else 0,
-        )
+        signature = self._signature(file)
         offsets = [weight.offset for weight in weights]
         messages = messages_of(code.module)
         source = driver_source(
-            code.module, code.kernels.table, signature, self._prefix, offsets, messages
+            code.module,
+            code.kernels.table,
+            signature,
+            self._prefix,
+            offsets,
+            messages,
+            heap=not target.platform.bare,
+            nodes=self.subject.imported.nodes,
         )
         wasm = target.platform.object_format is ObjectFormat.WASM
         text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)
@@ -169,20 +170,38 @@ class Standalone:
         with tempfile.TemporaryDirectory() as workspace:
             kernels = Path(workspace, "kernels.o")
             code.kernels.write(kernels)
-            parts = Parts(self._prefix, source, text, kernels)
+            held = file if signature.embedded else None
+            parts = Parts(self._prefix, source, text, kernels, held)
             link_standalone(parts, folder, target)
             if watched is not None:
                 link_watched(parts, watched, target)
+        if signature.embedded:
+            file.unlink()
         system = target.platform.os
         for name, wrapper in wrappers(signature, self._prefix, target.name, system).items():
             (folder / name).write_text(wrapper)
         files.add_helpers(folder, target)
         files.add_licences(folder)
 
+    def _signature(self, weights: Path) -> Signature:
+        imported = self.subject.imported
+        size = weights.stat().st_size if weights.exists() else 0
+        return Signature(
+            self.subject.name,
+            imported.inputs,
+            imported.outputs,
+            imported.dims,
+            size,
+            embedded=self.subject.embedded and size > 0,
+        )
+
     def described(self, manifest: Manifest, folder: Path) -> Manifest:
-        """Without a runtime, and with the prefix of its functions."""
+        """Without a runtime, and with the prefix of its functions; weights that the library holds
+        are no business of a loader's.
+        """
         return dataclasses.replace(
             manifest,
+            weights=() if self.subject.embedded else manifest.weights,
             flavour=Flavour.STANDALONE,
             entry=self._prefix,
             load=dataclasses.replace(manifest.load, runtime={}),

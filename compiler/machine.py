@@ -1,6 +1,6 @@
 """Whether this machine runs code for a target by itself."""
 
-from compiler.targets import Runtime, Target
+from compiler.targets import Target
 from relaxd.errors import LoadContractError
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import probe
@@ -9,7 +9,7 @@ from relaxd.loader.host import this_host
 
 def cannot_run(target: Target) -> str | None:
     """Why this machine's own processor cannot run a library for the target; None when it can."""
-    if target.platform.runtime is Runtime.LINKED:
+    if target.platform.archived:
         return f"a library for {target.name} runs in the program that links it"
     try:
         check_machine(target.load, this_host())

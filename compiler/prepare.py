@@ -4,7 +4,7 @@ builds themselves can only read it.
 
 from compiler.runtimes import devices, linking, threads
 from compiler.targets import ObjectFormat, Runtime, Target
-from compiler.verify.emulation import emulator, program
+from compiler.verify.emulation import board, emulator, program
 from relaxd.contract.options import CompileOptions
 
 
@@ -27,4 +27,7 @@ def prepare(target: Target, options: CompileOptions) -> None:
         linking.warm_up(target)
     flavour = target.flavour(options.flavour)
     if options.verify and target.emulator and emulator.lacking(target, flavour) is None:
-        program.warm_up(target, flavour)
+        if target.platform.bare:
+            board.warm_up()
+        else:
+            program.warm_up(target, flavour)

@@ -5,7 +5,7 @@ from pathlib import Path
 from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Target, TargetStatus
 from compiler.verify import report
-from compiler.verify.emulation import emulator, engine, program
+from compiler.verify.emulation import board, emulator, engine, program
 from relaxd.contract.options import Flavour
 from relaxd.loader.bundle import read_manifest
 
@@ -25,6 +25,8 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         return reason
     if lacking := emulator.lacking(target, flavour):
         return f"{reason}; {lacking}"
+    if target.platform.bare:
+        return _board(bundle, target, scratch / "board", reason)
     folder = scratch / "emulated"
     folder.mkdir()
     # Its C++ library may have to be built first: that is no part of the time that running takes.
@@ -34,6 +36,15 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         program.build(bundle, target, folder / "program")
     spec = (("target", target.name), ("scratch", str(folder)))
     return report.Runner("compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _PATIENCE)
+
+
+def _board(bundle: Path, target: Target, folder: Path, reason: str) -> report.Runner | str:
+    folder.mkdir()
+    entry = read_manifest(bundle).entry
+    if too_large := board.build(bundle, entry, target, folder / "program"):
+        return f"{reason}; {too_large}"
+    spec = (("target", target.name), ("scratch", str(folder)))
+    return report.Runner("compiler.verify.run.board", spec, TargetStatus.EMULATED, _PATIENCE)
 
 
 def _engine(folder: Path, reason: str) -> report.Runner | str:

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.targets import ObjectFormat, Target
 
 _MACHO_ARM64 = 0x0100000C
 _COFF_X86_64 = 0x8664
@@ -33,6 +33,7 @@ ELF = {
     "x86_64": Elf(62, "x86-64"),
     "aarch64": Elf(183, "ARM aarch64"),
     "armv7l": Elf(40, "ARM, EABI5", bits=32),
+    "cortex-m": Elf(40, "ARM, EABI5", bits=32),
     "riscv64": Elf(243, "UCB RISC-V, RVC, double-float ABI"),
 }
 """One line for each architecture of compiler/targets/architectures.py."""
@@ -76,7 +77,7 @@ def expected_machine(target: Target) -> tuple[str, int]:
 def code_of(library: Path, target: Target) -> bytes:
     """The library's bytes, of an archive those of its first object."""
     content = library.read_bytes()
-    return first_object(content) if target.platform.runtime is Runtime.LINKED else content
+    return first_object(content) if target.platform.archived else content
 
 
 def spoken(library: Path, target: Target) -> str:
@@ -88,7 +89,7 @@ def spoken(library: Path, target: Target) -> str:
 
 def expected_words(target: Target) -> tuple[str, ...]:
     """What must be in that."""
-    linked = target.platform.runtime is Runtime.LINKED
+    linked = target.platform.archived
     match target.platform.object_format:
         case ObjectFormat.COFF:
             return ("PE32+ executable (DLL)", "x86-64")
@@ -114,7 +115,7 @@ def traits(library: Path, target: Target) -> str:
         return f"{max(used)}mm" if used else "no vectors"
     if target.platform.object_format is ObjectFormat.MACHO:
         return _macho_platform(code_of(library, target))
-    if target.platform.runtime is not Runtime.LINKED:
+    if not target.platform.archived:
         return ""
     attributes = dict(re.findall(r"Tag_(\w+): \"?([^\"\n]*)", _tool("readelf", "-A", str(library))))
     if "RISCV_arch" in attributes:

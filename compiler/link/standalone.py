@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compiler.link import dll
 from compiler.runtimes import linux
-from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.targets import ObjectFormat, Target
 from compiler.toolchain import zig
 
 FUNCTIONS = (
@@ -48,12 +48,15 @@ _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 @dataclass(frozen=True)
 class Parts:
-    """What is linked: the driver's source, its header and the object of the kernels."""
+    """What is linked: the driver's source, its header, the object of the kernels, and the file of
+    weights if the source includes it.
+    """
 
     prefix: str
     source: str
     header: str
     kernels: Path
+    weights: Path | None = None
 
 
 def link_watched(parts: Parts, output: Path, target: Target) -> None:
@@ -71,7 +74,7 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
         driver = _driver(parts, Path(workspace), target)
         if target.platform.object_format is ObjectFormat.WASM:
             _module(parts, [driver, parts.kernels], output, target)
-        elif target.platform.runtime is Runtime.LINKED:
+        elif target.platform.archived:
             _archive([driver, parts.kernels], output, target)
         else:
             _share(parts, [driver, parts.kernels], output, target)
@@ -80,6 +83,8 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
 
 def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
     (workspace / "model.h").write_text(parts.header)
+    if parts.weights is not None:
+        (workspace / "weights.bin").symlink_to(parts.weights.absolute())
     source, compiled = workspace / "model.c", workspace / "driver.o"
     source.write_text(parts.source)
     zig.compile_with_zig(
@@ -93,7 +98,11 @@ def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
 
 
 def _flags_of(target: Target) -> tuple[str, ...]:
-    """Where a driver gets memory: from malloc, or in WebAssembly by growing its own."""
+    """Where a driver gets memory: from malloc, in WebAssembly by growing its own, and without an
+    operating system from its caller alone.
+    """
+    if target.platform.bare:
+        return (f"-mcpu={target.cpu.replace('-', '_')}", "-fno-pic", "-fno-unwind-tables")
     if target.platform.object_format is not ObjectFormat.WASM:
         return ("-DRD_LIBC",)
     return ("-DRD_GROWS", "-mcpu=" + "".join(("generic", *_wasm_features(target))))

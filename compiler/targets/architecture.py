@@ -15,14 +15,17 @@ class IntegerProduct:
     """An instruction that multiplies `group` integers of `left` by as many of `right` and adds them
     up, for each 32 bits of a vector.
 
-    intrinsic: LLVM's name of it; adds: whether it takes what to add them to as its first argument.
+    intrinsic: LLVM's name of it, None for a multiplication as C has it, of one integer; adds:
+    whether it takes what to add them to as its first argument.
+    rows: of a register tile whose accumulators, two vectors a row, stay in registers.
     """
 
-    intrinsic: str
+    intrinsic: str | None
     group: int
     left: str
     right: str
     adds: bool
+    rows: int = 6
 
 
 @dataclass(frozen=True)

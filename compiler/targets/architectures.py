@@ -1,9 +1,16 @@
 """The architectures that the compiler knows, in the order of the registry."""
 
-from compiler.targets import arm, riscv, wasm, x86
+from compiler.targets import arm, cortex_m, riscv, wasm, x86
 from compiler.targets.architecture import Architecture
 
-ARCHITECTURES = (x86.X86_64, arm.AARCH64, arm.ARMV7L, riscv.RISCV64, wasm.WASM32)
+ARCHITECTURES = (
+    x86.X86_64,
+    arm.AARCH64,
+    arm.ARMV7L,
+    riscv.RISCV64,
+    wasm.WASM32,
+    cortex_m.CORTEX_M,
+)
 
 _BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
 

@@ -8,7 +8,7 @@ from compiler.targets import x86
 from compiler.targets.architecture import Architecture
 from compiler.targets.architectures import ARCHITECTURES, architecture_of
 from compiler.targets.caches import Caches
-from compiler.targets.target import Device, Options, Platform, Runtime, Target, TargetStatus
+from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
 
 _CACHES = Caches(l1=32 << 10, l2=256 << 10, l3=4 << 20)
 _PLATFORMS = tuple(platform for known in ARCHITECTURES for platform in known.platforms)
@@ -105,7 +105,7 @@ def _isa(
     """What a loader can check; raises UnknownTarget where code could use more than that. Programs
     that link an archive know themselves.
     """
-    if platform.runtime is Runtime.LINKED or platform.os == "darwin":
+    if platform.archived or platform.os == "darwin":
         return ()
     promised = architecture.cpus.get(cpu)
     if promised is None:

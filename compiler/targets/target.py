@@ -43,7 +43,8 @@ class Runtime(StrEnum):
     BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static
     archive; where it is of the flavour `vm` it registers itself as a system library, and the
     program that links it links the runtime in.
-    NONE: TVM has no runtime there, and code has to do without.
+    NONE: TVM has no runtime there, and code has to do without: a WebAssembly module, or a static
+    archive for a processor without an operating system.
     """
 
     BUNDLED = "bundled"
@@ -86,11 +87,19 @@ class Platform:
     libc: str | None = None
 
     @property
+    def bare(self) -> bool:
+        """Whether there is no operating system, and so no heap and no files."""
+        return self.os == "none"
+
+    @property
+    def archived(self) -> bool:
+        """Whether a library for this platform is an archive, which a program links."""
+        return self.runtime is Runtime.LINKED or self.bare
+
+    @property
     def library(self) -> str:
         """The file name of what is linked for this platform."""
-        return (
-            "model.a" if self.runtime is Runtime.LINKED else f"model{_SHARED[self.object_format]}"
-        )
+        return "model.a" if self.archived else f"model{_SHARED[self.object_format]}"
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ class Target:
     @property
     def threads(self) -> bool:
         """Whether code for it may share out loops among threads."""
-        return self.platform.object_format is not ObjectFormat.WASM
+        return self.platform.object_format is not ObjectFormat.WASM and not self.platform.bare
 
     @property
     def flavours(self) -> tuple[Flavour, ...]:
@@ -201,6 +210,19 @@ class Target:
                 hint=f"leave the flavour out for {own.value!r}, or build for another target",
             )
         return wanted
+
+    def embeds(self, wanted: bool | None, flavour: Flavour) -> bool:
+        """Whether a library of the flavour holds its weights, as a request wants it or by default;
+        raises UnknownTarget where the flavour has no such libraries.
+        """
+        if wanted and flavour is not Flavour.STANDALONE:
+            raise UnknownTarget(
+                f"a library of flavour {flavour.value!r} cannot hold its weights",
+                reason="embed_weights",
+                field="options.embed_weights",
+                hint="add --flavour standalone, or leave embed_weights out",
+            )
+        return self.platform.bare if wanted is None else wanted
 
     def to_tvm(self) -> dict[str, Any]:
         """The target as TVM's JSON; one with a device carries its host."""

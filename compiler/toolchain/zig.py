@@ -77,8 +77,40 @@ def merge(objects: Sequence[Path], output: Path) -> None:
     with tempfile.TemporaryDirectory() as nothing:
         # The linker's own option for this does nothing where its output is an object.
         script = Path(nothing, "merge.ld")
-        script.write_text("SECTIONS { /DISCARD/ : { *(.debug*) *(.comment) } }\n")
+        script.write_text("SECTIONS { /DISCARD/ : { *(.debug*) *(.comment) *(.eh_frame) } }\n")
         link_elf("-r", "-T", str(script), "-o", str(output), *map(str, objects))
+
+
+BARE = "thumb-linux-musleabihf"
+"""What programs for boards are compiled as: no such system runs there, but arithmetic needs a C
+library, and what every processor of the family runs is of this one.
+"""
+_BARE_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
+_BARE_PROGRAM = ("-mcpu=cortex_m4", "-static", "-lm")
+
+
+def warm_up_bare() -> None:
+    """Build the C library for micro-controllers into the shared cache; raises LinkError."""
+    warm_up_program(BARE, language="cc", arguments=_BARE_PROGRAM)
+
+
+def link_bare(*arguments: str) -> None:
+    """Link a program for a micro-controller against the C library; raises LinkError."""
+    warm_up_bare()
+    libraries = _libraries(BARE, _BARE_LIBRARIES)
+    _zig("ld.lld", "--gc-sections", *arguments, *libraries, folder=_folder(BARE))
+
+
+def _libraries(triple: str, names: Sequence[str]) -> list[str]:
+    folder = _folder(triple)
+    found = [max(folder.glob(f"o/*/{name}"), default=None) for name in names]
+    if None in found:
+        raise LinkError(
+            f"zig's C library for {triple} is not in {folder}",
+            reason="failed",
+            hint=f"{cache.VARIABLE} chooses another place",
+        )
+    return list(map(str, found))
 
 
 _WASM_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
@@ -97,15 +129,8 @@ def link_wasm(*arguments: str, triple: str) -> None:
     build's sandbox refuses.
     """
     warm_up_wasm(triple)
-    folder = _folder(triple)
-    found = [max(folder.glob(f"o/*/{name}"), default=None) for name in _WASM_LIBRARIES]
-    if None in found:
-        raise LinkError(
-            f"zig's C library for {triple} is not in {folder}",
-            reason="failed",
-            hint=f"{cache.VARIABLE} chooses another place",
-        )
-    _zig("wasm-ld", *arguments, *map(str, found), folder=folder)
+    libraries = _libraries(triple, _WASM_LIBRARIES)
+    _zig("wasm-ld", *arguments, *libraries, folder=_folder(triple))
 
 
 def warm_up(triple: str) -> None:

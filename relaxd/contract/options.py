@@ -51,6 +51,8 @@ class CompileOptions:
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
     None for any.
+    embed_weights: put the weights into the library; None takes what the target is for: yes for
+    micro-controllers, whose programs have no files.
     """
 
     verify: bool = True
@@ -63,6 +65,7 @@ class CompileOptions:
     state: StateForm = StateForm.PASSED
     weights: WeightForm = WeightForm.FLOAT32
     weights_error: float | None = None
+    embed_weights: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
@@ -129,5 +132,6 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("weights_error", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
     ("dump", (bool,), "true or false"),
+    ("embed_weights", (bool, type(None)), "true or false"),
 )
 _LIMITS = ("rtol", "atol", "weights_error")

@@ -82,6 +82,7 @@ class OptionsIn(Document):
     state: Literal["passed", "lifted"] = "passed"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None
+    embed_weights: bool | None = None
 
 
 class RequestIn(Document):

@@ -131,7 +131,7 @@ class Function:
     def _call(self, var: Any, call: Any) -> Value:
         if isinstance(call.op, tvm.ir.GlobalVar):
             if isinstance(self.driver.module[call.op], tirx.PrimFunc):
-                return self._kernel(call)
+                return self._kernel(var, call)
             return self._private(var, call)
         name = str(getattr(call.op, "global_symbol", "")) or op_name(call)
         if name == "relax.memory.alloc_storage":
@@ -187,7 +187,7 @@ class Function:
             self.lines.append(f"  ((int64_t *){data})[{i}] = {extent};")
         return TensorValue(data, (str(len(shape.extents)),))
 
-    def _kernel(self, call: Any) -> Value:
+    def _kernel(self, var: Any, call: Any) -> Value:
         kernel = self.driver.kernels[call.op.name_hint]
         arguments = [
             self.tensor(arg).data if kind is None else self.text(arg)
@@ -196,13 +196,13 @@ class Function:
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
         head = ["c"] if kernel.needs_context else []
         if kernel.needs_scratch:
-            self._working_memory(kernel, call, extents)
+            self._working_memory(var, kernel, call, extents)
             head.append("rd_scratch(&c->own, 0)")
         text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
         self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
         return TupleValue(())
 
-    def _working_memory(self, kernel: Kernel, call: Any, extents: list[str]) -> None:
+    def _working_memory(self, var: Any, kernel: Kernel, call: Any, extents: list[str]) -> None:
         """Makes sure that the kernel has its working memory: by bind, or right here."""
         given = dict(zip(kernel.extents, extents, strict=True))
         given |= {var: self.text(call.args[i]) for var, i in kernel.scalars.items()}
@@ -211,6 +211,7 @@ class Function:
         if all(self.is_early(text) for text in needed):
             self.driver.scratch(size)
         else:
+            self.driver.need_heap(var)
             self.lines.append(f"  if ((status = rd_widen(&c->own, {size}))) return status;")
 
     def is_early(self, text: str) -> bool:

@@ -11,7 +11,7 @@ typedef struct @P@ @P@;
 /* Bytes of a context, which the caller places at a multiple of 64. */
 size_t @P@_size(void);
 
-/* weights: the content of weights.bin, at a multiple of 64, which must stay there. host: NULL for memory from malloc, where there is
+/* weights: @WEIGHTS@. host: NULL for memory from malloc, where there is
  * a C library, and one thread; it is copied. */
 int @P@_open(@P@ *, const void *weights, const relaxd_host *host);
 

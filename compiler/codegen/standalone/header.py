@@ -20,6 +20,8 @@ _TEXT = """\
 {interface}
 {functions}#endif
 """
+_GIVEN = "the content of weights.bin, at a multiple of 64, which must stay there"
+_HELD = "NULL, since the library holds them"
 _ALLOCATOR = """
 /* The module's memory: at a multiple of 64, NULL where there is none left. */
 void *@P@_allocate(size_t bytes);
@@ -33,6 +35,7 @@ def header_text(signature: Signature, prefix: str, target: str, allocator: bool)
     lines += [_line("out", spec) for spec in signature.outputs]
     lines += [f" *   dim  {plain(d.name)}: {plain(d.describe())}\n" for d in signature.bound]
     functions = _FUNCTIONS.read_text().replace("@MORE@", _ALLOCATOR if allocator else "")
+    functions = functions.replace("@WEIGHTS@", _HELD if signature.embedded else _GIVEN)
     return _TEXT.format(
         name=plain(signature.name),
         target=plain(target),

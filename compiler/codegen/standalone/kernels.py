@@ -9,6 +9,7 @@ from tvm import tirx
 
 from compiler.codegen import host_code
 from compiler.codegen.noalias import no_alias
+from compiler.codegen.standalone import elf
 from compiler.codegen.standalone.plain import Kernel, Plain
 from compiler.targets import Target
 
@@ -33,7 +34,7 @@ class Kernels:
         content = path.read_bytes()
         for name, ours in _NAMES:
             content = content.replace(name, ours)
-        path.write_bytes(content)
+        path.write_bytes(elf.without(content, b".eh_frame"))
 
 
 def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: bool) -> Kernels:

@@ -73,7 +73,7 @@ class ArenaMemory:
             return StorageValue(None)
         if all(self._known(size) for size in sizes):
             return StorageValue(self.driver.slot(largest(list(map(self.text, sizes)))))
-        return StorageValue(-1 - self.driver.grower())
+        return StorageValue(-1 - self.driver.grower(var))
 
     def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
         """At the storage's place."""
@@ -86,12 +86,14 @@ class ArenaMemory:
 
     def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
         """An output where the caller wants it, or a place of its own."""
+        if not self._known(size):
+            self.driver.need_heap(var)
         if (output := self.results.pop(var, None)) is not None:
             call = f"rd_result(c, results, {output}, {self.text(size)})"
             return [f"  if ((status = {call})) return status;"], f"c->out[{output}]"
         if self._known(size):
             return [], f"RD_AT({self.driver.slot(self.text(size))})"
-        place = self.driver.grower()
+        place = self.driver.grower(var)
         return [grown(place, self.text(size))], f"c->growing[{place}].data"
 
     def _known(self, size: Any) -> bool:
@@ -128,6 +130,7 @@ class BlockMemory:
 
     def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
         """A block."""
+        self.driver.need_heap(var)
         name = self.driver.fresh("t")
         lines = [
             f"  void *const {name} = rd_take(&c->own, {self.text(size)});",

@@ -11,13 +11,17 @@ from tvm import relax
 
 from compiler.codegen.standalone.expressions import C_TYPES
 from compiler.codegen.standalone.plain import Kernel
+from compiler.errors import CodegenError
+from compiler.ir.origins import position_of
 
 
 @dataclass
 class Driver:
     """The parts of a driver as they grow.
 
-    offsets: of each weight in the file of weights. messages: of checks, by number.
+    offsets: of each weight in the file of weights. messages: of checks, by number. heap: whether
+    the library may ask its host for memory while it runs; nodes: names of the model's nodes, by the
+    positions that variables are called after.
     bind: statements that place things in the arena. statics: constants. functions: private ones,
     finished, and prototypes: of these. slots, growing: how many places there are of either kind.
     """
@@ -27,6 +31,8 @@ class Driver:
     prefix: str
     offsets: tuple[int, ...]
     messages: Mapping[str, str]
+    heap: bool = True
+    nodes: tuple[str, ...] = ()
     bind: list[str] = field(default_factory=list)
     statics: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -47,10 +53,28 @@ class Driver:
         self.slots += 1
         return self.slots - 1
 
-    def grower(self) -> int:
-        """A place outside of the arena, whose size only a run knows."""
+    def grower(self, var: Any) -> int:
+        """A place outside of the arena, whose size only a run knows, for a variable; raises
+        CodegenError where there is no heap.
+        """
+        self.need_heap(var)
         self.growing += 1
         return self.growing - 1
+
+    def need_heap(self, var: Any) -> None:
+        """Raises CodegenError, which names the node of the variable, where there is no heap."""
+        if self.heap:
+            return
+        position = position_of(str(getattr(var, "name_hint", "")))
+        node = self.nodes[position] if position is not None else None
+        where = f" of {node}" if node else ""
+        raise CodegenError(
+            f"only a run knows how large a tensor{where} is, and the target has no heap",
+            reason="heap",
+            node=node,
+            hint="leave out of the model what comes of its inputs' values, such as NonZero or a "
+            "loop, or build for a target with an operating system",
+        )
 
     def scratch(self, size: str) -> None:
         """At least so much working memory for each thread."""

@@ -14,17 +14,23 @@ from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec, storage_of
 
 _FOLDER = Path(__file__).parent
+_EMBEDDED = """static const _Alignas(64) uint8_t rd_weights[] = {
+#embed "weights.bin"
+};"""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a library says of itself; weights: bytes of the file of weights."""
+    """What a library says of itself; weights: bytes of the file of weights; embedded: whether the
+    library holds them, and its caller gives none.
+    """
 
     name: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dims: tuple[Dim, ...]
     weights: int
+    embedded: bool = False
 
     @property
     def bound(self) -> tuple[Dim, ...]:
@@ -39,9 +45,15 @@ def driver_source(
     prefix: str,
     offsets: Sequence[int],
     messages: Mapping[str, str],
+    *,
+    heap: bool = True,
+    nodes: tuple[str, ...] = (),
 ) -> str:
-    """The whole source, which includes `model.h`; raises CodegenError."""
-    driver = Driver(module, kernels, prefix, tuple(offsets), messages)
+    """The whole source, which includes `model.h`; raises CodegenError.
+
+    heap, nodes: as in Driver.
+    """
+    driver = Driver(module, kernels, prefix, tuple(offsets), messages, heap, nodes)
     main = main_function(driver, signature.inputs, signature.dims)
     parts = [
         f'#include "model.h"\n#define P {prefix}\n#define RD_RANK {driver.rank}'
@@ -50,6 +62,7 @@ def driver_source(
         "\n".join(driver.kernel_prototypes()),
         _table(signature, any(kernel.tasks for kernel in kernels.values())),
         "\n".join(driver.statics),
+        _EMBEDDED if signature.embedded else "",
         _context(driver, main, signature),
         *_launchers(driver, prefix),
         "\n".join(driver.prototypes.values()),
@@ -147,7 +160,8 @@ def _table(signature: Signature, parallel: bool) -> str:
     lines.append(
         f"static const relaxd_interface interface = {{{quoted(signature.name)}, "
         f"{len(signature.inputs)}, {len(signature.outputs)}, {len(signature.bound)}, "
-        f"{int(parallel)}, inputs, outputs, dims, {signature.weights}}};"
+        f"{int(parallel)}, inputs, outputs, dims, "
+        f"{0 if signature.embedded else signature.weights}}};"
     )
     return "\n".join(lines)
 
@@ -174,15 +188,16 @@ def _entries(main: Main, signature: Signature, prefix: str) -> str:
         if "-1" in shape
     )
     shapes = "".join(f"  if (output == {i}) return c->shape{i};\n" for i in range(count))
+    given = "rd_weights" if signature.embedded else "weights"
     weights = (
         '  if (weights == NULL) return rd_fail(&c->own, RELAXD_USAGE, "open needs the weights");\n'
-        if signature.weights
-        else ""
+        if signature.weights and not signature.embedded
+        else "  (void)weights;\n"
     )
     return f"""size_t {prefix}_size(void) {{ return sizeof(P); }}
 
 int {prefix}_open(P *c, const void *weights, const relaxd_host *host) {{
-  rd_open(&c->own, sizeof(P), weights, host);
+  rd_open(&c->own, sizeof(P), {given}, host);
 {weights}  return RELAXD_OK;
 }}
 

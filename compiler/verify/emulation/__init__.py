@@ -1,1 +1,1 @@
-"""Runs bundles for other processors under qemu's user mode."""
+"""Runs bundles for other processors under qemu."""

@@ -1,5 +1,5 @@
 """Which targets this machine can emulate: qemu's user mode, and the C library that a dynamic
-program needs beside it.
+program needs beside it; for micro-controllers a whole board.
 """
 
 import shutil
@@ -58,7 +58,7 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
 
 def _without_runtime(target: Target, emulation: Emulation, program: str) -> Emulator | str:
     """The emulator of programs that need a C library at most."""
-    if target.platform.runtime is Runtime.LINKED:
+    if target.platform.archived:
         return Emulator((program, *(target.emulator or ())))
     sysroot = emulation.sysroot
     if sysroot is None or not (sysroot / "lib" / "libc.so.6").is_file():

@@ -10,8 +10,15 @@
 #define OF(prefix, name) JOIN(prefix, name)
 #define CALL(name) OF(P, name)
 
+/* Around a run, where a run is measured. */
+#ifndef BEGIN
+#define BEGIN()
+#define END(context, arena)
+#endif
+
 static void stop(const char *what) {
-  fprintf(stderr, "%s\n", what);
+  fputs(what, stderr);
+  fputs("\n", stderr);
   exit(1);
 }
 
@@ -75,10 +82,22 @@ static void write_tensor(FILE *file, const P *model, int output, const relaxd_te
   write_bytes(file, CALL(output)(model, output), bytes);
 }
 
+/* A place for an output whose extents are known, NULL for others: those need memory of the host's. */
+static void *place(const P *model, int output, const relaxd_tensor *about) {
+  const int64_t *shape = CALL(shape)(model, output);
+  size_t bytes = (size_t)about->item;
+  for (int32_t axis = 0; axis < about->rank; ++axis) {
+    if (shape[axis] < 0) return NULL;
+    bytes *= (size_t)shape[axis];
+  }
+  return room(bytes);
+}
+
 int main(int count, char **arguments) {
   const relaxd_interface *about = CALL(interface)();
   int64_t *dims = calloc((size_t)about->dims + 1, sizeof *dims), need, outputs = about->outputs;
   const void **inputs = calloc((size_t)about->inputs + 1, sizeof *inputs);
+  void **results = calloc((size_t)about->outputs + 1, sizeof *results);
   P *model = room(CALL(size)());
   if (count != 4 + about->dims) stop("usage: PROGRAM WEIGHTS INPUTS OUTPUTS DIM...");
   for (int i = 0; i < about->dims; ++i) dims[i] = atoll(arguments[4 + i]);
@@ -88,11 +107,14 @@ int main(int count, char **arguments) {
   FILE *given = opened(arguments[2], "rb");
   if (read_number(given) != about->inputs) stop("another number of inputs");
   for (int i = 0; i < about->inputs; ++i) inputs[i] = read_tensor(given);
-  if (CALL(run)(model, inputs, NULL) != 0) stop(CALL(failure)(model));
-  FILE *results = opened(arguments[3], "wb");
-  write_bytes(results, &outputs, sizeof outputs);
-  for (int i = 0; i < about->outputs; ++i) write_tensor(results, model, i, &about->output[i]);
-  if (fclose(results) != 0) stop("cannot write the outputs");
+  for (int i = 0; i < about->outputs; ++i) results[i] = place(model, i, &about->output[i]);
+  BEGIN();
+  if (CALL(run)(model, inputs, results) != 0) stop(CALL(failure)(model));
+  END(CALL(size)(), need);
+  FILE *written = opened(arguments[3], "wb");
+  write_bytes(written, &outputs, sizeof outputs);
+  for (int i = 0; i < about->outputs; ++i) write_tensor(written, model, i, &about->output[i]);
+  if (fclose(written) != 0) stop("cannot write the outputs");
   CALL(close)(model);
   return 0;
 }

@@ -52,19 +52,26 @@ class _Program:
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
             raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
-        return {
-            item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
-            for item, array in zip(self.manifest.outputs, tensors.read(given_back), strict=True)
-        }
+        return taken(self.manifest, given_back)
 
     def _dims(self, inputs: Arrays) -> list[str]:
-        """What a library without a runtime binds, in order; the virtual machine takes nothing."""
-        if self.binding is None:
-            return []
-        shapes = tuple(inputs[item.name].shape for item in self.manifest.inputs)
-        solved = self.binding.solve(shapes)
-        named = {dim for item in self.manifest.inputs for axis in item.shape for dim in axis.dims}
-        return [str(solved[name]) for name in sorted(named)]
+        """What a library without a runtime binds; the virtual machine takes nothing."""
+        return [] if self.binding is None else bound(self.binding, self.manifest, inputs)
+
+
+def bound(binding: Binding, manifest: Manifest, inputs: Arrays) -> list[str]:
+    """The dims that a library without a runtime binds for these inputs, in order."""
+    solved = binding.solve(tuple(inputs[item.name].shape for item in manifest.inputs))
+    named = {dim for item in manifest.inputs for axis in item.shape for dim in axis.dims}
+    return [str(solved[name]) for name in sorted(named)]
+
+
+def taken(manifest: Manifest, file: Path) -> Arrays:
+    """The outputs by name from the file that a program wrote."""
+    return {
+        item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
+        for item, array in zip(manifest.outputs, tensors.read(file), strict=True)
+    }
 
 
 def held(array: Array, item: TensorSpec) -> Array:

@@ -11,11 +11,9 @@ from compiler.isolation import privileges
 from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import engine, tensors
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.run.emulated import child_seconds, held
+from compiler.verify.run.emulated import child_seconds, held, taken
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import STORAGE
 from relaxd.errors import BundleError
-from relaxd.loader import narrow
 from relaxd.loader.binding import Binding
 from relaxd.loader.bundle import read_manifest
 
@@ -33,7 +31,7 @@ class _Module:
 
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the engine printed."""
-        manifest, given, taken = self.manifest, self.scratch / "inputs", self.scratch / "outputs"
+        manifest, given, results = self.manifest, self.scratch / "inputs", self.scratch / "outputs"
         arrays = [inputs[item.name] for item in manifest.inputs]
         tensors.write(
             given, [held(array, item) for array, item in zip(arrays, manifest.inputs, strict=True)]
@@ -41,7 +39,7 @@ class _Module:
         values = Binding(manifest.inputs, manifest.dims).solve(tuple(a.shape for a in arrays))
         dims = [f"{name}={value}" for name, value in values.items()]
         done = subprocess.run(
-            [*self._command(), str(given), str(taken), *dims],
+            [*self._command(), str(given), str(results), *dims],
             capture_output=True,
             text=True,
             errors="replace",
@@ -50,10 +48,7 @@ class _Module:
         )
         if done.returncode:
             raise PointFailed(f"under node: {_reason(done)}")
-        return {
-            item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
-            for item, array in zip(manifest.outputs, tensors.read(taken), strict=True)
-        }
+        return taken(manifest, results)
 
     def _command(self) -> list[str]:
         manifest = self.manifest

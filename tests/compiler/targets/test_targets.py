@@ -94,15 +94,23 @@ def test_every_name_that_was_promised_is_there() -> None:
     systems = (
         "wasm32 wasm32-simd wasm32-relaxed-simd android-arm64 ios-arm64 macos-arm64 windows-x86-64"
     )
+    boards = "cortex-m4 cortex-m7 cortex-m55"
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
-    assert set(targets.names()) >= {"native", *cpus.split(), *systems.split(), *gpus.split()}
+    assert set(targets.names()) >= {
+        "native",
+        *cpus.split(),
+        *systems.split(),
+        *boards.split(),
+        *gpus.split(),
+    }
 
 
 @pytest.mark.parametrize("name", targets.names())
 def test_an_entry_is_whole(name: str) -> None:
     target = targets.resolve(name)
     assert target.load.arch == target.arch
-    assert target.platform.library.endswith(".a") == (target.platform.runtime is Runtime.LINKED)
+    assert target.platform.library.endswith(".a") == target.platform.archived
+    assert target.platform.archived >= (target.platform.runtime is Runtime.LINKED)
     assert json.loads(json.dumps(target.to_json())) == target.to_json()
     if target.status is TargetStatus.EMULATED:
         assert target.emulator or target.device
@@ -114,6 +122,7 @@ def test_an_entry_is_whole(name: str) -> None:
         ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "vm standalone"),
         ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
         ("wasm32 wasm32-simd wasm32-relaxed-simd", "standalone"),
+        ("cortex-m4 cortex-m7 cortex-m55", "standalone"),
         ("cuda-sm80 opencl opencl-adreno metal webgpu", "vm"),
     ],
 )
@@ -128,6 +137,17 @@ def test_what_runs_a_graph(names: str, flavours: str) -> None:
             with pytest.raises(UnknownTarget, match=f"no flavour '{flavour.value}'") as caught:
                 target.flavour(flavour)
             assert caught.value.failure.field == "options.flavour"
+
+
+@pytest.mark.parametrize("name", ["native", "armv7", "wasm32-simd", "cortex-m7"])
+def test_whose_libraries_hold_their_weights(name: str) -> None:
+    target, alone = targets.resolve(name), Flavour.STANDALONE
+    assert target.embeds(None, alone) == (name == "cortex-m7")
+    assert target.embeds(True, alone)
+    assert not target.embeds(False, alone)
+    with pytest.raises(UnknownTarget, match="cannot hold its weights") as caught:
+        target.embeds(True, Flavour.VM)
+    assert caught.value.failure.field == "options.embed_weights"
 
 
 def test_entries_are_frozen_and_labelled() -> None:

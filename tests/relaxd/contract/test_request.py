@@ -67,6 +67,7 @@ def test_defaults():
         "state": "passed",
         "weights": "float32",
         "weights_error": None,
+        "embed_weights": None,
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.int8.layout import PANELS, ROWS, SIZES, Layout, layout_of
+from compiler.passes.cpu.families.int8.layout import PANELS, ROWS, Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
@@ -57,11 +57,12 @@ def _emit_task(
     # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
     with serial(panels[1], "panel") as p:
-        with serial(tirx.ceildiv(rows[1], SIZES[-1]), "tile") as t:
-            row = t * SIZES[-1]
-            for size in least(SIZES, rows[1] - row):
+        most = layout.sizes[-1]
+        with serial(tirx.ceildiv(rows[1], most), "tile") as t:
+            row = t * most
+            for size in least(layout.sizes, rows[1] - row):
                 # Fewer rows are the end of a task, too rare to be worth longer code.
-                together = unit.together if size == SIZES[-1] else 1
+                together = unit.together if size == most else 1
                 acc = _emit_tile(layout, left, (row, size), panels[0] + p, together)
                 _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
     _emit_results(layout, sums, rows, panels)
@@ -112,6 +113,8 @@ def _weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
 def _multiplied(layout: Layout, total: Expr, given: Expr, weights: Expr) -> Expr:
     """The total plus, for each column, the groups multiplied integer by integer."""
     product, lanes = layout.product, layout.lanes
+    if product.intrinsic is None:
+        return total + prim.Broadcast(given, lanes) * weights.astype(f"int32x{lanes}")
     # The instruction takes all groups of a vector: the same one of the row, one a column.
     left = tirx.reinterpret(
         f"{product.right}x{product.group * lanes}", prim.Broadcast(given, lanes)

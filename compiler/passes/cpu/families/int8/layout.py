@@ -8,14 +8,10 @@ from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import IntegerProduct, VectorUnit
 from compiler.tir.exprs import fixed
 
-SIZES = (1, 2, 4, 6)
-"""Rows of a register tile: as many as are left of a task, rounded up."""
-TILES = 4
+_SIZES = (1, 2, 4, 6)
+ROWS = 24
 PANELS = 16
-"""Tiles and panels of a task: 24 rows are gathered once for 16 panels."""
-
-ROWS = SIZES[-1] * TILES
-"""Rows of a task."""
+"""Rows and panels of a task: 24 rows are gathered once for 16 panels."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,11 @@ class Layout:
     def group(self) -> int:
         """Integers that one instruction multiplies for each 32 bits."""
         return self.product.group
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of a register tile: as many as are left of a task, rounded up."""
+        return tuple(size for size in _SIZES if size <= self.product.rows)
 
     @property
     def columns(self) -> int:
@@ -88,4 +89,4 @@ def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
     """The register tile, and the integers of a group."""
     layout = layout_of(conv, unit)
-    return f"{SIZES[-1]}x{layout.width}, groups of {layout.group}"
+    return f"{layout.sizes[-1]}x{layout.width}, groups of {layout.group}"

@@ -92,5 +92,7 @@ def _element(layout: Layout, number: int, place: Expr, k: Expr, shift: Expr | No
     value = load(layout.conv.source, [place + number * layout.part + k]).astype("int32")
     if shift is not None:
         value = value - shift
+    if layout.group == 1:
+        return value
     low = tirx.bitwise_and(value, tirx.const((1 << bits) - 1, "int32"))
     return low if number == 0 else tirx.shift_left(low, tirx.const(bits * number, "int32"))

@@ -111,6 +111,24 @@ def test_other_processors_multiply_floats(assembly_for, draw):
     )
 
 
+@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55"])
+def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, draw, monkeypatch):
+    unit = VectorUnit.of(targets.resolve(name))
+    assert [one.intrinsic for one in unit.integer_products] == [None]
+    monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
+    weight = draw.integers(-255, 256, (37, 19))
+    model = compile_graph(product(weight), {"x": (("m", 37), "uint8")})
+    for m in (1, 2, 3, 25, 47):
+        x = draw.integers(0, 256, (m, 37)).astype("uint8")
+        np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
+
+
+def test_weights_stay_bytes_on_micro_controllers():
+    (single,) = products("cortex-m7")
+    packed = pack_integers([np.arange(15, dtype="float32").reshape(5, 3)], 4, single)
+    assert (packed.dtype, packed.shape) == (np.int8, (1, 5, 4, 1))
+
+
 @pytest.mark.parametrize(("zeros", "instruction"), [((1,), True), ((32,), False)])
 def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_for, draw):
     weight = relax.const(draw.integers(-127, 128, (32, 32)).astype("float32"))

@@ -1,0 +1,1 @@
+"""What libraries for micro-controllers take on the boards that qemu emulates."""

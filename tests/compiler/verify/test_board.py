@@ -1,0 +1,109 @@
+"""Archives for micro-controllers are run on an emulated board before they are published."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+
+from compiler import capabilities, compile_model, targets
+from compiler.errors import CodegenError
+from compiler.targets import TargetStatus
+from compiler.verify.emulation import board, emulator
+from relaxd.contract.manifest import Manifest
+from tests.compiler.codegen.standalone import models
+from tests.docs import blocks
+from tests.servers import missing
+
+PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
+pytestmark = pytest.mark.slow
+
+DOCUMENTED = re.compile(
+    r"mem(cpy|move|set|clr\w*)|__aeabi_\w+|[a-z]+[0-9]*f?|__\w+[sd]f\w*|__\w+di\d|__gnu_\w+"
+)
+
+
+@pytest.fixture(scope="module", params=["cortex-m4", "cortex-m55"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if emulator.lacking(targets.resolve(request.param)):
+        missing("qemu-system-arm", "apt-get install qemu-system-arm")
+    folder = tmp_path_factory.mktemp("board") / "out"
+    options = {"profile": False}
+    compile_model(
+        models.perceptron(), output=folder, target=request.param, dims={"n": "1:9"}, options=options
+    )
+    return folder
+
+
+def test_an_archive_is_run_at_every_point(built: Path) -> None:
+    numerics = json.loads((built / "numerics.json").read_text())
+    assert (numerics["verdict"], numerics["status"]) == ("passed", "emulated")
+    assert len(numerics["points"]) >= 4
+
+
+def test_it_holds_its_weights_and_needs_arithmetic_alone(built: Path) -> None:
+    manifest = Manifest.from_json(json.loads((built / "manifest.json").read_text()))
+    assert manifest.weights == ()
+    assert {"model.a", "model.h"} < manifest.files.keys()
+    assert manifest.weights_file not in manifest.files
+    assert "NULL, since the library holds them" in (built / "model.h").read_text()
+    listed = subprocess.run(
+        ["llvm-nm", "--undefined-only", "--format=just-symbols", str(built / "model.a")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()[1:]
+    assert [name for name in listed if not DOCUMENTED.fullmatch(name)] == []
+
+
+_CALLER = """
+const char *compute(int64_t n, const float *x, float *y);
+
+int main(int count, char **arguments) {
+  static float x[9 * 32], y[8 * 7];
+  const char *failure = compute(count == 1 ? 8 : 9, x, y);
+  if (failure != NULL) fputs(failure, stderr);
+  return failure != NULL || y[8 * 7 - 1] == 0;
+}
+"""
+
+
+def test_the_program_of_the_documentation(tmp_path: Path) -> None:
+    target = targets.resolve("cortex-m7")
+    found = emulator.find(target)
+    if isinstance(found, str):
+        missing("qemu-system-arm", "apt-get install qemu-system-arm")
+        return
+    (block,) = [b for b in blocks.blocks_of(PAGE) if b.language == "c"]
+    source, program = tmp_path / "board.c", tmp_path / "program"
+    source.write_text(f"#include <stdio.h>\n{block.body}\n{_CALLER}")
+    onnx.save(models.perceptron(), tmp_path / "mlp.onnx")
+    bundle, options = tmp_path / "out", {"profile": False, "verify": False}
+    compile_model(
+        tmp_path / "mlp.onnx", output=bundle, target=target.name, dims={"n": "1:8"}, options=options
+    )
+    assert board.build(bundle, "relaxd_mlp", target, program, source) is None
+    done = subprocess.run(board.command(found, program), check=False)
+    assert done.returncode == 0
+    failed = subprocess.run(
+        board.command(found, program, "9"), capture_output=True, text=True, check=False
+    )
+    assert (failed.returncode, failed.stderr + failed.stdout) == (1, "n = 9, it must be 1 to 8")
+
+
+def test_what_only_a_run_can_size_is_refused_with_its_node(tmp_path: Path) -> None:
+    with pytest.raises(CodegenError, match="no heap") as caught:
+        compile_model(models.found(), output=tmp_path / "out", target="cortex-m4")
+    assert caught.value.failure.code == "codegen.heap"
+    assert caught.value.failure.node is not None
+
+
+def test_without_the_emulator_archives_are_only_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.resolve("cortex-m7")
+    monkeypatch.setattr(emulator.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert capabilities.verification(target) is TargetStatus.EMULATED
+    monkeypatch.setattr(emulator.shutil, "which", lambda name: None)
+    assert emulator.lacking(target) == "qemu-system-arm is not installed"
+    assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
