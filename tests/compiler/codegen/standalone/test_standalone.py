@@ -8,10 +8,12 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 import relaxd
+from compiler import compile_model
 from relaxd.errors import ExecutionError, InputError
 from tests.compiler.codegen.standalone import models
 
@@ -44,6 +46,18 @@ def compare(folder: Path, name: str, feed: dict[str, np.ndarray], model=None) ->
 def test_every_extent_of_the_range(folder, n):
     x = np.random.default_rng(n).standard_normal((n, 32)).astype("float32")
     compare(folder, "mlp", {"x": x})
+
+
+def test_a_library_that_holds_its_weights(tmp_path):
+    onnx.save(models.perceptron(), tmp_path / "mlp.onnx")
+    options = {"flavour": "standalone", "embed_weights": True, "verify": False, "profile": False}
+    manifest = compile_model(
+        tmp_path / "mlp.onnx", output=tmp_path / "mlp", dims={"n": (0, 9)}, options=options
+    )
+    assert manifest.weights == ()
+    assert not (tmp_path / "mlp" / manifest.weights_file).exists()
+    x = np.random.default_rng(1).standard_normal((9, 32)).astype("float32")
+    compare(tmp_path, "mlp", {"x": x})
 
 
 def test_one_model_is_bound_to_other_extents_again_and_again(folder):
