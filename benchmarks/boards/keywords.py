@@ -84,8 +84,9 @@ def write(path: Path) -> Path:
             str(path),
             _Samples(),
             quant_format=QuantFormat.QOperator,
-            activation_type=QuantType.QInt8,
+            activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             per_channel=True,
+            op_types_to_quantize=["Conv"],
         )
     return path

@@ -39,6 +39,7 @@ _COMPILED = (
     "-ffunction-sections",
     "-fdata-sections",
     "-fvisibility=hidden",
+    "-fno-unwind-tables",
     "-fno-asynchronous-unwind-tables",
     "-fno-stack-protector",
 )
@@ -102,7 +103,7 @@ def _flags_of(target: Target) -> tuple[str, ...]:
     operating system from its caller alone.
     """
     if target.platform.bare:
-        return (f"-mcpu={target.cpu.replace('-', '_')}", "-fno-pic", "-fno-unwind-tables")
+        return (zig.bare_processor(target.cpu), "-fno-pic")
     if target.platform.object_format is not ObjectFormat.WASM:
         return ("-DRD_LIBC",)
     return ("-DRD_GROWS", "-mcpu=" + "".join(("generic", *_wasm_features(target))))

@@ -86,7 +86,16 @@ BARE = "thumb-linux-musleabihf"
 library, and what every processor of the family runs is of this one.
 """
 _BARE_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
-_BARE_PROGRAM = ("-mcpu=cortex_m4", "-static", "-lm")
+
+
+def bare_processor(name: str) -> str:
+    """The flag for a micro-controller that LLVM calls so. zig knows none of them to have floating
+    point, without which it passes floats as no kernel does.
+    """
+    return f"-mcpu={name.replace('-', '_')}+vfp4d16sp"
+
+
+_BARE_PROGRAM = (bare_processor("cortex-m4"), "-static", "-lm")
 
 
 def warm_up_bare() -> None:

@@ -84,7 +84,7 @@ def build(
                 *("-O1", "-fno-builtin", "-fno-pic", "-fno-stack-protector", "-c"),
                 *("-include", str(bundle / header.FILENAME), f"-DP={prefix}", f"-I{bundle}"),
                 *(f"-DBOARD_MHZ={board.mhz}", "-DBEGIN=board_begin", "-DEND=board_end"),
-                *(f"-mcpu={target.cpu.replace('-', '_')}", "-include", str(_HOOKS)),
+                *(zig.bare_processor(target.cpu), "-include", str(_HOOKS)),
                 *("-o", str(compiled), str(source)),
                 triple=zig.BARE,
             )
