@@ -125,6 +125,7 @@ def change_a_byte(path: Path) -> None:
         "compiler/runtimes/support/tvm/support/io.h",
         "compiler/verify/emulation/driver.c",
         "compiler/verify/emulation/engine.mjs",
+        "compiler/verify/emulation/board.ld",
         "relaxd/contract/dims.py",
         "relaxd/loader/binding.py",
         "relaxd/errors.py",
@@ -147,7 +148,7 @@ def test_a_new_kind_of_file_counts_too(tree: Path) -> None:
 def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
     """A kind that comes to the tree comes to the parameters as well."""
     kinds = {path.suffix for path in versions._sources(ROOT)}
-    native = {".c", ".cc", ".h", ".kt", ".swift", ".modulemap", ".plist"}
+    native = {".c", ".cc", ".h", ".ld", ".kt", ".swift", ".modulemap", ".plist"}
     assert kinds == {".py", ".mjs", *native}
 
 
