@@ -85,7 +85,7 @@ def _places(job: ChildJob, scratch: Path, shared_cache: Path) -> Places:
     readable = [*model_files(Path(job.model)), shared_cache]
     writable = [scratch]
     if isinstance(job, CompileJob):
-        readable += [Path(job.samples)] if job.samples else []
+        readable += [Path(path) for path in (job.samples, job.kernels) if path]
         writable += [output.partial_of(job), *([Path(job.dump)] if job.dump else [])]
     return places(tuple(readable), tuple(writable))
 

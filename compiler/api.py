@@ -15,6 +15,8 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from compiler.isolation.starting import Limits
 from compiler.prepare import prepare
+from compiler.toolchain import cache
+from compiler.toolchain.objects import KERNELS_MB, Kept
 from relaxd.contract.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
@@ -82,11 +84,13 @@ def compile_request(
     limits: Limits | None = None,
     dump: Path | None = None,
     reproducer: Path | None = None,
+    kernels: bool = True,
 ) -> Manifest:
     """As `compile_model`, from declarations that are read already; raises CompileError.
 
     samples: the file whose digest replaces that of the request. reproducer: a folder that receives
     what shows a mismatch again, unless it holds anything but an older reproducer, which goes.
+    kernels: take those that earlier builds compiled, and leave this one's for later ones.
     """
     digest = _digest(samples) if samples else None
     declared = dataclasses.replace(request, samples=digest, targets=(target,))
@@ -100,8 +104,9 @@ def compile_request(
         dump=_dump_folder(output, request, dump),
         reproducer=_vacated(reproducer) if reproducer else None,
     )
-    prepare(targets.resolve(target), request.options)
-    manifest = run_child(job, on_event=on_event, limits=limits or _limits())
+    kept = _kernels() if kernels else None
+    prepare(targets.resolve(target), request.options, kernels=kept is not None)
+    manifest = run_child(job, on_event=on_event, limits=limits or _limits(), kernels=kept)
     assert isinstance(manifest, Manifest)
     return manifest
 
@@ -128,6 +133,13 @@ def _limits() -> Limits:
     """Those of a build that its own user runs."""
     trusting = os.environ.get("RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT", "").lower()
     return Limits(unsandboxed_torchscript=trusting in ("1", "true", "yes", "on"))
+
+
+def _kernels() -> Kept | None:
+    """Kernels that builds of this machine's user keep; None where the user wants none."""
+    size = os.environ.get("RELAXD_KERNEL_CACHE_MB", "")
+    megabytes = int(size) if size.isdecimal() else KERNELS_MB
+    return Kept(cache.directory() / "kernels", "local", megabytes << 20) if megabytes else None
 
 
 def _dump_folder(output: Path, request: CompileRequest, dump: Path | None) -> str | None:

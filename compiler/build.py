@@ -27,6 +27,7 @@ from compiler.profile import stage
 from compiler.runners import runner_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
+from compiler.toolchain.objects import Objects
 from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
@@ -40,6 +41,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
 if TYPE_CHECKING:
+    from compiler.codegen.kernel_cache import KernelCache
     from compiler.ir.imported import Imported
     from compiler.passes.framework.dump import Dump
 
@@ -209,7 +211,9 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
 
     digest = this.job.model_digest or model.digest
     embedded = this.target.embeds(this.request.options.embed_weights, this.flavour)
-    subject = flavours.Subject(this.job.model_name, digest, this.target, imported, embedded)
+    subject = flavours.Subject(
+        this.job.model_name, digest, this.target, imported, embedded, _kernels(this)
+    )
     maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
@@ -243,6 +247,21 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     )
     rounded = found[0] if found else None
     return _Compiled(maker.described(manifest, this.partial), signature, notes, rounded)
+
+
+def _kernels(this: _Build) -> "KernelCache | None":
+    """Where the job has kernels of earlier builds looked up."""
+    if this.job.kernels is None or this.job.fresh_kernels is None:
+        return None
+    from compiler.codegen.kernel_cache import KernelCache
+    from compiler.runtimes import canonical
+
+    def report(kernels: int, found: int) -> None:
+        message = f"{found} of {kernels} kernels were compiled by earlier builds"
+        this.on_event(Progress(Stage.CODEGEN, message))
+
+    kept, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
+    return KernelCache(kept, fresh, canonical.library(), report)
 
 
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":

@@ -13,6 +13,7 @@ import tvm
 
 from compiler.bundle import files
 from compiler.codegen import generate, system_lib
+from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_kernels
@@ -37,7 +38,7 @@ _LONGEST_NAME = 40
 @dataclass(frozen=True)
 class Subject:
     """What a library is made of beside its module: the names of the model, its target, its inputs
-    and outputs; embedded: whether it holds its weights.
+    and outputs; embedded: whether it holds its weights; kernels: where some may be there already.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Subject:
     target: Target
     imported: Imported
     embedded: bool = False
+    kernels: KernelCache | None = None
 
 
 class Maker(Protocol):
@@ -96,8 +98,9 @@ class Machine:
 
     def generate(self, lowered: Any) -> Any:
         """The executable, and how the code of its device is embedded."""
-        executable = generate.generate(lowered, self.subject.target)
-        return executable, generate.device_code(executable, self.subject.target)
+        subject = self.subject
+        executable = generate.generate(lowered, subject.target, subject.kernels)
+        return executable, generate.device_code(executable, subject.target)
 
     def link(
         self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None

@@ -2,20 +2,22 @@
 builds themselves can only read it.
 """
 
-from compiler.runtimes import devices, linking, threads
+from compiler.runtimes import canonical, devices, linking, threads
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.verify.emulation import board, emulator, program
 from relaxd.contract.options import CompileOptions
 
 
-def prepare(target: Target, options: CompileOptions) -> None:
+def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -> None:
     """Build what builds of the target with such options share, unless it is there: what libraries
     are linked against and our own runtimes, and what a static program takes that runs the library
     under an emulator if it is to be verified there; raises CompileError.
 
-    The first time for a platform takes seconds, and minutes where zig has to build a whole C or C++
-    library.
+    kernels: what finds the kernels of earlier builds, too. The first time for a platform takes
+    seconds, and minutes where zig has to build a whole C or C++ library.
     """
+    if kernels:
+        canonical.library()
     if target.platform.runtime is Runtime.BUNDLED:
         linking.warm_up(target)
         if target.platform.os == "linux":

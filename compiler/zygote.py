@@ -4,6 +4,7 @@ Started by `isolation.zygote` with a socket; each request brings four descriptor
 input, output, messages and the line on which the id of the fork and its exit status are told.
 """
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -16,8 +17,10 @@ import sys
 import tempfile
 from typing import Any, NoReturn
 
+from compiler.errors import CompileError
 from compiler.isolation import garbage, privileges
 from compiler.isolation.zygote import LONGEST, MESSAGES, NUMBER
+from compiler.toolchain import versions
 
 _DESCRIPTORS = 4
 _USED = (
@@ -31,6 +34,7 @@ _USED = (
     "compiler.passes.framework.kernel_notes",
     "compiler.passes.framework.node_names",
     "compiler.passes.memory_report",
+    "compiler.runtimes.canonical",
     "compiler.verify.report",
 )
 """What builds and inspections of ONNX files import; torch stays out."""
@@ -44,6 +48,9 @@ def main() -> None:
     sys.modules["torch"] = None  # type: ignore[assignment]
     for name in _USED:
         importlib.import_module(name)
+    with contextlib.suppress(CompileError):
+        # Each build asks for them, which takes 60 ms the first time, and says what is missing.
+        versions.versions()
     # Pages that no fork's collection of garbage touches stay shared among all of them.
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ from compiler.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, Event
 from compiler.isolation.starting import Limits
 from compiler.targets import Target
+from compiler.toolchain.objects import Kept
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
@@ -70,8 +71,12 @@ class Compiler(Protocol):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
+        kernels: Kept | None = None,
     ) -> Manifest | dict[str, Any]:
-        """Do the job in a child process; raises compiler.errors.CompileError."""
+        """Do the job in a child process; raises compiler.errors.CompileError.
+
+        kernels: those of earlier builds, to be read and added to.
+        """
 
 
 @dataclass(frozen=True)

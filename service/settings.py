@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from artifacts.store import FRESH_S
+from compiler.toolchain.objects import KERNELS_MB, Kept
 from service.errors import InvalidSettings
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+")
@@ -57,6 +58,8 @@ class Settings(BaseSettings):
     """MiB that one compile may write."""
     max_processes: int = Field(default=512, gt=0)
     """Processes and threads that one compile may start."""
+    kernel_cache_mb: int = Field(default=KERNELS_MB, ge=0)
+    """MiB of compiled kernels that workers keep, each for builds of one tenant; 0 for none."""
     allow_unsandboxed_torchscript: bool = False
     """Compile TorchScript even where the sandbox does not isolate files, so that a model can read
     and write all that the worker can.
@@ -147,6 +150,11 @@ class Settings(BaseSettings):
     def work_dir(self) -> Path:
         """Where workers keep the files of running builds."""
         return self.data_dir / "work"
+
+    def kernels_of(self, tenant: str) -> Kept | None:
+        """The kernels that builds of a tenant share, None where workers keep none."""
+        limit = self.kernel_cache_mb << 20
+        return Kept(self.data_dir / "kernels", tenant, limit) if limit else None
 
     @field_validator("token")
     @classmethod

@@ -1,5 +1,6 @@
 """`python -m benchmarks.compiling`: seconds from request to bundle, without verification and
-profile, of processes that are started and of processes that a worker forks, in turns.
+profile, of processes that are started and of processes that a worker forks, and of these with the
+kernels of a build of the same model with other weights, in turns.
 """
 
 import argparse
@@ -10,6 +11,10 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
 from compiler import api
 from compiler.isolation import zygote
 from compiler.isolation.messages import Event, StageStarted
@@ -17,6 +22,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from tests.models import MODELS
 
+_LARGE = 256
 _SHOWN = (Stage.LOAD, Stage.IMPORT, Stage.PASS, Stage.CODEGEN, Stage.LINK)
 
 
@@ -27,22 +33,41 @@ def main() -> int:
     print("| model | process | seconds | " + " | ".join(f"from {s.value}" for s in _SHOWN) + " |")
     print("|---|---|---:|" + "---:|" * len(_SHOWN))
     for name in options.models:
-        rounds: dict[str, list[list[float]]] = {"started": [], "forked": []}
-        _build(name)
-        for _ in range(options.rounds):
-            rounds["started"].append(_build(name))
-            with zygote.kept(start=True):
-                # A worker's zygote is there before its builds.
-                _build("silero_vad")
-                rounds["forked"].append(_build(name))
-        for process, found in rounds.items():
+        for process, found in _rounds(name, options.rounds).items():
             whole, *stages = (median(column) for column in zip(*found, strict=True))
             shown = " | ".join(f"{seconds:.1f}" for seconds in stages)
             print(f"| {name} | {process} | {whole:.1f} | {shown} |", flush=True)
     return 0
 
 
-def _build(name: str) -> list[float]:
+def _rounds(name: str, count: int) -> dict[str, list[list[float]]]:
+    rounds: dict[str, list[list[float]]] = {"started": [], "forked": [], "forked, fine-tuned": []}
+    with TemporaryDirectory(prefix="relaxd-compiling-") as folder:
+        tuned = _fine_tuned(MODELS[name].source(), Path(folder, "tuned.onnx"))
+        _build(name, kernels=True)
+        for _ in range(count):
+            rounds["started"].append(_build(name))
+            with zygote.kept(start=True):
+                # A worker's zygote is there before its builds.
+                _build("silero_vad")
+                rounds["forked"].append(_build(name))
+                rounds["forked, fine-tuned"].append(_build(name, tuned, kernels=True))
+    return rounds
+
+
+def _fine_tuned(source: Path, path: Path) -> Path:
+    """The model with the values of each large weight in another order."""
+    model, draw = onnx.load(source), np.random.default_rng(0)
+    for weight in model.graph.initializer:
+        array = numpy_helper.to_array(weight)
+        if array.dtype == np.float32 and array.size >= _LARGE:
+            values = draw.permutation(array.reshape(-1)).reshape(array.shape)
+            weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+    onnx.save(model, path)
+    return path
+
+
+def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> list[float]:
     """Seconds of the whole build, and how long after the request each stage began."""
     began: dict[Stage, float] = {}
     model = MODELS[name]
@@ -56,7 +81,12 @@ def _build(name: str) -> list[float]:
         start = time.perf_counter()
         output = Path(folder, "bundle")
         api.compile_request(
-            model.source(), request, output=output, target="native", on_event=on_event
+            source or model.source(),
+            request,
+            output=output,
+            target="native",
+            on_event=on_event,
+            kernels=kernels,
         )
         return [time.perf_counter() - start, *(began[stage] for stage in _SHOWN)]
 

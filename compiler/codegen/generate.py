@@ -1,11 +1,16 @@
 """Machine code and virtual machine code from a lowered module."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
 from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
+from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.noalias import no_alias
 from compiler.codegen.side_by_side import compile_each
 from compiler.codegen.tail_calls import without_tail_calls
@@ -14,19 +19,28 @@ from compiler.targets import ObjectFormat, Target
 from compiler.toolchain.cuda import compile_kernels
 
 
-def generate(module: tvm.IRModule, target: Target) -> relax.VMExecutable:
-    """The executable, not linked yet; raises CodegenError."""
+def generate(
+    module: tvm.IRModule, target: Target, kernels: KernelCache | None = None
+) -> relax.VMExecutable:
+    """The executable, not linked yet; raises CodegenError.
+
+    kernels: where kernels may be there already. The executable can then be linked, and not run.
+    """
     # The functions that a system library registers are one module's; and objects for Windows cannot
     # have conversions of 16-bit floats each.
     whole = (
         module.get_attr("system_lib_prefix") is not None
         or target.platform.object_format is ObjectFormat.COFF
     )
-    build = _as_one_module if whole else _side_by_side
-    if target.device is not None:
-        build = _build_for_device
     with host_code.failures(target):
-        return without_tail_calls(build(no_alias(module), tvm.target.Target(target.to_tvm())))
+        machine, given = tvm.target.Target(target.to_tvm()), no_alias(module)
+        if target.device is not None:
+            made = _build_for_device(given, machine)
+        elif whole:
+            made = _as_one_module(given, machine)
+        else:
+            made = _side_by_side(given, machine, partial(_code, target, kernels))
+        return without_tail_calls(made)
 
 
 def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
@@ -34,11 +48,23 @@ def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VME
         return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
 
 
-def _side_by_side(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+def _code(target: Target, kernels: KernelCache | None, programs: tvm.IRModule) -> list[Any]:
+    """The code of each program, in the order of their names."""
+    if kernels is not None:
+        return kernels.compiled(programs, target)
+    machine = tvm.target.Target(target.to_tvm())
+    return compile_each(host_code.lowered(programs, machine), machine)
+
+
+def _side_by_side(
+    module: tvm.IRModule,
+    target: tvm.target.Target,
+    compiled: Callable[[tvm.IRModule], list[Any]],
+) -> relax.VMExecutable:
     with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
         builder = relax.ExecBuilder()
         programs = vm_build._filter_tir(vm_build._vmcodegen(builder, module))
-        code = compile_each(host_code.lowered(programs, target), target) if programs else [None]
+        code = compiled(programs) if programs else [None]
         constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
         link = tvm.get_global_func("relax.VMLink")
         return relax.VMExecutable(link(builder, target, code[0], code[1:], constants))

@@ -42,7 +42,9 @@ from compiler.isolation.messages import (
     Succeeded,
     message_from_json,
 )
+from compiler.isolation.places import runs_code
 from compiler.isolation.starting import Limits, arguments, environment, written_by
+from compiler.toolchain.objects import Kept
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 
@@ -63,21 +65,23 @@ def run_child(
     cancelled: Callable[[], bool] = lambda: False,
     limits: Limits | None = None,
     command: Sequence[str] | None = None,
+    kernels: Kept | None = None,
 ) -> Manifest | dict[str, Any]:
     """The manifest of a CompileJob, whose bundle is then in `job.output`, or the report of an
     InspectJob or a FamiliesJob.
 
     on_event, cancelled: called in this thread, the latter several times a second.
     command: what to run in place of `python -m compiler`; it gets the same arguments and standard
-    input; it writes the bundle to `output.partial_of(job)`, which is there. Raises CompileError; no
-    process and no partial bundle is left behind, whatever is raised.
+    input; it writes the bundle to `output.partial_of(job)`, which is there. kernels: read by the
+    build, and then given those that it compiled, if it ended well and its model runs no code of its
+    own. Raises CompileError; no process and no partial bundle is left behind, whatever is raised.
     """
+    limits = limits or Limits()
     if not isinstance(job, CompileJob):
-        return _result(command, job, on_event, cancelled, limits or Limits())
+        return _result(command, job, on_event, cancelled, limits, None)
     output.begin(job)
     try:
-        result = _result(command, job, on_event, cancelled, limits or Limits())
-        output.check(job, result)
+        result = _result(command, job, on_event, cancelled, limits, kernels)
         manifest = Manifest.from_json(result)
         output.deliver(job)
     finally:
@@ -91,18 +95,32 @@ def _result(
     on_event: Callable[[Event], None],
     cancelled: Callable[[], bool],
     limits: Limits,
+    kernels: Kept | None,
 ) -> dict[str, Any]:
     """The final document, of a process that has ended."""
+    trusted = None if kernels is None or runs_code(Path(job.model)) else kernels
     with tempfile.TemporaryDirectory(prefix="relaxd-", ignore_cleanup_errors=True) as scratch:
-        inner = output.within(job, Path(scratch))
+        inner = output.within(job, Path(scratch), kernels)
         child = _Child(command, inner, Path(scratch), on_event, limits)
         try:
-            return child.watch(cancelled)
+            result = child.watch(cancelled)
         except CompileError as error:
             child.kill()
             raise output.with_reproducer(error, job, inner) from error
         finally:
             child.kill()
+        if isinstance(job, CompileJob):
+            output.check(job, result)
+        if trusted is not None:
+            _take(trusted, Path(scratch), on_event)
+        return result
+
+
+def _take(kernels: Kept, scratch: Path, on_event: Callable[[Event], None]) -> None:
+    try:
+        kernels.take(output.kernels_in(scratch))
+    except OSError as error:
+        on_event(Log(f"the kernels of this build are not kept: {error}"))
 
 
 class _Child:

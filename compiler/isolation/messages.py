@@ -20,6 +20,8 @@ class CompileJob:
     model_digest: `sha256:...` of the model where the caller knows it, None to have it computed.
     dump: directory that receives the module after every phase, or None; a failed build leaves it.
     reproducer: directory that receives what shows a mismatch again, or None; absent beforehand.
+    kernels: folder of the kernels that earlier builds compiled, which may be absent, or None; those
+    that this build compiles go to fresh_kernels, which is no None then.
     """
 
     kind: ClassVar[str] = "compile"
@@ -33,6 +35,8 @@ class CompileJob:
     model_digest: str | None = None
     dump: str | None = None
     reproducer: str | None = None
+    kernels: str | None = None
+    fresh_kernels: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form written to the child's standard input."""

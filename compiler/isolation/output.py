@@ -10,6 +10,7 @@ from typing import Any
 
 from compiler.errors import CompileCrashed, CompileError, LoadError
 from compiler.isolation.messages import ChildJob, CompileJob
+from compiler.toolchain.objects import Kept
 from relaxd.contract.manifest import FILENAME
 
 
@@ -75,15 +76,26 @@ def check(job: CompileJob, manifest: dict[str, Any]) -> None:
         raise _odd("it reported another manifest than it left")
 
 
-def within(job: ChildJob, scratch: Path) -> ChildJob:
-    """The job for the confined process, whose reproducer grows in the scratch folder: it is
-    replaced by renames, and is there only if the build failed.
+def within(job: ChildJob, scratch: Path, kernels: Kept | None) -> ChildJob:
+    """The job for the confined process: it only reads the kernels of earlier builds, and leaves its
+    own in the scratch folder. So does its reproducer grow there: it is replaced by renames, and is
+    there only if the build failed.
     """
-    if not (isinstance(job, CompileJob) and job.reproducer):
+    if not isinstance(job, CompileJob):
+        return job
+    if kernels is not None:
+        kept, fresh = str(kernels.objects.folder), str(kernels_in(scratch))
+        job = dataclasses.replace(job, kernels=kept, fresh_kernels=fresh)
+    if not job.reproducer:
         return job
     folder = scratch / "reproducer"
     folder.mkdir()
     return dataclasses.replace(job, reproducer=str(folder / Path(job.reproducer).name))
+
+
+def kernels_in(scratch: Path) -> Path:
+    """Where a build leaves the kernels that it compiled."""
+    return scratch / "kernels"
 
 
 def with_reproducer(error: CompileError, job: ChildJob, inner: ChildJob) -> CompileError:

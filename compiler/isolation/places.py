@@ -53,12 +53,17 @@ def devices() -> tuple[Path, ...]:
     return tuple(path for path in (*map(Path, _DEVICES), *gpus) if path.exists())
 
 
+def runs_code(model: Path) -> bool:
+    """Whether loading the model may run code of it: TorchScript's archives do."""
+    return zipfile.is_zipfile(model)
+
+
 def model_files(model: Path) -> tuple[Path, ...]:
     """The model and what it may refer to: an ONNX model's folder, where its external data lies.
 
     A TorchScript model is whole, and runs code when it is loaded: it gets itself.
     """
-    alone = not model.is_file() or zipfile.is_zipfile(model)
+    alone = not model.is_file() or runs_code(model)
     return (model if alone else model.parent, model.resolve())
 
 

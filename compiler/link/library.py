@@ -1,5 +1,6 @@
 """Links objects into a shared library or a static archive, with no system compiler."""
 
+import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from compiler.toolchain import zig
 
 _MACHO = ("-s", "-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/model.dylib")
 
+_COMPILED = ("llvm", "static_library")
+"""What TVM calls modules of machine code, and objects that were written earlier."""
+
 
 def link_library(executable: Any, folder: Path, target: Target, pack: Pack | None = None) -> Path:
     """Link TVM's `executable` into a library in `folder` and return its path; raises LinkError.
@@ -27,18 +31,21 @@ def link_library(executable: Any, folder: Path, target: Target, pack: Pack | Non
     output = folder / target.platform.library
     with tempfile.TemporaryDirectory() as workspace:
         modules = executable.mod._collect_dso_modules()
-        if modules and all(module.kind == "llvm" for module in modules):
-            link_objects(_objects(executable.mod, modules, Path(workspace), pack), output, target)
+        if modules and all(module.kind in _COMPILED for module in modules):
+            objects = _objects(executable.mod, modules, Path(workspace), target, pack)
+            link_objects(objects, output, target)
         else:
             _link_sources(executable, output, target, workspace)
     return output
 
 
-def _objects(module: Any, programs: Sequence[Any], folder: Path, pack: Pack | None) -> list[Path]:
+def _objects(
+    module: Any, programs: Sequence[Any], folder: Path, target: Target, pack: Pack | None
+) -> list[Path]:
     """The machine code of each program of TVM's module, and one object with what else is in it."""
     files = [folder / f"lib{index}.o" for index in range(len(programs))]
     each(lambda item: item[0].write_to_file(str(item[1])), zip(programs, files, strict=True))
-    first = programs[0]
+    first = programs[0] if programs[0].kind == "llvm" else _without_code(target)
     system, prefix, machine = (
         first.get_function(name)()
         for name in (
@@ -53,6 +60,12 @@ def _objects(module: Any, programs: Sequence[Any], folder: Path, pack: Pack | No
     embed = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
     embed(module, system, machine, prefix or "").write_to_file(str(rest))
     return [*files, rest]
+
+
+def _without_code(target: Target) -> Any:
+    """A module of LLVM's that holds what TVM asks the first module for."""
+    create = tvm.get_global_func("codegen.LLVMModuleCreate")
+    return create(json.dumps(target.to_tvm()), "empty")
 
 
 def _link_sources(executable: Any, output: Path, target: Target, workspace: str) -> None:

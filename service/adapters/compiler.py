@@ -11,6 +11,7 @@ from compiler.isolation.starting import Limits
 from compiler.key import Description, action_key, key_of
 from compiler.prepare import prepare
 from compiler.targets import NATIVE, Target, names, registry, resolve
+from compiler.toolchain.objects import Kept
 from compiler.toolchain.versions import pipeline_digest, versions
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
@@ -102,10 +103,17 @@ class ChildCompiler:
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
+        kernels: Kept | None = None,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a fresh process; raises compiler.errors.CompileError."""
         if isinstance(job, CompileJob) and self.command is None:
-            prepare(resolve(job.target), CompileRequest.from_json(job.request).options)
+            options = CompileRequest.from_json(job.request).options
+            prepare(resolve(job.target), options, kernels=kernels is not None)
         return run_child(
-            job, on_event=on_event, cancelled=cancelled, limits=limits, command=self.command
+            job,
+            on_event=on_event,
+            cancelled=cancelled,
+            limits=limits,
+            command=self.command,
+            kernels=kernels,
         )

@@ -156,7 +156,8 @@ class Runner:
             return self._compile(claim, pulse, bench, patience)
 
     def _inspect(self, claim: Claim, pulse: Pulse, model: Path) -> Outcome:
-        report = self._run_child(InspectJob(str(model), claim.request.to_json()), pulse)
+        job = InspectJob(str(model), claim.request.to_json())
+        report = self._run_child(job, claim, pulse)
         assert isinstance(report, dict)
         return Outcome(State.SUCCEEDED, report=report)
 
@@ -180,7 +181,7 @@ class Runner:
             reproducer=str(reproducer),
         )
         try:
-            self._run_child(job, pulse)
+            self._run_child(job, claim, pulse)
         except CompileError as error:
             if reproducer.is_dir() and pulse.stop is None:
                 raise patience.with_store(
@@ -226,7 +227,7 @@ class Runner:
         # then the only one.
         return self._core.store.actions.put(claim.flight, published.digest)
 
-    def _run_child(self, job: CompileJob | InspectJob, pulse: Pulse) -> object:
+    def _run_child(self, job: CompileJob | InspectJob, claim: Claim, pulse: Pulse) -> object:
         settings = self._core.settings
         limits = Limits(
             seconds=settings.job_timeout_s,
@@ -236,7 +237,11 @@ class Runner:
             unsandboxed_torchscript=settings.allow_unsandboxed_torchscript,
         )
         return self._core.compiler.run(
-            job, on_event=pulse.hear, cancelled=lambda: pulse.stop is not None, limits=limits
+            job,
+            on_event=pulse.hear,
+            cancelled=lambda: pulse.stop is not None,
+            limits=limits,
+            kernels=settings.kernels_of(claim.tenant),
         )
 
 

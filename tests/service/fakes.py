@@ -14,6 +14,7 @@ from compiler.errors import VerifyError
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import Target, registry, resolve
+from compiler.toolchain.objects import Kept
 from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import (
     DUMP_START,
@@ -93,6 +94,7 @@ class FakeCompiler:
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
+        kernels: Kept | None = None,
     ) -> Manifest | dict[str, Any]:
         self.jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))

@@ -1,0 +1,187 @@
+"""What builds leave for later ones, and what these take of it."""
+
+import dataclasses
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from compiler import api
+from compiler.__main__ import _places
+from compiler.errors import CompileError
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import CompileJob, Event, Log, Progress
+from compiler.isolation.places import runs_code
+from compiler.toolchain.objects import KERNELS_MB, Kept
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import Stage
+from tests.compiler.building import DIMS, QUICK
+from tests.compiler.graphs import add_and_divide
+from tests.service.fakes import write_bundle
+
+KEY = "ab" * 32
+CHILD = """
+import json, os, sys
+from pathlib import Path
+from compiler.isolation import output
+from compiler.isolation.messages import job_from_json
+from compiler.toolchain.objects import Objects
+fd = int(sys.argv[sys.argv.index("--messages") + 1])
+job = job_from_json(json.load(sys.stdin))
+Objects(Path(job.fresh_kernels)).put("ab" * 32, b"code")
+folder = output.partial_of(job)
+"""
+ENDS = {
+    "well": """
+manifest = json.loads(Path(job.request["manifest"]).read_text())
+(folder / "manifest.json").write_text(json.dumps(manifest))
+os.write(fd, (json.dumps({"kind": "succeeded", "result": manifest}) + "\\n").encode())
+""",
+    "with another manifest": """
+(folder / "manifest.json").write_text("{}")
+os.write(fd, b'{"kind": "succeeded", "result": {"name": "another"}}\\n')
+""",
+    "badly": "sys.exit(1)",
+}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "kernels", "one", 1 << 30)
+
+
+def run(tmp_path: Path, kept: Kept, end: str, model: Path) -> list[Event]:
+    """A build by a stand-in for the compile process."""
+    request = CompileRequest.of(dims=DIMS).to_json()
+    job = CompileJob(str(model), request, "native", str(tmp_path / "out"), "net")
+    manifest = tmp_path / "any.json"
+    manifest.write_text(json.dumps(write_bundle(job, tmp_path / "any").to_json()))
+    events: list[Event] = []
+    job = dataclasses.replace(job, request={"manifest": str(manifest)})
+    command = [sys.executable, "-c", CHILD + ENDS[end]]
+    run_child(job, command=command, kernels=kept, on_event=events.append)
+    return events
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "bench" / "model.onnx"
+    path.parent.mkdir()
+    onnx.save(add_and_divide(), path)
+    return path
+
+
+def test_kernels_of_a_build_that_ended_well_are_kept(
+    tmp_path: Path, kept: Kept, model: Path
+) -> None:
+    run(tmp_path, kept, "well", model)
+    assert kept.objects.get(KEY) == b"code"
+
+
+@pytest.mark.parametrize("end", ["badly", "with another manifest"])
+def test_kernels_of_another_build_are_not(
+    tmp_path: Path, kept: Kept, model: Path, end: str
+) -> None:
+    with pytest.raises(CompileError):
+        run(tmp_path, kept, end, model)
+    assert not kept.root.exists()
+
+
+def test_a_model_that_runs_code_leaves_none(tmp_path: Path, kept: Kept) -> None:
+    archive = tmp_path / "model.pt"
+    with zipfile.ZipFile(archive, "w") as script:
+        script.writestr("net/code/net.py", "")
+    assert runs_code(archive)
+    run(tmp_path, kept, "well", archive)
+    assert not kept.root.exists()
+
+
+def test_a_build_whose_kernels_cannot_be_kept_ends_well(
+    tmp_path: Path, kept: Kept, model: Path
+) -> None:
+    kept.root.write_text("no folder")
+    events = run(tmp_path, kept, "well", model)
+    assert [event for event in events if isinstance(event, Log) and "not kept" in event.line]
+
+
+def test_a_build_reads_the_kernels_of_its_owner_alone(tmp_path: Path, model: Path) -> None:
+    one, other = (Kept(tmp_path / "kernels", name, 1 << 30) for name in ("one", "other"))
+    for each in (one, other):
+        each.objects.put(KEY, b"code")
+    output, kernels = str(tmp_path / "out"), str(one.objects.folder)
+    job = CompileJob(str(model), {}, "native", output, "net", kernels=kernels)
+    allowed = _places(job, tmp_path / "scratch", tmp_path / "cache")
+    assert one.objects.folder in allowed.readable
+    assert one.objects.folder not in allowed.writable
+    for place in (*allowed.readable, *allowed.writable, *allowed.listable):
+        assert not other.objects.folder.is_relative_to(place)
+
+
+class Builds:
+    """Builds whose kernels are one owner's."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.events = folder, list[Event]()
+        self.monkeypatch = monkeypatch
+        self.owned_by("one")
+
+    def owned_by(self, owner: str) -> None:
+        kept = Kept(self.folder / "kernels", owner, 1 << 30)
+        self.monkeypatch.setattr(api, "_kernels", lambda: kept)
+
+    def run(self, seed: int, *, kernels: bool = True) -> tuple[dict[str, bytes], str | None]:
+        """The files of the bundle, and what was said of its kernels."""
+        model = add_and_divide()
+        draw = np.random.default_rng(seed)
+        for weight in model.graph.initializer:
+            array = draw.random(weight.dims, np.float32) + 1
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+        events: list[Event] = []
+        output = self.folder / f"out{len(list(self.folder.iterdir()))}"
+        onnx.save(model, self.folder / "net.onnx")
+        api.compile_request(
+            self.folder / "net.onnx",
+            CompileRequest.of(dims=DIMS, options=QUICK),
+            output=output,
+            target="native",
+            on_event=events.append,
+            kernels=kernels,
+        )
+        said = [event.message for event in events if is_of_codegen(event)]
+        files = {path.name: path.read_bytes() for path in output.iterdir()}
+        return files, said[0] if said else None
+
+
+def is_of_codegen(event: Event) -> bool:
+    return isinstance(event, Progress) and event.stage is Stage.CODEGEN
+
+
+def test_fine_tuned_weights_take_the_kernels_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = Builds(tmp_path, monkeypatch)
+    _, cold = builds.run(0)
+    warm_files, warm = builds.run(1)
+    files, nothing = builds.run(1, kernels=False)
+    assert (cold, warm, nothing) == (
+        "0 of 2 kernels were compiled by earlier builds",
+        "2 of 2 kernels were compiled by earlier builds",
+        None,
+    )
+    assert warm_files == files
+    builds.owned_by("another")
+    assert builds.run(1)[1] == cold
+
+
+def test_no_kernels_are_kept_where_none_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXD_KERNEL_CACHE_MB", "0")
+    assert api._kernels() is None
+    monkeypatch.delenv("RELAXD_KERNEL_CACHE_MB")
+    found = api._kernels()
+    assert found is not None
+    assert found.bytes == KERNELS_MB << 20
