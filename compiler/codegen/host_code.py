@@ -98,8 +98,8 @@ def lowering_steps() -> list[Any]:
 def _packed_steps() -> list[Any]:
     """The passes that give functions the interface of TVM's calls.
 
-    AnnotateEntryFunc is left out: it gives a function that is alone in its module another symbol, so
-    that the function's code would depend on what else is compiled with it.
+    AnnotateEntryFunc is left out: it gives a function that is alone in its module another symbol,
+    and the function's code would depend on what else is compiled with it.
     """
     lower = tirx.transform
     return [
