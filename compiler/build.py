@@ -226,14 +226,15 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
             (*dumps, names, work),
             rounding.rounding_of(this.request, imported, this.target, found.append),
         )
-        notes = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
+        nodes = names.of_kernels(scheduled)
+        notes = kernel_table(scheduled, nodes, work.table)
         separated = weights.separate(scheduled)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated
     with entered(Stage.CODEGEN, this.on_event):
-        code = maker.generate(lowered)
+        code = maker.generate(lowered, nodes)
         del lowered
     with entered(Stage.LINK, this.on_event):
         maker.link(code, this.partial, table, this.watched)

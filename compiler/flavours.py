@@ -4,7 +4,7 @@ that needs no runtime.
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40
 
+NodesOfKernels = Mapping[str, Sequence[str]]
+"""By kernel, the names of the model's nodes that it computes."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -55,8 +58,8 @@ class Maker(Protocol):
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """The rest of the passes, with the weights taken out; raises PassError."""
 
-    def generate(self, lowered: Any) -> Any:
-        """Machine code, not linked yet; raises CodegenError."""
+    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+        """Machine code, not linked yet; nodes: for messages; raises CodegenError."""
 
     def link(
         self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
@@ -96,7 +99,7 @@ class Machine:
         lowered = manager.to_machine(module, self.subject.target, ranges, observers)
         return system_lib.as_system_lib(lowered, self._prefix) if self._linked else lowered
 
-    def generate(self, lowered: Any) -> Any:
+    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """The executable, and how the code of its device is embedded."""
         subject = self.subject
         executable = generate.generate(lowered, subject.target, subject.kernels)
@@ -123,10 +126,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class _Code:
-    """A planned module, and the code of its kernels."""
+    """A planned module, and the code of its kernels; nodes: what each computes of the model."""
 
     module: tvm.IRModule
     kernels: Kernels
+    nodes: NodesOfKernels
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,11 @@ class Standalone:
         """A module whose memory is planned."""
         return manager.to_plan(module, self.subject.target, ranges, observers)
 
-    def generate(self, lowered: Any) -> Any:
+    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """The code of the kernels."""
         target = self.subject.target
-        return _Code(lowered, compile_kernels(lowered, target, self._prefix, target.threads))
+        kernels = compile_kernels(lowered, target, self._prefix, target.threads)
+        return _Code(lowered, kernels, nodes)
 
     def link(
         self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
@@ -164,7 +169,7 @@ class Standalone:
             offsets,
             messages,
             heap=not target.platform.bare,
-            nodes=self.subject.imported.nodes,
+            nodes=code.nodes,
         )
         wasm = target.platform.object_format is ObjectFormat.WASM
         text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)

@@ -1,7 +1,7 @@
 """What the functions of one driver share: kernels, constants, places in the arena, texts."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from tvm import relax
 from compiler.codegen.standalone.expressions import C_TYPES
 from compiler.codegen.standalone.plain import Kernel
 from compiler.errors import CodegenError
-from compiler.ir.origins import position_of
+from compiler.passes.framework.bindings import bindings_within
 
 
 @dataclass
@@ -20,8 +20,8 @@ class Driver:
     """The parts of a driver as they grow.
 
     offsets: of each weight in the file of weights. messages: of checks, by number. heap: whether
-    the library may ask its host for memory while it runs; nodes: names of the model's nodes, by the
-    positions that variables are called after.
+    the library may ask its host for memory while it runs; nodes: by kernel, names of the model's
+    nodes that it computes.
     bind: statements that place things in the arena. statics: constants. functions: private ones,
     finished, and prototypes: of these. slots, growing: how many places there are of either kind.
     """
@@ -32,7 +32,7 @@ class Driver:
     offsets: tuple[int, ...]
     messages: Mapping[str, str]
     heap: bool = True
-    nodes: tuple[str, ...] = ()
+    nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bind: list[str] = field(default_factory=list)
     statics: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -62,19 +62,34 @@ class Driver:
         return self.growing - 1
 
     def need_heap(self, var: Any) -> None:
-        """Raises CodegenError, which names the node of the variable, where there is no heap."""
+        """Raises CodegenError, which names the nodes that use the variable's memory first, where
+        there is no heap.
+        """
         if self.heap:
             return
-        position = position_of(str(getattr(var, "name_hint", "")))
-        node = self.nodes[position] if position is not None else None
-        where = f" of {node}" if node else ""
+        kernel = self._first_kernel(var)
+        nodes = ", ".join(self.nodes.get(kernel, [kernel]))
         raise CodegenError(
-            f"only a run knows how large a tensor{where} is, and the target has no heap",
+            f"only a run knows how large a tensor of {nodes} is, and the target has no heap",
             reason="heap",
-            node=node,
+            node=nodes,
             hint="leave out of the model what comes of its inputs' values, such as NonZero or a "
             "loop, or build for a target with an operating system",
         )
+
+    def _first_kernel(self, var: Any) -> str:
+        """The first kernel that gets the variable, or what is made of it without a kernel."""
+        made = {var}
+        for function in self.module.functions.values():
+            if not isinstance(function, relax.Function):
+                continue
+            for bound, value in bindings_within(function.body):
+                is_call = isinstance(value, tvm.ir.Call)
+                if not made.isdisjoint(value.args if is_call else [value]):
+                    if is_call and isinstance(value.op, tvm.ir.GlobalVar):
+                        return str(value.op.name_hint)
+                    made.add(bound)
+        return "an output"
 
     def scratch(self, size: str) -> None:
         """At least so much working memory for each thread."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import tvm
 
@@ -47,7 +48,7 @@ def driver_source(
     messages: Mapping[str, str],
     *,
     heap: bool = True,
-    nodes: tuple[str, ...] = (),
+    nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> str:
     """The whole source, which includes `model.h`; raises CodegenError.
 
