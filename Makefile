@@ -9,7 +9,7 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test robustness geometry emulation fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ geometry: env ## run the tests of kernels at the vector units of every class of 
 		echo "geometry $$unit"; \
 		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
 	done
+
+emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
+	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py $(ARGS)
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)

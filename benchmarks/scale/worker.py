@@ -8,6 +8,7 @@ from compiler.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import registry
+from compiler.toolchain.objects import Kept
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler
@@ -32,6 +33,7 @@ class StubCompiler(ChildCompiler):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
+        kernels: Kept | None = None,
     ) -> Manifest:
         """Write the bundle."""
         assert isinstance(job, CompileJob)

@@ -24,6 +24,7 @@ from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide, sorting
+from tests.emulated import needs_c_library, with_c_library
 from tests.servers import missing
 
 pytestmark = pytest.mark.slow
@@ -144,7 +145,15 @@ SORTED = [
 """One target of each emulated architecture that has a heap, which NonZero takes."""
 
 
-@pytest.mark.parametrize(("name", "graph"), EMULATED + SORTED)
+@pytest.mark.parametrize(
+    ("name", "graph"),
+    [
+        pytest.param(
+            *case, marks=with_c_library if needs_c_library(targets.resolve(case[0]).arch) else ()
+        )
+        for case in EMULATED + SORTED
+    ],
+)
 def test_emulated_builds_agree_with_the_reference(
     name: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path
 ) -> None:

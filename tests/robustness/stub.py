@@ -15,6 +15,7 @@ from compiler.capabilities import Capabilities
 from compiler.errors import CompileCancelled, CompileCrashed
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
+from compiler.toolchain.objects import Kept
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler
@@ -47,6 +48,7 @@ class StubCompiler(ChildCompiler):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
+        kernels: Kept | None = None,
     ) -> Manifest | dict[str, Any]:
         assert isinstance(job, CompileJob)
         text = json.loads(Path(job.model).read_text())

@@ -15,6 +15,7 @@ from compiler.verify.emulation import board, emulator
 from relaxd.contract.manifest import Manifest
 from tests.compiler.codegen.standalone import models
 from tests.docs import blocks
+from tests.emulated import with_c_library
 from tests.servers import missing
 
 PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
@@ -37,12 +38,14 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return folder
 
 
+@with_c_library
 def test_an_archive_is_run_at_every_point(built: Path) -> None:
     numerics = json.loads((built / "numerics.json").read_text())
     assert (numerics["verdict"], numerics["status"]) == ("passed", "emulated")
     assert len(numerics["points"]) >= 4
 
 
+@with_c_library
 def test_it_holds_its_weights_and_needs_arithmetic_alone(built: Path) -> None:
     manifest = Manifest.from_json(json.loads((built / "manifest.json").read_text()))
     assert manifest.weights == ()
@@ -70,6 +73,7 @@ int main(int count, char **arguments) {
 """
 
 
+@with_c_library
 def test_the_program_of_the_documentation(tmp_path: Path) -> None:
     target = targets.resolve("cortex-m7")
     found = emulator.find(target)
@@ -95,7 +99,12 @@ def test_the_program_of_the_documentation(tmp_path: Path) -> None:
 
 def test_what_only_a_run_can_size_is_refused_with_its_node(tmp_path: Path) -> None:
     with pytest.raises(CodegenError, match="no heap") as caught:
-        compile_model(models.found(), output=tmp_path / "out", target="cortex-m4")
+        compile_model(
+            models.found(),
+            output=tmp_path / "out",
+            target="cortex-m4",
+            options={"verify": False, "profile": False},
+        )
     assert caught.value.failure.code == "codegen.heap"
     assert caught.value.failure.node == "places"
 

@@ -1,0 +1,17 @@
+"""Which tests run programs under an emulator whose C library zig has to compile first, which takes
+a minute for each platform where the cache is empty: those of `make emulation` alone.
+"""
+
+import os
+
+import pytest
+
+ALL = os.environ.get("RELAXD_EMULATION") == "all"
+with_c_library = pytest.mark.skipif(not ALL, reason="`make emulation` runs it")
+
+
+def needs_c_library(arch: str) -> bool:
+    """Whether programs of that architecture bring a C library of their own: those for aarch64 are
+    linked against the emulator's, a WebAssembly engine takes none.
+    """
+    return arch not in ("aarch64", "wasm32")
