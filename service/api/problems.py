@@ -175,6 +175,8 @@ def problem_of(error: Exception) -> Problem:
             "internal",
             INTERNAL.title,
             "an unexpected error; the server's log has it under this request's id",
+            # The server closes after an exception: no other request may be sent this way.
+            headers={"Connection": "close"},
         )
     failure = getattr(error, "failure", None)
     extra = {"hint": error.hint, "field": getattr(error, "field", None)}

@@ -94,6 +94,7 @@ def test_a_bug_is_a_problem_without_its_text(
     with caplog.at_level(logging.CRITICAL):
         answer = api.http.get("/v1/targets")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.headers["Connection"] == "close"
     assert "division" not in answer.text
 
 
