@@ -17,6 +17,6 @@ def warm_up(target: Target) -> None:
         case ObjectFormat.WASM:
             zig.warm_up_wasm(target.platform.linker)
         case ObjectFormat.ELF:
-            linux.stand_ins(target)
+            linux.warm_up(target)
         case ObjectFormat.MACHO:
             zig.warm_up(target.platform.linker)

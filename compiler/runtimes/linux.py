@@ -91,6 +91,12 @@ _FLAGS = (
     *("-O2", "-z", "relro", "-z", "now", "-z", "noexecstack"),
     *("-z", "defs", "--warn-unresolved-symbols", "--no-demangle", "--as-needed"),
 )
+_CONVERSIONS = Path(__file__).with_name("conversions.c")
+_COMPILED = (
+    *("-std=gnu17", "-O2", "-g0", "-fPIC", "-fno-builtin", "-fno-stack-protector"),
+    # TVM's own modules may bring some of them.
+    '-DCONVERSION=__attribute__((weak, visibility("hidden")))',
+)
 _OF_LOADERS = "TVM"
 """What names of TVM's function interface begin with: whoever loads a library has it."""
 
@@ -103,12 +109,21 @@ def link(objects: Sequence[Path], output: Path, target: Target, flags: Sequence[
     with tempfile.TemporaryDirectory() as aside:
         # The linker makes executable files, and a build's sandbox refuses to change their mode.
         linked = Path(aside) / output.name
-        undefined = zig.link_elf(*_FLAGS, *flags, "-o", str(linked), *map(str, objects), *against)
+        undefined = zig.link_elf(
+            *(*_FLAGS, *flags, "-o", str(linked), *map(str, objects)),
+            *("--start-lib", str(_conversions(target)), "--end-lib", *against),
+        )
         if unknown := sorted(name for name in undefined if not name.startswith(_OF_LOADERS)):
             names = ", ".join(unknown)
             message = f"the library calls {names}, which no library for {target.name} is known for"
             raise LinkError(message, reason="failed")
         shutil.copyfile(linked, output)
+
+
+def warm_up(target: Target) -> None:
+    """Build what links take, unless it is there; raises LinkError."""
+    stand_ins(target)
+    _conversions(target)
 
 
 def stand_ins(target: Target) -> list[Path]:
@@ -126,7 +141,19 @@ def stand_ins(target: Target) -> list[Path]:
 
 def recipe(target: Target) -> str:
     """A digest of what decides how objects are linked."""
-    return build.digest_of((_FLAGS, LIBRARIES, _ABIS[target.arch]))
+    return build.digest_of((_FLAGS, _COMPILED, LIBRARIES, _ABIS[target.arch]), _CONVERSIONS)
+
+
+def _conversions(target: Target) -> Path:
+    """The object of conversions that no library has, of which a link takes what it needs."""
+    name = Path("linux", f"{target.platform.linker}-{recipe(target)}", "conversions.o")
+    return build.kept(name, partial(_compile_conversions, target))
+
+
+def _compile_conversions(target: Target, output: Path) -> None:
+    zig.compile_with_zig(
+        *(*_COMPILED, "-c", "-o", str(output), str(_CONVERSIONS)), triple=target.platform.linker
+    )
 
 
 def _stand_in(functions: Sequence[str], abi: _Abi, target: Target, output: Path) -> None:

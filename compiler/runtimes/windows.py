@@ -10,6 +10,7 @@ from compiler.toolchain import build, zig
 
 NAME = "windows.lib"
 _SOURCE = Path(__file__).with_name("windows.c")
+_CONVERSIONS = Path(__file__).with_name("conversions.c")
 _FLAGS = ("-std=gnu17", "-O2", "-g0", "-fno-builtin", "-fno-stack-protector", "-Wall", "-Wextra")
 _BOTH = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
@@ -42,7 +43,7 @@ def library(target: Target) -> Path:
     """The archive for the target's platform, built at first into the compiler's cache; raises
     LinkError.
     """
-    recipe = build.digest_of((_FLAGS, IMPORTS), _SOURCE)
+    recipe = build.digest_of((_FLAGS, IMPORTS), _SOURCE, _CONVERSIONS)
     folder = f"{target.platform.linker}-{recipe}"
     return build.kept(Path("windows", folder, NAME), partial(_build, target))
 
