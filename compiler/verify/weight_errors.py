@@ -19,7 +19,8 @@ class OutputError:
 
     apart, square, wanted, gained: sums of |got - want|, of its square, and of the squares of both;
     joint: of the product of both; rows, agreeing, divergence: of the last axis, those with the
-    greatest element at one place, and the sum of their Kullback-Leibler divergences.
+    greatest element at one place, and the sum of their Kullback-Leibler divergences. lost: whether
+    a number is infinite or NaN on one side alone; the sums are of those that are finite on both.
     """
 
     name: str
@@ -33,6 +34,7 @@ class OutputError:
     rows: int = 0
     agreeing: int = 0
     divergence: float = 0.0
+    lost: bool = False
 
     def add(self, got: Array, want: Array) -> None:
         """One point's arrays of equal shape."""
@@ -40,6 +42,7 @@ class OutputError:
         if got.ndim > 1 and got.shape[-1] > 1 and want.dtype.kind == "f":
             self._add_rows(ours.reshape(-1, got.shape[-1]), theirs.reshape(-1, got.shape[-1]))
         finite = np.isfinite(ours) & np.isfinite(theirs)
+        self.lost |= not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
         ours, theirs = ours[finite], theirs[finite]
         apart = np.abs(ours - theirs)
         self.count += apart.size
@@ -60,7 +63,11 @@ class OutputError:
 
     @property
     def error(self) -> float:
-        """Root of the mean square of the differences over that of the reference's values."""
+        """Root of the mean square of the differences over that of the reference's values; infinite
+        where a number is lost.
+        """
+        if self.lost:
+            return float("inf")
         if self.square == 0:
             return 0.0
         return float(np.sqrt(self.square / self.wanted)) if self.wanted else float("inf")

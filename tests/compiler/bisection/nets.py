@@ -9,6 +9,17 @@ from onnx import TensorProto, helper, numpy_helper
 CHANNELS = 8
 
 
+def _classified(rows: str) -> list[onnx.NodeProto]:
+    """From the rows of channels to the scores, by the constants `class_w` and `half`."""
+    return [
+        helper.make_node("ReduceMean", [rows], ["mean"], axes=[-1], keepdims=0),
+        helper.make_node("Tanh", ["mean"], ["squashed"], "squash"),
+        helper.make_node("MatMul", ["squashed", "class_w"], ["product"]),
+        helper.make_node("Mul", ["product", "half"], ["halved"]),
+        helper.make_node("Softmax", ["halved"], ["scores"], axis=-1),
+    ]
+
+
 def net() -> onnx.ModelProto:
     """image[batch, 3, h, w] to scores[batch, 10] and mask[batch, 8, rows, columns]: 20 nodes with
     a residual block, an average pool, a branch that measures shapes, and two outputs.
@@ -42,11 +53,7 @@ def net() -> onnx.ModelProto:
         helper.make_node("Unsqueeze", ["count", "first"], ["counts"]),
         helper.make_node("Concat", ["counts", "channels", "minus"], ["rows"], axis=0),
         helper.make_node("Reshape", ["gated", "rows"], ["flat"]),
-        helper.make_node("ReduceMean", ["flat"], ["mean"], axes=[-1], keepdims=0),
-        helper.make_node("Tanh", ["mean"], ["squashed"], "squash"),
-        helper.make_node("MatMul", ["squashed", "class_w"], ["product"]),
-        helper.make_node("Mul", ["product", "half"], ["halved"]),
-        helper.make_node("Softmax", ["halved"], ["scores"], axis=-1),
+        *_classified("flat"),
     ]
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
@@ -76,11 +83,7 @@ def classifier() -> onnx.ModelProto:
     }
     nodes = [
         helper.make_node("Relu", ["rows"], ["kept"]),
-        helper.make_node("ReduceMean", ["kept"], ["mean"], axes=[-1], keepdims=0),
-        helper.make_node("Tanh", ["mean"], ["squashed"], "squash"),
-        helper.make_node("MatMul", ["squashed", "class_w"], ["product"]),
-        helper.make_node("Mul", ["product", "half"], ["halved"]),
-        helper.make_node("Softmax", ["halved"], ["scores"], axis=-1),
+        *_classified("kept"),
     ]
     value = helper.make_tensor_value_info
     graph = helper.make_graph(

@@ -55,3 +55,13 @@ def test_outputs_that_say_nothing() -> None:
     assert found["zero"]["error"] is None
     assert (found["whole"]["error"], found["whole"]["divergence"]) == (0.0, None)
     assert (found["masked"]["error"], found["masked"]["argmax"]) == (0.0, None)
+
+
+@pytest.mark.parametrize("lost", [np.inf, np.nan])
+def test_a_number_that_is_lost_is_an_infinite_error(lost: float) -> None:
+    want = np.array([1.0, 2.0, np.inf, np.nan])
+    (same,) = weight_errors([("y", want, want)])
+    assert same.error == 0
+    (found,) = weight_errors([("y", np.array([1.0, lost, np.inf, np.nan]), want)])
+    assert found.error == np.inf
+    assert found.to_json()["error"] is None
