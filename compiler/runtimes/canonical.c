@@ -1,10 +1,10 @@
-// The canonical form of an object of TVM's: objects of equal forms are structurally equal, and what
-// their variables are called does not matter. TVM's own structural hash has 64 bits, for which another
-// object can be found; and its writer of JSON does not survive types (0.27).
+// Writes the canonical form of a TVM object: objects with equal forms are structurally equal, and
+// the names of their variables do not matter. TVM's own structural hash has 64 bits, so another
+// object with the same hash can be found; and TVM's JSON writer crashes on types (0.27).
 //
 // A value is a tag and its content. An object is the name of its type, and its fields in the order
-// in which TVM's reflection has them, without those that its structural equality ignores; the second
-// time it is the number of the first. A value of an unknown kind makes the whole form fail.
+// in which TVM's reflection has them, without those that structural equality ignores; an object
+// that was written before is its number. A value of an unknown kind makes the whole form fail.
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
-/* The ground under standalone.c on a board without an operating system: start-up, files of the emulator's host by semihosting, memory
- * that is never given back, and how many instructions a run takes. Linked before the C library, of which nothing but arithmetic on
- * memory is left. */
+/* What standalone.c needs on a board without an operating system: start-up, files of the emulator's
+ * host by semihosting, memory that is never given back, and how many instructions a run takes. It
+ * is linked before the C library, of which only memcpy and its like are used. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum { OPEN = 0x01, CLOSE = 0x02, WRITE0 = 0x04, WRITE = 0x05, READ = 0x06, COMMAND_LINE = 0x15, EXIT = 0x20 };
+enum { OPEN = 0x01, CLOSE = 0x02, WRITE0 = 0x04, WRITE = 0x05, READ = 0x06 };
+enum { COMMAND_LINE = 0x15, EXIT = 0x20 };
 enum { STOPPED = 0x20026, TICKS = 0xFFFFFF, PAINT = 0xA5, WORDS = 16, LINE = 4096 };
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 #define SYSTICK_CONTROL REGISTER(0xE000E010)
@@ -62,8 +63,13 @@ static int transfer(uint32_t operation, const void *at, size_t bytes, FILE *file
   return semihosting(operation, given) == 0;
 }
 
-size_t fread(void *to, size_t bytes, size_t count, FILE *file) { return transfer(READ, to, bytes * count, file) ? count : 0; }
-size_t fwrite(const void *from, size_t bytes, size_t count, FILE *file) { return transfer(WRITE, from, bytes * count, file) ? count : 0; }
+size_t fread(void *to, size_t bytes, size_t count, FILE *file) {
+  return transfer(READ, to, bytes * count, file) ? count : 0;
+}
+
+size_t fwrite(const void *from, size_t bytes, size_t count, FILE *file) {
+  return transfer(WRITE, from, bytes * count, file) ? count : 0;
+}
 
 int fclose(FILE *file) {
   semihosting(CLOSE, file);

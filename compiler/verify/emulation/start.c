@@ -1,5 +1,6 @@
-/* Where a program begins that is linked against nothing but the C library that runs it: what the kernel and the loader leave in
- * registers and on the stack, given to the library's own start with `main`. */
+/* Where a program begins that is linked against nothing but the C library that runs it: gives the
+ * library's own start `main`, and what the kernel and the loader leave in registers and on the
+ * stack. */
 #if defined(__aarch64__)
 __asm__(".globl _start\n"
         "_start:\n"
