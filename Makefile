@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 PACKAGES := relaxd service compiler artifacts
 SOURCES := $(PACKAGES) tests tools benchmarks
+C_SOURCES = $(shell find compiler benchmarks -name '*.[ch]' -o -name '*.cc')
 # One process more than processors: tests that wait for a server leave theirs to another.
 PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Hundreds of processes of the tests import these packages: one of them compiles a module, not each.
@@ -58,6 +59,7 @@ images: env ## build both images, run them as docker-compose.yml says, compile a
 check: env ## lint, types, layers, images, manifests, the documentation's site
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
 	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
+	@$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint docker/*.Dockerfile
@@ -76,6 +78,7 @@ structure: env ## sizes of files and functions, share of comments, import cycles
 fmt: env ## format and sort imports
 	@$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 	@$(BIN)/ruff format $(wildcard $(SOURCES))
+	@$(BIN)/clang-format -i $(C_SOURCES)
 
 lock: env ## pin what pyproject.toml asks for, at the versions installed in .venv
 	@$(BIN)/python tools/lock.py

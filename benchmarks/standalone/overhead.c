@@ -1,4 +1,5 @@
-/* Nanoseconds of processor time of a call at the least dims: PROGRAM WEIGHTS CALLS, with model.h included ahead of it and its prefix in P. */
+/* Nanoseconds of processor time of a call at the least dims: PROGRAM WEIGHTS CALLS, with model.h
+ * included ahead of it and its prefix in P. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

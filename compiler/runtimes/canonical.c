@@ -12,33 +12,33 @@
 #include <tvm/ffi/c_api.h>
 
 typedef struct {
-  const TVMFFITypeInfo* (*type_info)(int32_t index);
-  int (*release)(void* object);
-  TVMFFIByteArray (*big_integer)(const TVMFFIAny* value);
-  int (*get_global)(const TVMFFIByteArray* name, void** function);
-  int (*call)(void* function, TVMFFIAny* arguments, int32_t count, TVMFFIAny* result);
+  const TVMFFITypeInfo *(*type_info)(int32_t index);
+  int (*release)(void *object);
+  TVMFFIByteArray (*big_integer)(const TVMFFIAny *value);
+  int (*get_global)(const TVMFFIByteArray *name, void **function);
+  int (*call)(void *function, TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
 } Interface;
 
 typedef struct {
-  const void* object;
+  const void *object;
   uint64_t number;
 } Seen;
 
 typedef struct {
-  const Interface* tvm;
-  void* iterator;
-  uint8_t* bytes;
+  const Interface *tvm;
+  void *iterator;
+  uint8_t *bytes;
   size_t size, room;
-  Seen* seen;
+  Seen *seen;
   size_t seen_count, seen_room;
   int failed;
 } Writer;
 
-static void put(Writer* to, const void* bytes, size_t size) {
+static void put(Writer *to, const void *bytes, size_t size) {
   if (to->failed) return;
   if (to->size + size > to->room) {
     size_t room = 2 * (to->size + size) + 4096;
-    uint8_t* grown = realloc(to->bytes, room);
+    uint8_t *grown = realloc(to->bytes, room);
     if (grown == NULL) {
       to->failed = 1;
       return;
@@ -50,27 +50,27 @@ static void put(Writer* to, const void* bytes, size_t size) {
   to->size += size;
 }
 
-static void put_number(Writer* to, char tag, uint64_t number) {
+static void put_number(Writer *to, char tag, uint64_t number) {
   put(to, &tag, 1);
   put(to, &number, sizeof number);
 }
 
-static void put_text(Writer* to, char tag, const void* bytes, size_t size) {
+static void put_text(Writer *to, char tag, const void *bytes, size_t size) {
   put_number(to, tag, size);
   put(to, bytes, size);
 }
 
-static Seen* place(Seen* table, size_t room, const void* object) {
+static Seen *place(Seen *table, size_t room, const void *object) {
   size_t at = ((uintptr_t)object >> 4) * UINT64_C(0x9E3779B97F4A7C15) & (room - 1);
   while (table[at].object != NULL && table[at].object != object) at = (at + 1) & (room - 1);
   return &table[at];
 }
 
 // Whether the object was met before, and then has a reference in place of its content.
-static int met(Writer* to, const void* object) {
+static int met(Writer *to, const void *object) {
   if (2 * to->seen_count >= to->seen_room) {
     size_t room = to->seen_room ? 2 * to->seen_room : 1 << 12;
-    Seen* grown = calloc(room, sizeof *grown);
+    Seen *grown = calloc(room, sizeof *grown);
     if (grown == NULL) {
       to->failed = 1;
       return 1;
@@ -82,7 +82,7 @@ static int met(Writer* to, const void* object) {
     to->seen = grown;
     to->seen_room = room;
   }
-  Seen* found = place(to->seen, to->seen_room, object);
+  Seen *found = place(to->seen, to->seen_room, object);
   if (found->object != NULL) {
     put_number(to, 'R', found->number);
     return 1;
@@ -92,17 +92,17 @@ static int met(Writer* to, const void* object) {
   return 0;
 }
 
-static void put_value(Writer* to, const TVMFFIAny* value);
+static void put_value(Writer *to, const TVMFFIAny *value);
 
 // The value of a call or of a field, which is ours to release.
-static void put_owned(Writer* to, const TVMFFIAny* value) {
+static void put_owned(Writer *to, const TVMFFIAny *value) {
   put_value(to, value);
   if (value->type_index >= kTVMFFIStaticObjectBegin) to->tvm->release(value->v_ptr);
 }
 
-static void put_fields(Writer* to, const TVMFFITypeInfo* type, char* object) {
+static void put_fields(Writer *to, const TVMFFITypeInfo *type, char *object) {
   for (int32_t i = 0; i < type->num_fields; i++) {
-    const TVMFFIFieldInfo* field = &type->fields[i];
+    const TVMFFIFieldInfo *field = &type->fields[i];
     if (field->flags & kTVMFFIFieldFlagBitMaskSEqHashIgnore) continue;
     TVMFFIAny found = {0};
     if (to->failed || field->getter(object + field->offset, &found) != 0) {
@@ -113,8 +113,8 @@ static void put_fields(Writer* to, const TVMFFITypeInfo* type, char* object) {
   }
 }
 
-static void put_object(Writer* to, char* object, int32_t index) {
-  const TVMFFITypeInfo* type = to->tvm->type_info(index);
+static void put_object(Writer *to, char *object, int32_t index) {
+  const TVMFFITypeInfo *type = to->tvm->type_info(index);
   // What structural equality does not know has no fields to go by.
   if (type == NULL || type->metadata == NULL ||
       type->metadata->structural_eq_hash_kind == kTVMFFISEqHashKindUnsupported) {
@@ -127,14 +127,14 @@ static void put_object(Writer* to, char* object, int32_t index) {
 }
 
 // TVM's iterator gives the key for 0, the value for 1, and goes on for 2.
-static int ask(Writer* to, void* iterator, int64_t question, TVMFFIAny* answer) {
+static int ask(Writer *to, void *iterator, int64_t question, TVMFFIAny *answer) {
   TVMFFIAny argument = {.type_index = kTVMFFIInt, .v_int64 = question};
   *answer = (TVMFFIAny){0};
   if (to->failed || to->tvm->call(iterator, &argument, 1, answer) != 0) to->failed = 1;
   return !to->failed;
 }
 
-static void put_map(Writer* to, TVMFFIObject* map, int64_t size) {
+static void put_map(Writer *to, TVMFFIObject *map, int64_t size) {
   put_number(to, 'M', (uint64_t)size);
   if (size == 0) return;
   TVMFFIAny given = {.type_index = kTVMFFIMap, .v_obj = map}, iterator = {0}, answer;
@@ -151,10 +151,10 @@ static void put_map(Writer* to, TVMFFIObject* map, int64_t size) {
   to->tvm->release(iterator.v_ptr);
 }
 
-static void put_map_of(Writer* to, TVMFFIObject* map) {
+static void put_map_of(Writer *to, TVMFFIObject *map) {
   static const TVMFFIByteArray name = {"ffi.MapSize", 11};
   TVMFFIAny given = {.type_index = kTVMFFIMap, .v_obj = map}, size = {0};
-  void* function = NULL;
+  void *function = NULL;
   if (to->tvm->get_global(&name, &function) != 0 || function == NULL ||
       to->tvm->call(function, &given, 1, &size) != 0) {
     to->failed = 1;
@@ -164,32 +164,22 @@ static void put_map_of(Writer* to, TVMFFIObject* map) {
   if (function != NULL) to->tvm->release(function);
 }
 
-static void put_value(Writer* to, const TVMFFIAny* value) {
+static void put_value(Writer *to, const TVMFFIAny *value) {
   int32_t index = value->type_index;
   if (to->failed) return;
   switch (index) {
-    case kTVMFFINone:
-      put(to, "N", 1);
-      return;
-    case kTVMFFIInt:
-      put_number(to, 'I', value->v_uint64);
-      return;
-    case kTVMFFIBool:
-      put_number(to, 'B', value->v_int64 != 0);
-      return;
-    case kTVMFFIFloat:
-      put_number(to, 'F', value->v_uint64);
-      return;
+    case kTVMFFINone: put(to, "N", 1); return;
+    case kTVMFFIInt: put_number(to, 'I', value->v_uint64); return;
+    case kTVMFFIBool: put_number(to, 'B', value->v_int64 != 0); return;
+    case kTVMFFIFloat: put_number(to, 'F', value->v_uint64); return;
     case kTVMFFIDataType: {
       DLDataType type = value->v_dtype;
       put_number(to, 'T', type.code | (uint64_t)type.bits << 8 | (uint64_t)type.lanes << 16);
       return;
     }
-    case kTVMFFISmallStr:
-      put_text(to, 'S', value->v_bytes, value->small_str_len);
-      return;
+    case kTVMFFISmallStr: put_text(to, 'S', value->v_bytes, value->small_str_len); return;
     case kTVMFFIStr: {
-      const TVMFFIByteArray* text = (const TVMFFIByteArray*)(value->v_obj + 1);
+      const TVMFFIByteArray *text = (const TVMFFIByteArray *)(value->v_obj + 1);
       put_text(to, 'S', text->data, text->size);
       return;
     }
@@ -205,18 +195,18 @@ static void put_value(Writer* to, const TVMFFIAny* value) {
   }
   if (met(to, value->v_obj)) return;
   if (index == kTVMFFIArray) {
-    const TVMFFISeqCell* items = (const TVMFFISeqCell*)(value->v_obj + 1);
+    const TVMFFISeqCell *items = (const TVMFFISeqCell *)(value->v_obj + 1);
     put_number(to, 'A', (uint64_t)items->size);
-    for (int64_t i = 0; i < items->size; i++) put_value(to, (const TVMFFIAny*)items->data + i);
+    for (int64_t i = 0; i < items->size; i++) put_value(to, (const TVMFFIAny *)items->data + i);
   } else if (index == kTVMFFIMap) {
     put_map_of(to, value->v_obj);
   } else {
-    put_object(to, (char*)value->v_obj, index);
+    put_object(to, (char *)value->v_obj, index);
   }
 }
 
 // The form's bytes, to be freed by the caller; NULL where the object has none, or memory ran out.
-uint8_t* relaxd_canonical(const Interface* tvm, TVMFFIObject* object, size_t* size) {
+uint8_t *relaxd_canonical(const Interface *tvm, TVMFFIObject *object, size_t *size) {
   static const TVMFFIByteArray name = {"ffi.MapForwardIterFunctor", 25};
   Writer to = {.tvm = tvm};
   TVMFFIAny root = {.type_index = object->type_index, .v_obj = object};
@@ -232,4 +222,4 @@ uint8_t* relaxd_canonical(const Interface* tvm, TVMFFIObject* object, size_t* si
   return to.bytes;
 }
 
-void relaxd_canonical_free(uint8_t* bytes) { free(bytes); }
+void relaxd_canonical_free(uint8_t *bytes) { free(bytes); }

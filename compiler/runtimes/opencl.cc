@@ -1,8 +1,10 @@
-/* TVM's device interface and kernels on OpenCL, which TVM's wheels leave out: one device a process, one queue in order.
+/* TVM's device interface and kernels on OpenCL, which TVM's wheels leave out: one device a process,
+ * one queue in order.
  *
- * The driver is opened when a device is first asked for, so this needs neither OpenCL's headers nor its library to be built.
- * What TVM calls as a C++ method must not throw (its C++ library is another than ours). So a device's failure is kept until the
- * next kernel fails of it, or `relaxd.opencl.failure` tells it, and kernels are built when they are launched first: a launch is
+ * The driver is opened when a device is first asked for, so this needs neither OpenCL's headers nor
+ * its library to be built. What TVM calls as a C++ method must not throw (its C++ library is
+ * another than ours). So a device's failure is kept until the next kernel fails of it, or
+ * `relaxd.opencl.failure` tells it, and kernels are built when they are launched first: a launch is
  * a function of TVM's interface, which carries errors over.
  */
 #include <dlfcn.h>
@@ -29,50 +31,59 @@ using namespace tvm::runtime;
 using cl_int = int32_t;
 using cl_uint = uint32_t;
 using cl_ulong = uint64_t;
-using Handle = void*;
+using Handle = void *;
 
 constexpr cl_int kSuccess = 0;
 constexpr cl_uint kBlocking = 1;
-constexpr cl_ulong kReadWrite = 1, kCpu = 1 << 1, kGpu = 1 << 2, kAccelerator = 1 << 3, kAll = 0xFFFFFFFF;
-constexpr cl_uint kMaxGroup = 0x1004, kGlobalMemory = 0x101F, kLocalMemory = 0x1023, kName = 0x102B, kVersion = 0x102D;
+constexpr cl_ulong kReadWrite = 1, kCpu = 1 << 1, kGpu = 1 << 2, kAccelerator = 1 << 3,
+                   kAll = 0xFFFFFFFF;
+constexpr cl_uint kMaxGroup = 0x1004, kGlobalMemory = 0x101F, kLocalMemory = 0x1023, kName = 0x102B,
+                  kVersion = 0x102D;
 constexpr cl_uint kBuildLog = 0x1183;
 
 /* The driver's functions, by their names without `cl`. */
 struct Driver {
-  cl_int (*GetPlatformIDs)(cl_uint, Handle*, cl_uint*);
-  cl_int (*GetDeviceIDs)(Handle, cl_ulong, cl_uint, Handle*, cl_uint*);
-  cl_int (*GetDeviceInfo)(Handle, cl_uint, size_t, void*, size_t*);
-  Handle (*CreateContext)(const intptr_t*, cl_uint, const Handle*, void*, void*, cl_int*);
-  Handle (*CreateCommandQueue)(Handle, Handle, cl_ulong, cl_int*);
-  Handle (*CreateBuffer)(Handle, cl_ulong, size_t, void*, cl_int*);
+  cl_int (*GetPlatformIDs)(cl_uint, Handle *, cl_uint *);
+  cl_int (*GetDeviceIDs)(Handle, cl_ulong, cl_uint, Handle *, cl_uint *);
+  cl_int (*GetDeviceInfo)(Handle, cl_uint, size_t, void *, size_t *);
+  Handle (*CreateContext)(const intptr_t *, cl_uint, const Handle *, void *, void *, cl_int *);
+  Handle (*CreateCommandQueue)(Handle, Handle, cl_ulong, cl_int *);
+  Handle (*CreateBuffer)(Handle, cl_ulong, size_t, void *, cl_int *);
   cl_int (*ReleaseMemObject)(Handle);
-  cl_int (*EnqueueReadBuffer)(Handle, Handle, cl_uint, size_t, size_t, void*, cl_uint, const Handle*, Handle*);
-  cl_int (*EnqueueWriteBuffer)(Handle, Handle, cl_uint, size_t, size_t, const void*, cl_uint, const Handle*, Handle*);
-  cl_int (*EnqueueCopyBuffer)(Handle, Handle, Handle, size_t, size_t, size_t, cl_uint, const Handle*, Handle*);
+  cl_int (*EnqueueReadBuffer)(Handle, Handle, cl_uint, size_t, size_t, void *, cl_uint,
+                              const Handle *, Handle *);
+  cl_int (*EnqueueWriteBuffer)(Handle, Handle, cl_uint, size_t, size_t, const void *, cl_uint,
+                               const Handle *, Handle *);
+  cl_int (*EnqueueCopyBuffer)(Handle, Handle, Handle, size_t, size_t, size_t, cl_uint,
+                              const Handle *, Handle *);
   cl_int (*Finish)(Handle);
-  Handle (*CreateProgramWithSource)(Handle, cl_uint, const char**, const size_t*, cl_int*);
-  cl_int (*BuildProgram)(Handle, cl_uint, const Handle*, const char*, void*, void*);
-  cl_int (*GetProgramBuildInfo)(Handle, Handle, cl_uint, size_t, void*, size_t*);
+  Handle (*CreateProgramWithSource)(Handle, cl_uint, const char **, const size_t *, cl_int *);
+  cl_int (*BuildProgram)(Handle, cl_uint, const Handle *, const char *, void *, void *);
+  cl_int (*GetProgramBuildInfo)(Handle, Handle, cl_uint, size_t, void *, size_t *);
   cl_int (*ReleaseProgram)(Handle);
-  Handle (*CreateKernel)(Handle, const char*, cl_int*);
+  Handle (*CreateKernel)(Handle, const char *, cl_int *);
   cl_int (*ReleaseKernel)(Handle);
-  cl_int (*SetKernelArg)(Handle, cl_uint, size_t, const void*);
-  cl_int (*EnqueueNDRangeKernel)(Handle, Handle, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint, const Handle*, Handle*);
+  cl_int (*SetKernelArg)(Handle, cl_uint, size_t, const void *);
+  cl_int (*EnqueueNDRangeKernel)(Handle, Handle, cl_uint, const size_t *, const size_t *,
+                                 const size_t *, cl_uint, const Handle *, Handle *);
 
   /* False where no driver is installed. */
   bool Open() {
-    void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return false;
     bool complete = true;
-    auto find = [&](auto* function, const char* name) {
-      *reinterpret_cast<void**>(function) = dlsym(library, name);
+    auto find = [&](auto *function, const char *name) {
+      *reinterpret_cast<void **>(function) = dlsym(library, name);
       complete = complete && *function != nullptr;
     };
 #define FIND(name) find(&name, "cl" #name)
-    FIND(GetPlatformIDs), FIND(GetDeviceIDs), FIND(GetDeviceInfo), FIND(CreateContext), FIND(CreateCommandQueue);
-    FIND(CreateBuffer), FIND(ReleaseMemObject), FIND(EnqueueReadBuffer), FIND(EnqueueWriteBuffer), FIND(EnqueueCopyBuffer);
-    FIND(Finish), FIND(CreateProgramWithSource), FIND(BuildProgram), FIND(GetProgramBuildInfo), FIND(ReleaseProgram);
+    FIND(GetPlatformIDs), FIND(GetDeviceIDs), FIND(GetDeviceInfo), FIND(CreateContext),
+        FIND(CreateCommandQueue);
+    FIND(CreateBuffer), FIND(ReleaseMemObject), FIND(EnqueueReadBuffer), FIND(EnqueueWriteBuffer),
+        FIND(EnqueueCopyBuffer);
+    FIND(Finish), FIND(CreateProgramWithSource), FIND(BuildProgram), FIND(GetProgramBuildInfo),
+        FIND(ReleaseProgram);
     FIND(CreateKernel), FIND(ReleaseKernel), FIND(SetKernelArg), FIND(EnqueueNDRangeKernel);
 #undef FIND
     return complete;
@@ -86,8 +97,8 @@ struct alignas(kAllocAlignment) Buffer {
 
 class OpenCL final : public DeviceAPI {
  public:
-  static OpenCL* Global() {
-    static OpenCL* instance = new OpenCL();
+  static OpenCL *Global() {
+    static OpenCL *instance = new OpenCL();
     return instance;
   }
 
@@ -95,7 +106,7 @@ class OpenCL final : public DeviceAPI {
   Handle device() const { return device_; }
   Handle context() const { return context_; }
   Handle queue() const { return queue_; }
-  const Driver& driver() const { return driver_; }
+  const Driver &driver() const { return driver_; }
 
   /* What failed since this was last asked, empty where nothing did. */
   std::string TakeFailure() {
@@ -104,16 +115,17 @@ class OpenCL final : public DeviceAPI {
   }
 
   /* Keeps the first failure. */
-  bool Succeeded(cl_int status, const char* what) {
+  bool Succeeded(cl_int status, const char *what) {
     if (status == kSuccess) return true;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.empty()) failure_ = std::string(what) + " failed with OpenCL status " + std::to_string(status);
+    if (failure_.empty())
+      failure_ = std::string(what) + " failed with OpenCL status " + std::to_string(status);
     return false;
   }
 
   void SetDevice(Device) final {}
 
-  void GetAttr(Device dev, DeviceAttrKind kind, ffi::Any* value) final {
+  void GetAttr(Device dev, DeviceAttrKind kind, ffi::Any *value) final {
     if (kind == kExist) {
       *value = present() && dev.device_id == 0;
     } else if (!present()) {
@@ -131,16 +143,17 @@ class OpenCL final : public DeviceAPI {
     }
   }
 
-  void* AllocDataSpace(Device, size_t nbytes, size_t, DLDataType) final {
+  void *AllocDataSpace(Device, size_t nbytes, size_t, DLDataType) final {
     if (!present()) return nullptr;
     cl_int status = kSuccess;
-    Handle memory = driver_.CreateBuffer(context_, kReadWrite, nbytes == 0 ? 1 : nbytes, nullptr, &status);
+    Handle memory =
+        driver_.CreateBuffer(context_, kReadWrite, nbytes == 0 ? 1 : nbytes, nullptr, &status);
     return Succeeded(status, "clCreateBuffer") ? new Buffer{memory} : nullptr;
   }
 
-  void FreeDataSpace(Device, void* data) final {
+  void FreeDataSpace(Device, void *data) final {
     if (data == nullptr) return;
-    auto* buffer = static_cast<Buffer*>(data);
+    auto *buffer = static_cast<Buffer *>(data);
     Succeeded(driver_.ReleaseMemObject(buffer->memory), "clReleaseMemObject");
     delete buffer;
   }
@@ -150,23 +163,25 @@ class OpenCL final : public DeviceAPI {
   }
 
  protected:
-  void CopyDataFromTo(const void* from, size_t from_offset, void* to, size_t to_offset, size_t size, Device dev_from, Device dev_to,
-                      DLDataType, TVMStreamHandle) final {
+  void CopyDataFromTo(const void *from, size_t from_offset, void *to, size_t to_offset, size_t size,
+                      Device dev_from, Device dev_to, DLDataType, TVMStreamHandle) final {
     if (size == 0) return;
-    auto memory = [](const void* data) { return static_cast<const Buffer*>(data)->memory; };
+    auto memory = [](const void *data) { return static_cast<const Buffer *>(data)->memory; };
     bool reads = dev_from.device_type == kDLOpenCL, writes = dev_to.device_type == kDLOpenCL;
     if (!present() || from == nullptr || to == nullptr) {
       Succeeded(-1, "copying to or from memory that could not be had");
     } else if (reads && writes) {
-      Succeeded(driver_.EnqueueCopyBuffer(queue_, memory(from), memory(to), from_offset, to_offset, size, 0, nullptr, nullptr),
+      Succeeded(driver_.EnqueueCopyBuffer(queue_, memory(from), memory(to), from_offset, to_offset,
+                                          size, 0, nullptr, nullptr),
                 "clEnqueueCopyBuffer");
     } else if (reads) {
-      Succeeded(driver_.EnqueueReadBuffer(queue_, memory(from), kBlocking, from_offset, size, static_cast<char*>(to) + to_offset, 0,
-                                          nullptr, nullptr),
+      Succeeded(driver_.EnqueueReadBuffer(queue_, memory(from), kBlocking, from_offset, size,
+                                          static_cast<char *>(to) + to_offset, 0, nullptr, nullptr),
                 "clEnqueueReadBuffer");
     } else {
       Succeeded(driver_.EnqueueWriteBuffer(queue_, memory(to), kBlocking, to_offset, size,
-                                           static_cast<const char*>(from) + from_offset, 0, nullptr, nullptr),
+                                           static_cast<const char *>(from) + from_offset, 0,
+                                           nullptr, nullptr),
                 "clEnqueueWriteBuffer");
     }
   }
@@ -226,20 +241,21 @@ class Program : public ffi::ModuleObj {
     if (program_ != nullptr) OpenCL::Global()->driver().ReleaseProgram(program_);
   }
 
-  const char* kind() const final { return "opencl"; }
+  const char *kind() const final { return "opencl"; }
 
-  ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final;
+  ffi::Optional<ffi::Function> GetFunction(const ffi::String &name) final;
 
-  ffi::String InspectSource(const ffi::String&) const final { return source_; }
+  ffi::String InspectSource(const ffi::String &) const final { return source_; }
 
   Handle Built() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (program_ != nullptr) return program_;
-    auto* opencl = OpenCL::Global();
-    if (!opencl->present()) TVM_FFI_THROW(RuntimeError) << "there is no OpenCL device; " << opencl->TakeFailure();
-    const Driver& driver = opencl->driver();
+    auto *opencl = OpenCL::Global();
+    if (!opencl->present())
+      TVM_FFI_THROW(RuntimeError) << "there is no OpenCL device; " << opencl->TakeFailure();
+    const Driver &driver = opencl->driver();
     Handle device = opencl->device();
-    const char* text = source_.c_str();
+    const char *text = source_.c_str();
     size_t length = source_.size();
     cl_int status = kSuccess;
     Handle program = driver.CreateProgramWithSource(opencl->context(), 1, &text, &length, &status);
@@ -249,7 +265,8 @@ class Program : public ffi::ModuleObj {
       driver.GetProgramBuildInfo(program, device, kBuildLog, 0, nullptr, &size);
       std::string log(size, '\0');
       driver.GetProgramBuildInfo(program, device, kBuildLog, size, &log[0], nullptr);
-      TVM_FFI_THROW(RuntimeError) << "the OpenCL driver refused the kernels with status " << status << ": " << log.c_str();
+      TVM_FFI_THROW(RuntimeError) << "the OpenCL driver refused the kernels with status " << status
+                                  << ": " << log.c_str();
     }
     return program_ = program;
   }
@@ -264,18 +281,20 @@ class Program : public ffi::ModuleObj {
 /* One kernel; setting its arguments and launching it are one step for all threads. */
 class Kernel {
  public:
-  Kernel(ffi::ObjectPtr<Program> program, const FunctionInfo& info) : program_(std::move(program)), name_(info->name) {
-    for (DLDataType type : info->arg_types) sizes_.push_back(type.code == kDLOpaqueHandle ? 0 : type.bits / 8);
+  Kernel(ffi::ObjectPtr<Program> program, const FunctionInfo &info)
+      : program_(std::move(program)), name_(info->name) {
+    for (DLDataType type : info->arg_types)
+      sizes_.push_back(type.code == kDLOpaqueHandle ? 0 : type.bits / 8);
     config_.Init(sizes_.size(), info->launch_param_tags);
   }
 
-  Kernel(const Kernel&) = delete;
+  Kernel(const Kernel &) = delete;
   ~Kernel() {
     if (kernel_ != nullptr) OpenCL::Global()->driver().ReleaseKernel(kernel_);
   }
 
-  void Launch(ffi::PackedArgs args, void** addresses) {
-    auto* opencl = OpenCL::Global();
+  void Launch(ffi::PackedArgs args, void **addresses) {
+    auto *opencl = OpenCL::Global();
     std::string failure = opencl->TakeFailure();
     if (!failure.empty()) TVM_FFI_THROW(RuntimeError) << failure;
     ThreadWorkLoad load = config_.Extract(args);
@@ -291,18 +310,23 @@ class Kernel {
       if (sizes_[i] != 0) {
         Check(opencl->driver().SetKernelArg(kernel_, i, sizes_[i], addresses[i]), "clSetKernelArg");
       } else {
-        auto* buffer = *static_cast<Buffer**>(addresses[i]);
-        Check(opencl->driver().SetKernelArg(kernel_, i, sizeof(Handle), buffer == nullptr ? nullptr : &buffer->memory), "clSetKernelArg");
+        auto *buffer = *static_cast<Buffer **>(addresses[i]);
+        Check(opencl->driver().SetKernelArg(kernel_, i, sizeof(Handle),
+                                            buffer == nullptr ? nullptr : &buffer->memory),
+              "clSetKernelArg");
       }
     }
-    Check(opencl->driver().EnqueueNDRangeKernel(opencl->queue(), kernel_, static_cast<cl_uint>(config_.work_dim()), nullptr,
-                                                load.work_size, load.work_size + 3, 0, nullptr, nullptr),
+    Check(opencl->driver().EnqueueNDRangeKernel(
+              opencl->queue(), kernel_, static_cast<cl_uint>(config_.work_dim()), nullptr,
+              load.work_size, load.work_size + 3, 0, nullptr, nullptr),
           "clEnqueueNDRangeKernel");
   }
 
  private:
-  void Check(cl_int status, const char* what) {
-    if (status != kSuccess) TVM_FFI_THROW(RuntimeError) << what << " of " << name_ << " failed with OpenCL status " << status;
+  void Check(cl_int status, const char *what) {
+    if (status != kSuccess)
+      TVM_FFI_THROW(RuntimeError) << what << " of " << name_ << " failed with OpenCL status "
+                                  << status;
   }
 
   ffi::ObjectPtr<Program> program_;
@@ -313,16 +337,18 @@ class Kernel {
   std::mutex mutex_;
 };
 
-ffi::Optional<ffi::Function> Program::GetFunction(const ffi::String& name) {
+ffi::Optional<ffi::Function> Program::GetFunction(const ffi::String &name) {
   auto found = kernels_.find(std::string(name));
   if (found == kernels_.end()) return std::nullopt;
   auto kernel = std::make_shared<Kernel>(ffi::GetObjectPtr<Program>(this), found->second);
-  auto launch = [kernel](ffi::PackedArgs args, ffi::Any*, void** addresses) { kernel->Launch(args, addresses); };
+  auto launch = [kernel](ffi::PackedArgs args, ffi::Any *, void **addresses) {
+    kernel->Launch(args, addresses);
+  };
   return PackFuncVoidAddr(launch, found->second->arg_types);
 }
 
 /* As TVM's code generator writes it: the format, the kernels by name, the sources. */
-ffi::Module Load(const ffi::Bytes& bytes) {
+ffi::Module Load(const ffi::Bytes &bytes) {
   support::BytesInStream stream(bytes);
   std::string format, name, source;
   uint64_t count = 0;
@@ -333,13 +359,15 @@ ffi::Module Load(const ffi::Bytes& bytes) {
     whole = stream.Read(&name) && stream.Read(&info);
     if (whole) kernels.emplace(name, info);
   }
-  if (!whole || !stream.Read(&source) || format != "cl") TVM_FFI_THROW(ValueError) << "this is no OpenCL module of TVM 0.27";
+  if (!whole || !stream.Read(&source) || format != "cl")
+    TVM_FFI_THROW(ValueError) << "this is no OpenCL module of TVM 0.27";
   return ffi::Module(ffi::make_object<Program>(std::move(source), std::move(kernels)));
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::GlobalDef()
-      .def("device_api.opencl", []() -> void* { return static_cast<DeviceAPI*>(OpenCL::Global()); })
+      .def("device_api.opencl",
+           []() -> void * { return static_cast<DeviceAPI *>(OpenCL::Global()); })
       .def("ffi.Module.load_from_bytes.opencl", Load)
       .def("relaxd.opencl.failure", []() { return ffi::String(OpenCL::Global()->TakeFailure()); });
 }

@@ -1,10 +1,13 @@
-/* Threads for compiled code, in place of the runtime's own pool, which waits at the end of every parallel loop for each of its
- * threads, also for one that never got to run because another program has its core.
+/* Threads for compiled code, in place of the runtime's own pool, which waits at the end of every
+ * parallel loop for each of its threads, also for one that never got to run because another program
+ * has its core.
  *
- * Here a helper is offered a task, and whoever leads takes back what no helper has begun and does it itself: a loop ends when
- * the work is done. Helpers that find nothing to do sleep soon, so that the scheduler runs them at once when they are woken.
+ * Here a helper is offered a task, and whoever leads takes back what no helper has begun and does
+ * it itself: a loop ends when the work is done. Helpers that find nothing to do sleep soon, so that
+ * the scheduler runs them at once when they are woken.
  *
- * Loaded by relaxd.loader.threads, which says what each function is for. Another interface takes another file name. */
+ * Loaded by relaxd.loader.threads, which says what each function is for. Another interface takes
+ * another file name. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +20,8 @@
 #include <unistd.h>
 
 #ifdef RELAXD_STANDALONE
-/* Code that needs no runtime: a task is given its number and that of the thread, 0 for the leader; what goes wrong is a status. */
+/* Code that needs no runtime: a task is given its number and that of the thread, 0 for the leader;
+ * what goes wrong is a status. */
 typedef struct {
   int32_t count;
 } group;
@@ -27,7 +31,8 @@ typedef int (*tasks)(void *data, int task, int slot);
 #define KEEP_ERROR(error) ((void)(error))
 #define RAISE_ERROR(error) ((void)(error))
 #else
-/* What TVM calls TVMParallelGroupEnv and FTVMParallelLambda, and two functions of its function interface. */
+/* What TVM calls TVMParallelGroupEnv and FTVMParallelLambda, and two functions of its function
+ * interface. */
 typedef struct {
   void *barrier;
   int32_t count;
@@ -45,8 +50,9 @@ enum { IDLE, OFFERED, TAKEN, DONE };
 enum { LINE = 128, LOOKS_PER_CLOCK = 16, LOOKS_BEFORE_YIELD = 4096 };
 
 typedef struct {
-  /* The leader moves it from IDLE to OFFERED and back; a helper takes an offer and says when it is done. The rest of the job is
-   * the helper's while it is TAKEN, the leader's at all other times. */
+  /* The leader moves it from IDLE to OFFERED and back; a helper takes an offer and says when it is
+   * done. The rest of the job is the helper's while it is TAKEN, the leader's at all other times.
+   */
   _Alignas(LINE) _Atomic int state;
   tasks run;
   void *data;
@@ -90,7 +96,8 @@ static void await_offer(helper *own) {
     }
   } while (now() < end);
   pthread_mutex_lock(&own->lock);
-  /* Told before the last look: an offer made after that look finds the helper asleep. Both are sequentially consistent. */
+  /* Told before the last look: an offer made after that look finds the helper asleep. Both are
+   * sequentially consistent. */
   atomic_store(&own->asleep, 1);
   while (atomic_load(&own->state) != OFFERED) pthread_cond_wait(&own->wake, &own->lock);
   atomic_store(&own->asleep, 0);
@@ -145,10 +152,11 @@ static int result_of(helper *from) {
   return from->status;
 }
 
-/* run(task, ...) for every task below `count`, or one for each thread of the team where it is 0. On a thread that leads no team,
- * or within such a task, all of them on that thread.
+/* run(task, ...) for every task below `count`, or one for each thread of the team where it is 0. On
+ * a thread that leads no team, or within such a task, all of them on that thread.
  *
- * Static: a process may load both forms of this file, and a call through an exported name would reach whichever came first. */
+ * Static: a process may load both forms of this file, and a call through an exported name would
+ * reach whichever came first. */
 static int launch(tasks run, void *data, int32_t count) {
   team *own = led;
   int32_t helpers = own == NULL ? 0 : own->count;
@@ -157,7 +165,8 @@ static int launch(tasks run, void *data, int32_t count) {
   int status = 0;
   led = NULL;
   for (int i = 0; i < offered; ++i) offer(&own->helpers[i], run, data, whole.count, i + 1);
-  for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1) status = RUN(run, task, 0, &whole, data);
+  for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1)
+    status = RUN(run, task, 0, &whole, data);
   for (int i = 0; i < offered; ++i) {
     int theirs;
     if (!take_back(&own->helpers[i])) {
@@ -186,8 +195,11 @@ static int start(helper *own, int64_t patience) {
   pthread_t thread;
   pthread_attr_t attributes;
   own->patience = patience;
-  if (pthread_mutex_init(&own->lock, NULL) != 0 || pthread_cond_init(&own->wake, NULL) != 0) return -1;
-  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) != 0) return -1;
+  if (pthread_mutex_init(&own->lock, NULL) != 0 || pthread_cond_init(&own->wake, NULL) != 0)
+    return -1;
+  if (pthread_attr_init(&attributes) != 0 ||
+      pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) != 0)
+    return -1;
   if (pthread_create(&thread, &attributes, help, own) != 0) return -1;
   pthread_setname_np(thread, "relaxd helper");
   pthread_attr_destroy(&attributes);
@@ -195,8 +207,9 @@ static int start(helper *own, int64_t patience) {
   return 0;
 }
 
-/* A team with so many helpers, whose kernel ids it gives in `ids`; they look for work for `patience` nanoseconds before they
- * sleep. NULL where the system gives no more threads: those that were started sleep for good. */
+/* A team with so many helpers, whose kernel ids it gives in `ids`; they look for work for
+ * `patience` nanoseconds before they sleep. NULL where the system gives no more threads: those that
+ * were started sleep for good. */
 team *relaxd_team(int32_t helpers, int64_t patience, int64_t *ids) {
   size_t size = sizeof(team) + (size_t)helpers * sizeof(helper);
   team *made = aligned_alloc(LINE, (size + LINE - 1) / LINE * LINE);

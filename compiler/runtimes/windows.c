@@ -8,24 +8,25 @@ int _fltused = 1;
 /* Touches every page of a stack frame of rax bytes, in order: Windows grows a stack by one guard
  * page at a time. Changes no register. */
 #if defined(__x86_64__)
-__asm__(".globl ___chkstk_ms\n"
-        "___chkstk_ms:\n"
-        "  pushq %rcx\n"
-        "  pushq %rax\n"
-        "  leaq 24(%rsp), %rcx\n" /* the caller's stack pointer */
-        "1:\n"
-        "  cmpq $4096, %rax\n"
-        "  jb 2f\n"
-        "  subq $4096, %rcx\n"
-        "  testq %rcx, (%rcx)\n"
-        "  subq $4096, %rax\n"
-        "  jmp 1b\n"
-        "2:\n"
-        "  subq %rax, %rcx\n"
-        "  testq %rcx, (%rcx)\n"
-        "  popq %rax\n"
-        "  popq %rcx\n"
-        "  retq\n");
+__asm__(
+    ".globl ___chkstk_ms\n"
+    "___chkstk_ms:\n"
+    "  pushq %rcx\n"
+    "  pushq %rax\n"
+    "  leaq 24(%rsp), %rcx\n" /* the caller's stack pointer */
+    "1:\n"
+    "  cmpq $4096, %rax\n"
+    "  jb 2f\n"
+    "  subq $4096, %rcx\n"
+    "  testq %rcx, (%rcx)\n"
+    "  subq $4096, %rax\n"
+    "  jmp 1b\n"
+    "2:\n"
+    "  subq %rax, %rcx\n"
+    "  testq %rcx, (%rcx)\n"
+    "  popq %rax\n"
+    "  popq %rcx\n"
+    "  retq\n");
 #endif
 
 double ldexp(double, int);

@@ -2,7 +2,8 @@
 extern "C" {
 #endif
 
-/* A context. Several may be at work at once, each by one thread at a time; there is no global state. */
+/* A context. Several may be at work at once, each by one thread at a time; there is no global
+ * state. */
 typedef struct @P@ @P@;
 
 #if defined(__GNUC__)
@@ -15,17 +16,19 @@ size_t @P@_size(void);
  * a C library, and one thread; it is copied. */
 int @P@_open(@P@ *, const void *weights, const relaxd_host *host);
 
-/* Bytes of arena at these dims, or one of the codes above, negated. What run gave before is lost. */
+/* Bytes of arena at these dims, or one of the codes above, negated. What run gave before is
+ * lost. */
 int64_t @P@_bind(@P@ *, const int64_t *dims);
 
 /* Working memory of as many bytes as bind said, at a multiple of 64. */
 int @P@_arena(@P@ *, void *arena);
 
-/* Inputs lie anywhere, densely in C's order. An output is written where `outputs` says; for NULL, or where `outputs` is NULL, the
- * model finds a place for it. */
+/* Inputs lie anywhere, densely in C's order. An output is written where `outputs` says; for NULL,
+ * or where `outputs` is NULL, the model finds a place for it. */
 int @P@_run(@P@ *, const void *const *inputs, void *const *outputs);
 
-/* The extents of an output: after bind -1 where only a run knows one, after run all. Such an output must be given as NULL. */
+/* The extents of an output: after bind -1 where only a run knows one, after run all. Such an
+ * output must be given as NULL. */
 const int64_t *@P@_shape(const @P@ *, int output);
 
 /* Where an output lies, until the next bind, arena or run. */

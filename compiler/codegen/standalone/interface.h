@@ -3,11 +3,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What open, arena and run return; bind returns one of them negated. The model's failure function gives the sentence. */
+/* What open, arena and run return; bind returns one of them negated. The model's failure function
+ * gives the sentence. */
 enum {
   RELAXD_OK = 0,
   RELAXD_DIM = 1,    /* a dim is out of its range, or no multiple of what it must be */
-  RELAXD_CHECK = 2,  /* values of the inputs contradict the model, as extents that must be equal and are not */
+  RELAXD_CHECK = 2,  /* values of the inputs contradict the model: extents that must be equal */
   RELAXD_MEMORY = 3, /* allocate gave nothing, or there is no allocate and the model needs one */
   RELAXD_KERNEL = 4, /* parallel failed */
   RELAXD_USAGE = 5   /* calls in the wrong order, or NULL where there must be something */
@@ -21,8 +22,9 @@ typedef struct {
   void *user;
   void *(*allocate)(void *user, size_t bytes); /* memory aligned to 64 bytes, or NULL */
   void (*release)(void *user, void *at);
-  /* Runs task(job, i, slot) once for each i below count, and returns 0, or what a task returned other than 0. The caller is slot 0;
-   * no two tasks run at once with one slot. NULL: one thread. */
+  /* Runs task(job, i, slot) once for each i below count, and returns 0, or what a task returned
+   * other than 0. The caller is slot 0; no two tasks run at once with one slot. One thread where it
+   * is NULL. */
   int (*parallel)(void *user, relaxd_task *task, void *job, int count);
   int threads; /* that parallel has, the caller's included */
 } relaxd_host;

@@ -1,4 +1,5 @@
-/* What every driver uses: extents, failures, memory that only a run can size, threads. It is part of the driver's source file. */
+/* What every driver uses: extents, failures, memory that only a run can size, threads. It is part
+ * of the driver's source file. */
 /* Declared here: zig has headers of no C library for phones. */
 void *memmove(void *, const void *, size_t);
 void *memset(void *, int, size_t);
@@ -51,8 +52,10 @@ typedef struct {
   const uint8_t *weights;
   relaxd_host host;
   uint8_t *arena, *scratch;
-  int64_t need, tail, each; /* bytes of arena; where its working memory starts; bytes of working memory a thread */
-  int64_t widened;          /* bytes of working memory a thread where `wide` holds it */
+  int64_t need;    /* bytes of arena */
+  int64_t tail;    /* where its working memory starts */
+  int64_t each;    /* bytes of working memory a thread */
+  int64_t widened; /* the same, where `wide` holds it */
   rd_growing wide;
   rd_block *used, *spare;
   int bound, placed;
@@ -66,7 +69,9 @@ static inline RD_UNUSED int64_t rd_floordiv(int64_t a, int64_t b) {
   int64_t q = a / b;
   return q - (a % b != 0 && (a < 0) != (b < 0));
 }
-static inline RD_UNUSED int64_t rd_floormod(int64_t a, int64_t b) { return a - b * rd_floordiv(a, b); }
+static inline RD_UNUSED int64_t rd_floormod(int64_t a, int64_t b) {
+  return a - b * rd_floordiv(a, b);
+}
 
 static char *rd_put(char *at, const char *end, const char *text) {
   while (*text != 0 && at < end) *at++ = *text++;
@@ -90,7 +95,8 @@ static RD_UNUSED int rd_fail(rd_context *c, int status, const char *why) {
 }
 
 /* `before` found `between` wanted `after` */
-static RD_UNUSED int rd_differs(rd_context *c, const char *before, int64_t found, const char *between, int64_t wanted, const char *after) {
+static RD_UNUSED int rd_differs(rd_context *c, const char *before, int64_t found,
+                                const char *between, int64_t wanted, const char *after) {
   const char *end = c->text + sizeof c->text - 1;
   char *at = rd_number(rd_put(c->text, end, before), end, found);
   *rd_put(rd_number(rd_put(at, end, between), end, wanted), end, after) = 0;
@@ -111,7 +117,9 @@ static RD_UNUSED int rd_check_dim(rd_context *c, const relaxd_dim *dim, int64_t 
 }
 
 static int rd_no_memory(rd_context *c) {
-  return rd_fail(c, RELAXD_MEMORY, c->host.allocate ? "there is no memory left" : "extents that only a run knows need the host's allocate");
+  return rd_fail(c, RELAXD_MEMORY,
+                 c->host.allocate ? "there is no memory left"
+                                  : "extents that only a run knows need the host's allocate");
 }
 
 static void *rd_allocate(rd_context *c, int64_t bytes) {
@@ -128,7 +136,8 @@ static RD_UNUSED int rd_grow(rd_context *c, rd_growing *place, int64_t bytes) {
   return place->data == NULL ? rd_no_memory(c) : RELAXD_OK;
 }
 
-/* Memory that lives until the function or the iteration that asked for it ends, or, where its result lies in it, with that. */
+/* Memory that lives until the function or the iteration that asked for it ends, or, where its
+ * result lies in it, with that. */
 static RD_UNUSED void *rd_take(rd_context *c, int64_t bytes) {
   int64_t room = RD_ROUND(bytes) + RD_LINE;
   rd_block *block, **at;
@@ -155,7 +164,9 @@ static RD_UNUSED void rd_sweep(rd_context *c, rd_block *mark, const rd_value *ke
   while ((block = *at) != mark) {
     uint8_t *first = (uint8_t *)block + RD_LINE;
     int i = 0;
-    while (i < count && !((uint8_t *)kept[i].data >= first && (uint8_t *)kept[i].data < first + block->room)) ++i;
+    while (i < count &&
+           !((uint8_t *)kept[i].data >= first && (uint8_t *)kept[i].data < first + block->room))
+      ++i;
     if (i < count) {
       at = &block->next;
       continue;
@@ -186,7 +197,9 @@ static inline RD_UNUSED void *rd_scratch(const rd_context *c, int slot) {
   return c->scratch + slot * c->each;
 }
 
-static inline RD_UNUSED int rd_threads(const rd_context *c) { return c->host.parallel != NULL && c->host.threads > 1 ? c->host.threads : 1; }
+static inline RD_UNUSED int rd_threads(const rd_context *c) {
+  return c->host.parallel != NULL && c->host.threads > 1 ? c->host.threads : 1;
+}
 
 /* Working memory of a kernel whose extents bind did not know. */
 static RD_UNUSED int rd_widen(rd_context *c, int64_t bytes) {
@@ -208,14 +221,18 @@ enum { RD_SHARES = 256 };
 #else
 #define RD_INLINE_ATOMICS
 #endif
-/* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1, and stores its end in state[1].
- * taken: a flag for each share and one for all of them, zero at first; state[0]: how many shares were passed. */
-static inline RD_INLINE_ATOMICS int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker, int64_t *state) {
+/* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1,
+ * and stores its end in state[1]. taken: a flag for each share and one for all of them, zero at
+ * first; state[0]: how many shares were passed. */
+static inline RD_INLINE_ATOMICS int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker,
+                                                 int64_t *state) {
   int64_t shares = rd_min(total, RD_SHARES), home = worker * shares / RD_SHARES, step;
   if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return -1;
   for (step = state[0]; step < shares; ++step) {
     int64_t share = home + step - (home + step >= shares ? shares : 0);
-    if (__atomic_load_n(&taken[share], __ATOMIC_RELAXED) != 0 || __atomic_exchange_n(&taken[share], 1, __ATOMIC_RELAXED) != 0) continue;
+    if (__atomic_load_n(&taken[share], __ATOMIC_RELAXED) != 0 ||
+        __atomic_exchange_n(&taken[share], 1, __ATOMIC_RELAXED) != 0)
+      continue;
     state[0] = step + 1;
     state[1] = (share + 1) * total / shares;
     return share * total / shares;
@@ -247,7 +264,8 @@ static void rd_libc_release(void *user, void *at) {
 #endif
 
 #if defined(RD_GROWS)
-/* Memory of a WebAssembly module behind its own data: blocks in the order of their addresses, each with its size before it. */
+/* Memory of a WebAssembly module behind its own data: blocks in the order of their addresses, each
+ * with its size before it. */
 typedef struct rd_free {
   struct rd_free *next;
   size_t bytes; /* of the block, this included */
@@ -320,7 +338,8 @@ static void rd_grows_release(void *user, void *at) {
 }
 #endif
 
-static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights, const relaxd_host *host) {
+static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights,
+                             const relaxd_host *host) {
   memset(c, 0, size);
   c->weights = weights;
   c->failure = "";

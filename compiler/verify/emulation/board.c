@@ -19,7 +19,9 @@ extern int main(int count, char **arguments);
 
 static volatile uint32_t rounds;
 static uint8_t *free_from = heap_start;
-static struct board_file { uint32_t handle; } files[4];
+static struct board_file {
+  uint32_t handle;
+} files[4];
 static char line[LINE];
 
 static uint32_t semihosting(uint32_t operation, const void *given) {
@@ -110,7 +112,8 @@ void board_begin(void) {
   SYSTICK_CONTROL = 7;
 }
 
-/* How far a run went down the stack, and what it took of the emulator's clock, on which each instruction takes a nanosecond. */
+/* How far a run went down the stack, and what it took of the emulator's clock, on which each
+ * instruction takes a nanosecond. */
 void board_end(size_t context, int64_t arena) {
   const uint32_t left = SYSTICK_VALUE;
   const uint8_t *deepest = stack_low;
@@ -138,7 +141,8 @@ void board_start(void) {
   const uint32_t given[] = {(uint32_t)line, sizeof line};
   COPROCESSORS |= 0xF << 20; /* floating point, and vectors */
   __asm__ volatile("dsb\n isb");
-  for (volatile uint8_t *at = stack_low; at < (uint8_t *)__builtin_frame_address(0) - 256; ++at) *at = PAINT;
+  for (volatile uint8_t *at = stack_low; at < (uint8_t *)__builtin_frame_address(0) - 256; ++at)
+    *at = PAINT;
   semihosting(COMMAND_LINE, given);
   exit(main(words_of(line, words), words));
 }

@@ -1,8 +1,10 @@
-/* Runs a compiled model once, off any Python: DRIVER LIBRARY WEIGHTS INPUTS OUTPUTS, the last three files of tensors.
+/* Runs a compiled model once, off any Python: DRIVER LIBRARY WEIGHTS INPUTS OUTPUTS, the last three
+ * files of tensors.
  *
- * A file of tensors is an int64 count, then for each tensor int64 code, bits, rank and extents, and the values in C order.
- * With RELAXD_OPEN, the function that a static model's header gives, LIBRARY is ignored. With RELAXD_THREADS so many threads
- * compute, those that the bundle brings; else the runtime's own. */
+ * A file of tensors is an int64 count, then for each tensor int64 code, bits, rank and extents, and
+ * the values in C order. With RELAXD_OPEN, the function that a static model's header gives, LIBRARY
+ * is ignored. With RELAXD_THREADS so many threads compute, those that the bundle brings; else the
+ * runtime's own. */
 #ifdef RELAXD_THREADS
 #include <dlfcn.h>
 #endif
@@ -25,7 +27,8 @@ static void check(int status, const char *what) {
   TVMFFIErrorMoveFromRaised(&raised);
   if (raised != NULL) {
     TVMFFIErrorCell *error = (TVMFFIErrorCell *)((char *)raised + sizeof(TVMFFIObject));
-    fprintf(stderr, "%.*s: %.*s\n", (int)error->kind.size, error->kind.data, (int)error->message.size, error->message.data);
+    fprintf(stderr, "%.*s: %.*s\n", (int)error->kind.size, error->kind.data,
+            (int)error->message.size, error->message.data);
   }
   stop(what);
 }
@@ -54,7 +57,8 @@ static TVMFFIAny of_text(const char *text) {
   return value;
 }
 
-static TVMFFIAny call(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, const char *what) {
+static TVMFFIAny call(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count,
+                      const char *what) {
   TVMFFIAny result;
   memset(&result, 0, sizeof result);
   check(TVMFFIFunctionCall(function, arguments, count, &result), what);

@@ -1,7 +1,9 @@
-/* Runs a model that needs no runtime once: PROGRAM WEIGHTS INPUTS OUTPUTS DIM..., with model.h included ahead of it and its prefix in P.
+/* Runs a model that needs no runtime once: PROGRAM WEIGHTS INPUTS OUTPUTS DIM..., with model.h
+ * included ahead of it and its prefix in P.
  *
- * WEIGHTS is the bundle's file, "-" where it has none. INPUTS and OUTPUTS are files of tensors: an int64 count, then for each tensor int64
- * code, bits, rank and extents, and the values in C order. */
+ * WEIGHTS is the bundle's file, "-" where it has none. INPUTS and OUTPUTS are files of tensors: an
+ * int64 count, then for each tensor int64 code, bits, rank and extents, and the values in C order.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +47,8 @@ static int64_t read_number(FILE *file) {
 }
 
 static void *read_tensor(FILE *file) {
-  int64_t code = read_number(file), bits = read_number(file), rank = read_number(file), bytes = bits / 8;
+  int64_t code = read_number(file), bits = read_number(file), rank = read_number(file),
+          bytes = bits / 8;
   (void)code;
   for (int64_t axis = 0; axis < rank; ++axis) bytes *= read_number(file);
   void *data = room((size_t)bytes);
@@ -74,7 +77,8 @@ static void write_bytes(FILE *file, const void *from, size_t bytes) {
 }
 
 static void write_tensor(FILE *file, const P *model, int output, const relaxd_tensor *about) {
-  const int64_t *shape = CALL(shape)(model, output), head[] = {code_of(about->dtype), about->item * 8, about->rank};
+  const int64_t *shape = CALL(shape)(model, output),
+                head[] = {code_of(about->dtype), about->item * 8, about->rank};
   size_t bytes = (size_t)about->item;
   write_bytes(file, head, sizeof head);
   write_bytes(file, shape, (size_t)about->rank * sizeof *shape);
@@ -82,7 +86,8 @@ static void write_tensor(FILE *file, const P *model, int output, const relaxd_te
   write_bytes(file, CALL(output)(model, output), bytes);
 }
 
-/* A place for an output whose extents are known, NULL for others: those need memory of the host's. */
+/* A place for an output whose extents are known, NULL for others: those need memory of the host's.
+ */
 static void *place(const P *model, int output, const relaxd_tensor *about) {
   const int64_t *shape = CALL(shape)(model, output);
   size_t bytes = (size_t)about->item;
@@ -101,7 +106,8 @@ int main(int count, char **arguments) {
   P *model = room(CALL(size)());
   if (count != 4 + about->dims) stop("usage: PROGRAM WEIGHTS INPUTS OUTPUTS DIM...");
   for (int i = 0; i < about->dims; ++i) dims[i] = atoll(arguments[4 + i]);
-  if (CALL(open)(model, read_weights(arguments[1], (size_t)about->weights), NULL) != 0) stop(CALL(failure)(model));
+  if (CALL(open)(model, read_weights(arguments[1], (size_t)about->weights), NULL) != 0)
+    stop(CALL(failure)(model));
   need = CALL(bind)(model, dims);
   if (need < 0 || CALL(arena)(model, room((size_t)need)) != 0) stop(CALL(failure)(model));
   FILE *given = opened(arguments[2], "rb");

@@ -7,7 +7,8 @@ import java.nio.ByteOrder
 /**
  * A context of the model, for one thread at a time: bind, write the inputs, run, read the outputs.
  *
- * weights: the content of weights.bin in a direct buffer, such as a mapped file; null where there is none.
+ * weights: the content of weights.bin in a direct buffer, such as a mapped file; null where there
+ * is none.
  */
 class @CLASS@(private val weights: ByteBuffer?) : AutoCloseable {
     private var opened = nativeOpen(weights)

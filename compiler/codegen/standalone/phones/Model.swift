@@ -70,16 +70,18 @@ public final class @CLASS@ {
   private func given<T>(_ input: Int, _ count: Int64) throws -> UnsafeMutableBufferPointer<T> {
     free(rooms[input])
     rooms[input] = try @CLASS@.room(Int(count) * MemoryLayout<T>.stride)
-    return UnsafeMutableBufferPointer(start: rooms[input]!.assumingMemoryBound(to: T.self), count: Int(count))
+    return .init(start: rooms[input]!.assumingMemoryBound(to: T.self), count: Int(count))
   }
 
   private func check(_ status: Int32) throws {
-    if status != 0 { throw @CLASS@Error(code: status, message: String(cString: @PREFIX@_failure(context))) }
+    guard status != 0 else { return }
+    throw @CLASS@Error(code: status, message: String(cString: @PREFIX@_failure(context)))
   }
 
   private static func room(_ bytes: Int) throws -> UnsafeMutableRawPointer {
     var at: UnsafeMutableRawPointer?
-    if posix_memalign(&at, 64, bytes + 64) != 0 { throw @CLASS@Error(code: 3, message: "there is no memory left") }
+    let failed = posix_memalign(&at, 64, bytes + 64) != 0
+    if failed { throw @CLASS@Error(code: 3, message: "there is no memory left") }
     return memset(at!, 0, bytes)
   }
 }

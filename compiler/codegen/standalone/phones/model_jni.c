@@ -25,7 +25,9 @@ static void fail(JNIEnv *env, const char *type, const char *why) {
 
 static void check(JNIEnv *env, const held *own, int status) {
   if (status == RELAXD_OK) return;
-  fail(env, status == RELAXD_DIM ? "java/lang/IllegalArgumentException" : "java/lang/IllegalStateException", @PREFIX@_failure(own->model));
+  const char *kind = status == RELAXD_DIM ? "java/lang/IllegalArgumentException"
+                                          : "java/lang/IllegalStateException";
+  fail(env, kind, @PREFIX@_failure(own->model));
 }
 
 static void let_go(held *own) {
@@ -42,12 +44,14 @@ NATIVE(jlong, Open)(JNIEnv *env, jclass type, jobject weights) {
   held *own;
   (void)type;
   if (size != 0 && (at == NULL || (*env)->GetDirectBufferCapacity(env, weights) < size)) {
-    fail(env, "java/lang/IllegalArgumentException", "weights must be a direct buffer with all of weights.bin");
+    fail(env, "java/lang/IllegalArgumentException",
+         "weights must be a direct buffer with all of weights.bin");
     return 0;
   }
   own = calloc(1, sizeof *own);
   if (own != NULL) own->model = room(@PREFIX@_size());
-  if (own != NULL && (uintptr_t)at % 64 != 0 && (own->weights = room((size_t)size)) != NULL) at = memcpy(own->weights, at, (size_t)size);
+  if (own != NULL && (uintptr_t)at % 64 != 0 && (own->weights = room((size_t)size)) != NULL)
+    at = memcpy(own->weights, at, (size_t)size);
   if (own == NULL || own->model == NULL || (uintptr_t)at % 64 != 0) {
     if (own != NULL) {
       free(own->model);
@@ -109,7 +113,10 @@ NATIVE(jlongArray, Shape)(JNIEnv *env, jclass type, jlong at, jint output) {
   jsize rank = @PREFIX@_interface()->output[output].rank;
   jlongArray result = (*env)->NewLongArray(env, rank);
   (void)type;
-  if (result != NULL) (*env)->SetLongArrayRegion(env, result, 0, rank, (const jlong *)@PREFIX@_shape(own->model, output));
+  if (result != NULL) {
+    const jlong *extents = (const jlong *)@PREFIX@_shape(own->model, output);
+    (*env)->SetLongArrayRegion(env, result, 0, rank, extents);
+  }
   return result;
 }
 

@@ -10,11 +10,15 @@ namespace support {
 
 class Base64Stream : public Stream {
  public:
-  explicit Base64Stream(Stream*) {}
+  explicit Base64Stream(Stream *) {}
   using Stream::Read;
   using Stream::Write;
-  size_t Read(void*, size_t) final { TVM_FFI_THROW(RuntimeError) << "this runtime reads no tensors from JSON"; }
-  size_t Write(const void*, size_t) final { TVM_FFI_THROW(RuntimeError) << "this runtime writes no tensors to JSON"; }
+  size_t Read(void *, size_t) final {
+    TVM_FFI_THROW(RuntimeError) << "this runtime reads no tensors from JSON";
+  }
+  size_t Write(const void *, size_t) final {
+    TVM_FFI_THROW(RuntimeError) << "this runtime writes no tensors to JSON";
+  }
   void Finish() {}
   void InitPosition() {}
 };

@@ -7,7 +7,7 @@
 namespace tvm {
 namespace support {
 
-inline bool IsNumber(const std::string& text) {
+inline bool IsNumber(const std::string &text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <type_traits>
 
-template <typename From, typename FromBits, int FromMantissa, typename To, typename ToBits, int ToMantissa>
+template <typename From, typename FromBits, int FromMantissa, typename To, typename ToBits,
+          int ToMantissa>
 inline To __extendXfYf2__(From bits) {
-  static_assert(std::is_same<FromBits, uint16_t>::value && FromMantissa == 10, "only half precision is read");
+  static_assert(std::is_same<FromBits, uint16_t>::value && FromMantissa == 10,
+                "only half precision is read");
   _Float16 half;
   std::memcpy(&half, &bits, sizeof half);
   return static_cast<To>(half);

@@ -8,7 +8,7 @@ namespace tvm {
 namespace support {
 
 struct NVTXScopedRange {
-  explicit NVTXScopedRange(const std::string&) {}
+  explicit NVTXScopedRange(const std::string &) {}
 };
 
 }  // namespace support
