@@ -41,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = {
         mode: _run(
             cases,
-            workers.Plan(ENGINES[options.engine], mode, options.seconds, options.workers),
+            workers.Plan(
+                ENGINES[options.engine], mode, options.seconds, options.workers, options.target
+            ),
             options.verbose,
         )
         for mode in modes
@@ -77,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="both unless said")
     parser.add_argument("--engine", choices=list(ENGINES), default="relaxd")
+    parser.add_argument(
+        "--target", help="such as x86-64-v3, for relaxd's engines; this machine has to run it"
+    )
     parser.add_argument("--json", type=Path, help="write every result there")
     parser.add_argument(
         "--filter", default="", help="a regular expression that names must match somewhere"

@@ -28,24 +28,24 @@ Ran = tuple[Outcome, str]
 _INTERNAL = ("internal", "failed", "crashed", "out_of_memory")
 
 
-def relaxd(case: Case, mode: Mode) -> Ran:
+def relaxd(case: Case, mode: Mode, target: str = "native") -> Ran:
     """Build as `compile_model` does, load as a user does, compare as onnx's runner does."""
-    return _built(case, request(case, mode))
+    return _built(case, request(case, mode), target)
 
 
-def standalone(case: Case, mode: Mode) -> Ran:
+def standalone(case: Case, mode: Mode, target: str = "native") -> Ran:
     """As `relaxd`, by a library that needs no runtime."""
     asked = request(case, mode)
     options = dataclasses.replace(asked.options, flavour=Flavour.STANDALONE)
-    return _built(case, dataclasses.replace(asked, options=options))
+    return _built(case, dataclasses.replace(asked, options=options), target)
 
 
-def _built(case: Case, asked: CompileRequest) -> Ran:
+def _built(case: Case, asked: CompileRequest, target: str) -> Ran:
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
         path.write_bytes(case.model.SerializeToString())
         try:
-            build(CompileJob(str(path), asked.to_json(), "native", str(bundle), case.name))
+            build(CompileJob(str(path), asked.to_json(), target, str(bundle), case.name))
         except CompileError as error:
             outcome = (
                 Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED

@@ -2,6 +2,7 @@
 replaced.
 """
 
+import functools
 import gc
 import importlib
 import multiprocessing
@@ -23,13 +24,14 @@ _CONTEXT = multiprocessing.get_context("fork")
 @dataclass(frozen=True)
 class Plan:
     """What to run; engine: as `module:function`, imported by the workers; seconds: a
-    case's limit.
+    case's limit; target: what relaxd builds for, if not for this machine.
     """
 
     engine: str
     mode: Mode
     seconds: float
     workers: int
+    target: str | None = None
 
 
 def run(cases: Sequence[Case], plan: Plan) -> Iterator[Result]:
@@ -111,6 +113,8 @@ def _serve(connection: Connection, cases: Sequence[Case], plan: Plan) -> None:
     _silence()
     module, _, function = plan.engine.partition(":")
     engine = getattr(importlib.import_module(module), function)
+    if plan.target:
+        engine = functools.partial(engine, target=plan.target)
     while True:
         try:
             index = connection.recv()

@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Measured] = []
     for case in CASES.values():
         if case.name in options.cases and case.exporter.value in options.exporter:
-            flavoured = case.of_flavour(options.flavour)
-            results.append(kept.get(case.key) or measured(flavoured, options.seconds))
+            built = case.built(options.flavour, options.target)
+            results.append(kept.get(case.key) or measured(built, options.seconds))
             print(*_cells(results[-1]), sep="  ", flush=True)
             kept[case.key] = results[-1]
             if options.json:
@@ -67,7 +67,7 @@ def measured(case: Case, seconds: float) -> Measured:
     """The case in a process of its own, which may crash, and is killed with its children after
     `seconds`.
     """
-    command = [sys.executable, "-m", "tests.zoo.measure", case.key, *_flavour(case)]
+    command = [sys.executable, "-m", "tests.zoo.measure", case.key, case.target, *_flavour(case)]
     child = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -141,6 +141,9 @@ def _parser() -> argparse.ArgumentParser:
         help=", ".join(exporters),
     )
     parser.add_argument("--flavour", choices=list(Flavour), help="of the libraries")
+    parser.add_argument(
+        "--target", default="native", help="such as x86-64-v3; this machine has to run it"
+    )
     parser.add_argument("--seconds", type=float, default=600, help="time limit of one case")
     parser.add_argument(
         "--json", type=Path, help="write the results there, those so far after each case"

@@ -53,6 +53,7 @@ class Case:
     draw: the exclusive upper bound of the integers drawn for an input; others are 0 or 1.
     rounds: whether it rounds activations to few bits, which makes steps of small differences.
     needs: the package without which there is no file; none where the environment has all of them.
+    target: what the library is for; this machine runs it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=lambda: {"verify": False, "profile": False})
     rounds: bool = False
     needs: str = ""
+    target: str = "native"
 
     @property
     def key(self) -> str:
@@ -79,18 +81,15 @@ class Case:
         """Whether the package that the case needs is there."""
         return not self.needs or find_spec(self.needs) is not None
 
-    def of_flavour(self, flavour: str | None = None) -> "Case":
-        """The same, with libraries of that flavour."""
-        if flavour is None:
-            return self
-        return dataclasses.replace(self, options={**self.options, "flavour": flavour})
+    def built(self, flavour: str | None, target: str) -> "Case":
+        """The same, with a library of that flavour, or the target's own, for that target."""
+        options = {**self.options, "flavour": flavour} if flavour else self.options
+        return dataclasses.replace(self, options=options, target=target)
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""
-        return {
-            name: dict(getattr(self, name))
-            for name in ("dims", "inputs", "consts", "shapes", "options")
-        }
+        declared = ("dims", "inputs", "consts", "shapes", "options")
+        return {"target": self.target} | {name: dict(getattr(self, name)) for name in declared}
 
 
 def key_of(name: str, exporter: Exporter) -> str:

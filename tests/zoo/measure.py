@@ -1,7 +1,7 @@
 """One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every
 size.
 
-`python -m tests.zoo.measure KEY [FLAVOUR]` prints what was measured as one JSON line.
+`python -m tests.zoo.measure KEY TARGET [FLAVOUR]` prints what was measured as one JSON line.
 """
 
 import json
@@ -181,6 +181,6 @@ if __name__ == "__main__":
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
     from tests.zoo.cases import CASES
 
-    key, *flavour = sys.argv[1:]
-    case = CASES[key].of_flavour(*flavour)
+    key, target, *flavour = sys.argv[1:]
+    case = CASES[key].built(next(iter(flavour), None), target)
     print(json.dumps(measure(case).to_json()), flush=True)
