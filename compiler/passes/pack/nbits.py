@@ -1,6 +1,7 @@
 """Lays matrices of few bits out in panels, as the kernels of their matmuls read them."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,9 @@ class Panels:
     """A table in panels of `width` columns. numbers: uint8, or int8 less 128, [panels, blocks,
     words, width, 4]; scales, zeros: [panels, blocks, width]. Of float16: uint16 [panels, 1, depth,
     width, 1], without scales.
+
+    Scales are the bits of float16, uint16, where these are exact, else float32. Zeros of uint16 are
+    the bits of what is added behind the scale: minus the zero point times the scale.
 
     Byte j of a word of 4-bit numbers holds number j in its lower and number j + 4 in its upper
     half, so that one mask gives four neighbours in the bytes of a vector.
@@ -58,6 +62,7 @@ def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
         part = _filled(table.numbers[first * width : (first + _AT_ONCE) * width], width)
         words = _words(part, table.bits).reshape(-1, width, blocks, held // BYTES, BYTES)
         numbers[first : first + _AT_ONCE] = words.transpose(0, 2, 3, 1, 4)
+    scales = _beside(table.scales, width)
     zeros = None if table.zeros is None else _beside(table.zeros, width)
     if signed:
         numbers = (numbers ^ np.uint8(128)).view(np.int8)
@@ -65,7 +70,29 @@ def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
             zeros = (zeros ^ np.uint8(128)).view(np.int8)
         elif zeros is not None:
             zeros = zeros - np.float32(128)
-    return Panels(table, numbers, _beside(table.scales, width), zeros)
+    if zeros is not None and zeros.dtype == np.float32:
+        zeros = _added(zeros, scales)
+    return Panels(table, numbers, _halves(scales), zeros)
+
+
+def _halves(reals: Array) -> Array:
+    """The bits of the same numbers as float16, where that holds all of them; else as they are."""
+    with np.errstate(over="ignore"):
+        halves = reals.astype(np.float16)
+    same = np.isfinite(halves).all() and (halves == reals).all()
+    return halves.view(np.uint16) if same else reals
+
+
+def _added(zeros: Array, scales: Array) -> Array:
+    """The bits of -zero * scale as float16, where all zero points come from such numbers, as those
+    of formats do that store the least number of a block; else the zero points as they are.
+    """
+    added = -zeros * scales
+    with np.errstate(over="ignore"):
+        halves = added.astype(np.float16)
+    # A quotient and its product with the divisor are each rounded once.
+    same = np.isfinite(halves).all() and np.allclose(halves, added, rtol=2.0**-22, atol=0)
+    return halves.view(np.uint16) if same else zeros
 
 
 def _filled(rows: Array, width: int) -> Array:
@@ -198,13 +225,23 @@ def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
     panel, lane = column // numbers.shape[3], column % numbers.shape[3]
     if table.bits == HALF:
         return real_of_half(numbers(panel, 0, k, lane, 0))
-    scales, *zeros = others
+    scales, *zeros = (_as_stored(tensor) for tensor in others)
     each, block, inner = 32 // table.bits, k // table.block, k % table.block
     byte = numbers(panel, block, inner // each, lane, inner % BYTES).astype("int32")
     if table.bits == 4:
         byte = (byte >> (inner % each // BYTES * 4).astype("int32")) & 15
+    number, scale = byte.astype("float32"), scales(panel, block, lane)
+    if panels.zeros is not None and panels.zeros.dtype == np.uint16:
+        return number * scale + zeros[0](panel, block, lane)
     signed = panels.numbers.dtype == np.int8
     zero: Any = tirx.const(0 if signed else 1 << (table.bits - 1), "float32")
     if zeros:
         zero = zeros[0](panel, block, lane).astype("float32")
-    return (byte.astype("float32") - zero) * scales(panel, block, lane)
+    return (number - zero) * scale
+
+
+def _as_stored(table: Any) -> Callable[..., Any]:
+    """Elements of scales or zero points, those of float16 as float32."""
+    if table.dtype == "uint16":
+        return lambda *at: real_of_half(table(*at))
+    return lambda *at: table(*at)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tvm
+from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.family import Declined
@@ -42,8 +43,8 @@ class NBits:
     """epilogue(sum over `along` of source[place + along] * weights) for `rows` x `column`.
 
     numbers: flat, of shape `packed` [panels, blocks, words, width, 4]; scales, zeros: flat
-    [panels, blocks, width], zeros None where each is half of the range, both where numbers are
-    float16: a word is then one of them.
+    [panels, blocks, width], the bits of float16 where they are uint16, zeros None where each is
+    half of the range, both where numbers are float16: a word is then one of them.
     """
 
     form: Form
@@ -99,6 +100,11 @@ class NBits:
         """Whether 8-bit numbers and their zero points are stored less 128."""
         return dtype_of(self.numbers) == "int8"
 
+    @property
+    def added(self) -> bool:
+        """Whether `zeros` are what is added behind the scale, not subtracted before it."""
+        return self.zeros is not None and dtype_of(self.zeros) == "uint16"
+
 
 def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
     """The program as such, with whatever was fused behind it."""
@@ -119,7 +125,6 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
         return Declined("its left side is not contiguous along the depth")
     held = {len(one.source.shape): one.source for one in loads(anchored.combine.term.b)}
     numbers = held[5]
-    # The importer subtracts the zero point before it multiplies by the scale.
     halves = form.bits == HALF
     scales, *zeros = [None] if halves else _beside(anchored.combine.term.b)
     return NBits(
@@ -139,6 +144,18 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
 
 
 def _beside(real: Any) -> list[Any]:
-    """The scales and, where there are any, the zero points of (number - zero) * scale."""
-    (scale,) = loads(real.b)
-    return [scale.source, *(one.source for one in loads(real.a) if len(one.source.shape) == 3)]
+    """The scales and, where there are any, the zero points of (number - zero) * scale, or what is
+    added in number * scale + added.
+    """
+    if isinstance(real, prim.Add):
+        return [*_tables(real.a), *_tables(real.b)]
+    return [*_tables(real.b), *_tables(real.a)]
+
+
+def _tables(real: Any) -> list[Any]:
+    """The tables of scales or zero points that are read; a float16 is read by its parts."""
+    tables: list[Any] = []
+    for one in loads(real):
+        if len(one.source.shape) == 3 and not any(one.source.same_as(other) for other in tables):
+            tables.append(one.source)
+    return tables

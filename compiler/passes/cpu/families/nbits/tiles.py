@@ -51,7 +51,16 @@ class _Vectors:
         """The scales or zero points of a vector of columns, as float32."""
         place = (self.panel * self.nbits.blocks + block) * self.nbits.width + start
         vector = load(table, [prim.Ramp(place, const(1), self.lanes)])
+        if dtype_of(table) == "uint16":
+            return self.from_halves(vector)
         return vector if dtype_of(table) == "float32" else vector.astype(f"float32x{self.lanes}")
+
+    def from_halves(self, bits: Expr) -> Expr:
+        """The bits of float16 as float32."""
+        if self.converts:
+            half = tirx.reinterpret(f"float16x{self.lanes}", bits)
+            return half.astype(f"float32x{self.lanes}")
+        return real_of_half(bits, self.lanes)
 
     def spread(self, value: Expr) -> Expr:
         """A number in all lanes."""
@@ -144,7 +153,7 @@ def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
         # vector of numbers, the second product once a block.
         for v, start in enumerate(vectors.starts):
             scales[v] = vectors.beside(nbits.scales, block, start)
-            offsets[v] = _zero(nbits, vectors, block, start) * scales[v]
+            offsets[v] = _offset(nbits, vectors, block, start, scales[v])
         # Numbers of a word are taken out of the register one after the other, each for all rows:
         # the words are read from memory once, in the order in which they lie.
         with serial(words, "word") as word:
@@ -156,7 +165,8 @@ def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
                 reals = _Held(many, lanes, "float32", "reals")
                 for v in range(many):
                     integer = _number(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
-                    reals[v] = integer * scales[v] - offsets[v]
+                    apart = integer * scales[v]
+                    reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
                 yield first + number, reals
 
 
@@ -168,11 +178,7 @@ def _halves(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
         for v, start in enumerate(vectors.starts):
             place = (vectors.panel * nbits.depth + k) * nbits.width + start
             bits = load(nbits.numbers, [prim.Ramp(place, const(1), lanes)])
-            if vectors.converts:
-                half = tirx.reinterpret(f"float16x{lanes}", bits)
-                reals[v] = half.astype(f"float32x{lanes}")
-            else:
-                reals[v] = real_of_half(bits, lanes)
+            reals[v] = vectors.from_halves(bits)
         yield k, reals
 
 
@@ -184,11 +190,12 @@ def _blocks(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]:
         yield const(whole), rest
 
 
-def _zero(nbits: NBits, vectors: _Vectors, block: Expr, start: int) -> Expr:
-    """The zero points of a vector of columns."""
-    if nbits.zeros is not None:
-        return vectors.beside(nbits.zeros, block, start)
-    return vectors.spread(tirx.const(float(_middle(nbits)), "float32"))
+def _offset(nbits: NBits, vectors: _Vectors, block: Expr, start: int, scales: Expr) -> Expr:
+    """What is added to the scaled numbers of a vector of columns, or subtracted from them."""
+    if nbits.zeros is None:
+        return vectors.spread(tirx.const(float(_middle(nbits)), "float32")) * scales
+    beside = vectors.beside(nbits.zeros, block, start)
+    return beside if nbits.added else beside * scales
 
 
 def _middle(nbits: NBits) -> int:
@@ -236,13 +243,18 @@ def emit_integers(
                 _add_word(nbits, unit, vectors, left, rows, (block, word, start), totals)
             scale = _Held(1, lanes, "float32", "scale")
             scale[0] = vectors.beside(nbits.scales, block, start)
+            if nbits.zeros is not None:
+                zero = _Held(1, lanes, "float32", "zero")
+                zero[0] = vectors.beside(nbits.zeros, block, start)
             for i, row in enumerate(rows):
                 place = row * nbits.blocks + block
                 real = totals[i].astype(f"float32x{lanes}")
                 real = real * vectors.spread(load(left.scales, [place]))
-                if nbits.zeros is not None:
-                    zero = vectors.beside(nbits.zeros, block, start)
-                    real = real - zero * vectors.spread(load(left.sums, [place]))
+                if nbits.added:
+                    beside = zero[0] * vectors.spread(load(left.sums, [place]))
+                    sums[i * many + v] = sums[i * many + v] + beside
+                elif nbits.zeros is not None:
+                    real = real - zero[0] * vectors.spread(load(left.sums, [place]))
                 sums[i * many + v] = sums[i * many + v] + real * scale[0]
     return sums.buffer
 

@@ -27,6 +27,16 @@ def table(bits: int, block: int, depth: int, columns: int, zeros: str, seed: int
         points = (random.random((columns, blocks)) * (1 << bits)).astype(np.float32)
     numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
     scales = (random.random((columns, blocks)) * 0.1).astype(np.float32)
+    if zeros in ("halves", "least"):
+        # Some of them below the least normal float16.
+        scales = (scales * 10.0 ** random.integers(-5, 1, scales.shape)).astype(np.float16)
+        scales = scales.astype(np.float32)
+    if zeros == "least":
+        least = (random.standard_normal((columns, blocks)) * 0.1).astype(np.float16)
+        flat = (scales == 0) | (random.random((columns, blocks)) < 0.2)
+        numbers[flat] = 0
+        points = np.where(flat, np.float32(-1), -least / np.where(flat, np.float32(1), scales))
+        scales = np.where(flat, least.astype(np.float32), scales)
     return Blocks(bits, block, depth, numbers, scales, points)
 
 
@@ -79,6 +89,10 @@ FORMS = [
     (8, 32, 96, 70, "none"),
     (8, 16, 41, 31, "bytes"),
     (8, 128, 131, 64, "bytes"),
+    (4, 32, 96, 70, "halves"),
+    (4, 32, 130, 33, "least"),
+    (8, 32, 64, 31, "halves"),
+    (8, 16, 41, 40, "least"),
 ]
 
 
@@ -152,11 +166,32 @@ def test_large_matrices_are_laid_out_in_parts() -> None:
     ]
 
 
+def test_scales_that_are_float16_are_kept_as_such() -> None:
+    panels = pack_panels(table(4, 32, 64, 5, "halves"), 4)
+    assert panels.scales is not None
+    assert panels.scales.dtype == np.uint16
+    least = pack_panels(table(4, 32, 64, 5, "least"), 4)
+    assert least.zeros is not None
+    assert least.zeros.dtype == np.uint16
+    wide = table(4, 32, 64, 5, "floats")
+    panels = pack_panels(wide, 4)
+    assert panels.scales is not None
+    assert panels.zeros is not None
+    assert (panels.scales.dtype, panels.zeros.dtype) == (np.float32, np.float32)
+    assert wide.scales is not None
+    # What float16 cannot hold, and an infinite product.
+    large = replace(wide, scales=np.full_like(wide.scales, 65536))
+    panels = pack_panels(large, 4)
+    assert panels.scales is not None
+    assert (panels.scales[:, :, 0] == 65536).all()
+
+
+@pytest.mark.parametrize("zeros", ["bytes", "least"])
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
-def test_processors_without_the_instruction_keep_floats(target: str) -> None:
+def test_processors_without_the_instruction_keep_floats(target: str, zeros: str) -> None:
     from tests.compiler.passes.processors import nearest
 
-    weights = table(4, 32, 64, 40, "bytes")
+    weights = table(4, 32, 64, 40, zeros)
     machine: Target = replace(nearest(target), isa=())
     built = build(model_of(weights, accuracy_level=4), {"n": (1, None)}, machine)
     for rows in (1, 7):
