@@ -238,6 +238,9 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         del lowered
     with entered(Stage.LINK, this.on_event):
         maker.link(code, this.partial, table, this.watched)
+        files.write_texts(this.partial, model.text.documents)
+        for name, reason in model.text.left_out.items():
+            this.on_event(Progress(Stage.LINK, f"the bundle gets no {name}: {reason}"))
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
     manifest = dataclasses.replace(
         manifest,
@@ -245,6 +248,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         memory=memory.report,
         state=imported.kept.state if imported.kept else None,
         stored=found[0].stored if found else None,
+        left_out=dict(model.text.left_out),
     )
     rounded = found[0] if found else None
     return _Compiled(maker.described(manifest, this.partial), signature, notes, rounded)

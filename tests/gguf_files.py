@@ -129,9 +129,11 @@ def _value(value: Any) -> bytes:
     if isinstance(value, str):
         return struct.pack("<I", 8) + _text(value)
     if isinstance(value, list):
-        kind = 8 if isinstance(value[0], str) else 4
-        items = b"".join(_text(v) if kind == 8 else struct.pack("<I", v) for v in value)
+        kind, form = {str: (8, ""), float: (6, "<f"), int: (4, "<I")}[type(value[0])]
+        items = b"".join(_text(v) if kind == 8 else struct.pack(form, v) for v in value)
         return struct.pack("<IIQ", 9, kind, len(value)) + items
+    if isinstance(value, bool):
+        return struct.pack("<IB", 7, value)
     if isinstance(value, float):
         return struct.pack("<If", 6, value)
     return struct.pack("<II", 4, value)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import mmap
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ def _copy_runtime(folder: Path, name: str, bundle: Path) -> None:
 def write_report(bundle: Path, filename: str, document: dict[str, Any]) -> None:
     """Write one of the JSON reports."""
     (bundle / filename).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def write_texts(bundle: Path, documents: Mapping[str, Any]) -> None:
+    """Write the JSON files that serving a language model takes."""
+    for name, document in documents.items():
+        (bundle / name).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
 
 
 def seal(bundle: Path, manifest: Manifest) -> Manifest:

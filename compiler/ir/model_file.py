@@ -5,7 +5,7 @@ inside the model's own folder.
 import hashlib
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
@@ -16,6 +16,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 from compiler.errors import LoadError, summary
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
+from compiler.ir.gguf.tokenizer import TextFiles, text_files
 from compiler.ir.model_texts import check_texts
 from compiler.isolation.level import Level
 
@@ -27,12 +28,14 @@ _DIGEST_CHUNK = 1 << 20
 @dataclass(frozen=True)
 class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
-    names; built: whether the file is no ONNX, so that the proto was made of what it describes.
+    names; built: whether the file is no ONNX, so that the proto was made of what it describes;
+    text: what it states of words and conversations.
     """
 
     proto: onnx.ModelProto
     digest: str
     built: bool = False
+    text: TextFiles = field(default_factory=TextFiles)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class LoadedScript:
 
     path: Path
     digest: str
+    text: TextFiles = field(default_factory=TextFiles)
 
 
 def open_model(path: Path) -> LoadedModel | LoadedScript:
@@ -59,9 +63,11 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
 
 def _read_gguf(path: Path) -> LoadedModel:
     """The decoder that a GGUF file describes; raises LoadError."""
-    model = decoder_of(read_gguf(path))
+    file = read_gguf(path)
+    model = decoder_of(file)
     check_texts(model)
-    return LoadedModel(model, f"sha256:{_digest_of(path).hex()}", built=True)
+    digest = f"sha256:{_digest_of(path).hex()}"
+    return LoadedModel(model, digest, built=True, text=text_files(file))
 
 
 def refuse_torchscript(model: Path, sandbox: Level) -> None:

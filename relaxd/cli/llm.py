@@ -53,6 +53,8 @@ def llm_command(
     /v1/chat/completions, /v1/completions and /v1/models; Prometheus' metrics at /metrics. Anybody
     who reaches the address may use it.
 
+    A bundle made of a GGUF file brings its tokenizer; --tokenizer names the folder of another.
+
     Example: [bold]relaxd llm out --tokenizer export[/]
     """
     serving = extras.load("relaxd.llm.serving", extra="llm")

@@ -103,6 +103,7 @@ class Manifest:
     lie wherever numpy puts it.
     state: the inputs that are caches, which a call writes; None where the library has none.
     stored: the weights that take fewer bits than in the model; None where the build asked for none.
+    left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Manifest:
     flavour: str = Flavour.VM
     state: State | None = None
     stored: StoredWeights | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -138,6 +140,8 @@ class Manifest:
             document.pop(name)
             # Loaders that do not know a part refuse manifests that have it.
             document |= {} if part is None else {name: part.to_json()}
+        if not self.left_out:
+            document.pop("left_out")
         return document
 
     @classmethod
@@ -184,6 +188,7 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
         "stored": (
             None if document.get("stored") is None else StoredWeights.from_json(document["stored"])
         ),
+        "left_out": texts(document.get("left_out", {}), "left_out"),
     }
 
 

@@ -135,7 +135,11 @@ class Engine:
 
     def _text(self) -> Text:
         if self.text is None:
-            raise InputError("the engine has no tokenizer", hint="name the folder that holds it")
+            reason = self.model.manifest.left_out.get(TOKENIZER)
+            raise InputError(
+                f"the engine has no tokenizer{f': {reason}' if reason else ''}",
+                hint="name the folder that holds it",
+            )
         return self.text
 
     def _serve(self) -> None:

@@ -47,6 +47,7 @@ MANIFESTS = st.builds(
         ),
         max_size=3,
     ).map(tuple),
+    left_out=st.dictionaries(WORDS, WORDS, max_size=2),
 )
 
 
@@ -82,6 +83,7 @@ def document() -> dict:
         lambda d: d.update(load="x86_64"),
         lambda d: d.update(files={"model.so": {}}),
         lambda d: d.update(weights=[{"dtype": "object", "shape": [1], "offset": 0}]),
+        lambda d: d.update(left_out={"tokenizer.json": 1}),
         lambda d: d.update(surprise=1),
     ],
 )

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,10 @@ def test_text_takes_a_tokenizer(language_models: dict[str, Path]) -> None:
             engine.generate("abc")
         with pytest.raises(InputError, match="no tokenizer"):
             engine.generate([1], Sampling(stop=("a",)))
+        reason = {"tokenizer.json": "the pre-tokenizer 'x' is not known"}
+        engine.model.manifest = replace(engine.model.manifest, left_out=reason)
+        with pytest.raises(InputError, match="no tokenizer: the pre-tokenizer 'x' is not known"):
+            engine.generate("abc")
 
 
 def test_stops(engine: Engine) -> None:

@@ -12,6 +12,7 @@ import relaxd
 from compiler.errors import LoadError
 from compiler.ir.model_file import LoadedModel, open_model
 from relaxd.contract.options import CompileOptions, StateForm
+from relaxd.llm import Engine, Sampling
 from tests.compiler.building import build, report
 from tests.compiler.ir.onnx.running import session_of
 from tests.gguf_files import (
@@ -30,6 +31,16 @@ from tests.gguf_files import (
     write,
 )
 
+VOCABULARY = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV", "he", ":"]
+END = VOCABULARY.index("V")
+_TEXT = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": VOCABULARY,
+    "tokenizer.ggml.merges": ["h e"],
+    "tokenizer.ggml.eos_token_id": END,
+    "tokenizer.chat_template": "{% for m in messages %}{{ m.content }}:{% endfor %}",
+}
 TOKENS = [3, 49, 0, 17, 17, 8, 30]
 FORMS = [
     (F32, F32, None),
@@ -71,7 +82,7 @@ def test_the_graph_is_the_decoder(tmp_path: Path, kind: int, table: int, head: i
 @pytest.mark.slow
 def test_a_library_with_caches_that_stay(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    weights = write(path, tensors(Q4_1, Q8_0))
+    weights = write(path, tensors(Q4_1, Q8_0), METADATA | _TEXT)
     dims = {
         "batch_size": (1, 2),
         "sequence_length": (1, 16),
@@ -87,6 +98,16 @@ def test_a_library_with_caches_that_stay(tmp_path: Path) -> None:
     got = [state.step([TOKENS[:4]])["logits"][0]]
     got += [state.step([[token]])["logits"][0] for token in TOKENS[4:]]
     assert np.abs(np.concatenate(got) - want).max() < 1e-4 * np.abs(want).max()
+    # The bundle has all that serving takes.
+    tokens = [VOCABULARY.index(part) for part in ("he", "l", "l", "o", ":")]
+    for _ in range(3):
+        tokens.append(int(logits(weights, tokens)[-1].argmax()))
+    assert END not in tokens
+    with Engine.open(output, threads=1, sequences=1) as engine:
+        made = engine.chat([{"role": "user", "content": "hello"}], Sampling(max_tokens=3))
+        assert made.text() == "".join(VOCABULARY[token] for token in tokens[5:])
+        assert engine.text is not None
+        assert engine.text.ends == {END}
 
 
 @pytest.mark.parametrize(

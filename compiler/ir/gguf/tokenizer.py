@@ -1,0 +1,156 @@
+"""The tokenizer, the template of conversations and the ends of answers that a GGUF file states, as
+the files that Hugging Face's libraries read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from compiler.ir.gguf import pieces
+from compiler.ir.gguf.file import Gguf
+from compiler.ir.gguf.splits import SPLITS, bytes_as_letters
+from compiler.ir.gguf.words import Kind, LeftOut, Words
+
+Document: TypeAlias = dict[str, Any]
+TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+_ENDS = ("eos", "eot", "eom")
+_ADDED = (Kind.UNKNOWN, Kind.CONTROL, Kind.OWN)
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """documents: what serving takes beside a library, by file name; left_out: why one is
+    missing.
+    """
+
+    documents: Mapping[str, Document] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def text_files(file: Gguf) -> TextFiles:
+    """The files; tokenizer.json is left out where the metadata state a tokenizer that is not known,
+    or contradict themselves.
+    """
+    words = Words(file)
+    settings = {SETTINGS: _settings(words, file.metadata.get("tokenizer.chat_template"))}
+    try:
+        return TextFiles({TOKENIZER: _tokenizer(words), **settings})
+    except LeftOut as reason:
+        return TextFiles(settings, {TOKENIZER: str(reason)})
+
+
+def _settings(words: Words, template: Any) -> Document:
+    found: Document = {
+        f"{name}_token": token for name in ("bos", "eos") if (token := words.token(name))
+    }
+    ends = {words.stated(f"{name}_token_id") for name in _ENDS if words.token(name) is not None}
+    found["eos_token_id"] = sorted(ends)
+    if isinstance(template, str):
+        found["chat_template"] = template
+    return found
+
+
+def _tokenizer(words: Words) -> Document:
+    """tokenizer.json; raises LeftOut."""
+    kind = words.stated("model")
+    if kind == "gpt2":
+        made = _of_bytes(words)
+    elif kind == "llama":
+        made = _of_pieces(words)
+    elif kind is None:
+        raise LeftOut("the file states no tokenizer")
+    else:
+        raise LeftOut(f"tokenizers of the kind {str(kind)[:40]!r} are not known")
+    added = [
+        _added(text, number, words.kinds[number])
+        for text, number in words.numbers.items()
+        if words.kinds[number] in _ADDED
+    ]
+    head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
+    return head | made
+
+
+def _added(text: str, number: int, kind: int) -> Document:
+    """A token that stands for itself wherever its text is."""
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": number, "content": text, **plain, "special": kind != Kind.OWN}
+
+
+def _of_bytes(words: Words) -> Document:
+    """As GPT-2's: bytes are merged within the pieces of a pre-tokenizer."""
+    name = words.stated("pre")
+    split = SPLITS.get(name) if isinstance(name, str) else None
+    if name is None:
+        raise LeftOut("the file states no pre-tokenizer")
+    if split is None:
+        raise LeftOut(f"the pre-tokenizer {str(name)[:40]!r} is not known")
+    merges = [_merge(text, words.numbers) for text in words.texts("merges")]
+    return {
+        "normalizer": {"type": "NFC"} if split.composed else None,
+        "pre_tokenizer": split.steps(),
+        "post_processor": _around(words, split.begins),
+        "decoder": bytes_as_letters(),
+        "model": _model(words, merges, ignore_merges=split.whole),
+    }
+
+
+def _merge(text: str, numbers: Mapping[str, int]) -> tuple[str, str]:
+    # The first part may itself begin with a space.
+    place = text.find(" ", 1)
+    first, second = text[:place], text[place + 1 :]
+    if place < 0 or any(part not in numbers for part in (first, second, first + second)):
+        raise LeftOut(f"the merge {text[:40]!r} makes no token")
+    return first, second
+
+
+def _of_pieces(words: Words) -> Document:
+    """As sentencepiece's: a space is a letter, and what no piece has is written in bytes."""
+    spaced = words.flag("add_space_prefix", True)
+    to_letter = {"type": "Replace", "pattern": {"String": " "}, "content": pieces.SPACE}
+    to_space = {"type": "Replace", "pattern": {"String": pieces.SPACE}, "content": " "}
+    before = [{"type": "Prepend", "prepend": pieces.SPACE}] if spaced else []
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spaced else []
+    decoders = [to_space, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]
+    merges = pieces.merges(words)
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*before, to_letter]},
+        "pre_tokenizer": None,
+        "post_processor": _around(words, True),
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": _model(words, merges, unk_token=words.token("unknown"), byte_fallback=True),
+    }
+
+
+def _model(words: Words, merges: list[tuple[str, str]], **other: Any) -> Document:
+    plain = {"type": "BPE", "dropout": None, "unk_token": None, "byte_fallback": False}
+    ends = {"continuing_subword_prefix": None, "end_of_word_suffix": None}
+    # Characters that no token has are one unknown token each, as in sentencepiece.
+    rest = {"fuse_unk": True, "ignore_merges": False}
+    return plain | ends | rest | other | {"vocab": words.numbers, "merges": merges}
+
+
+def _around(words: Words, begins: bool) -> Document | None:
+    """Adds the tokens around every text that the file states, None where there is none."""
+    before = _special(words, "bos", begins)
+    behind = _special(words, "eos", False)
+    if not before and not behind:
+        return None
+    text = [{"Sequence": {"id": "A", "type_id": 0}}]
+    marks = [{"SpecialToken": {"id": token, "type_id": 0}} for token in (*before, *behind)]
+    first = len(before)
+    single = [*marks[:first], *text, *marks[first:]]
+    other = [{"Sequence": {"id": "B", "type_id": 1}}]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, *other],
+        "special_tokens": {
+            token: {"id": token, "ids": [words.numbers[token]], "tokens": [token]}
+            for token in (*before, *behind)
+        },
+    }
+
+
+def _special(words: Words, name: str, default: bool) -> list[str]:
+    token = words.token(name)
+    return [token] if token is not None and words.flag(f"add_{name}_token", default) else []

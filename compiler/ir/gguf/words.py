@@ -1,0 +1,81 @@
+"""What a GGUF file's metadata state of its tokens, checked."""
+
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+from compiler.ir.gguf.file import Gguf
+
+
+class Kind(IntEnum):
+    """What a token is, by llama.cpp's numbers; `OWN` is one that the tokenizer's user added."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    OWN = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class LeftOut(Exception):
+    """Why no tokenizer can be made."""
+
+
+class Words:
+    """The entries `tokenizer.ggml.*` of a file; a property raises LeftOut where they contradict
+    themselves.
+    """
+
+    def __init__(self, file: Gguf) -> None:
+        self._metadata = file.metadata
+
+    def stated(self, name: str) -> Any:
+        """An entry as the file has it."""
+        return self._metadata.get(f"tokenizer.ggml.{name}")
+
+    def flag(self, name: str, default: bool) -> bool:
+        """An entry that says yes or no."""
+        found = self.stated(name)
+        return found if isinstance(found, bool) else default
+
+    def token(self, name: str) -> str | None:
+        """The text of a token with a purpose, such as `eos`."""
+        found, texts = self.stated(f"{name}_token_id"), self.stated("tokens")
+        if type(found) is not int or not isinstance(texts, list) or not 0 <= found < len(texts):
+            return None
+        return texts[found] if isinstance(texts[found], str) else None
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts."""
+        found = self.stated(name)
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise LeftOut(f"tokenizer.ggml.{name} is no list of texts")
+        return found
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The tokens' numbers by their texts."""
+        texts = self.texts("tokens")
+        found = {text: number for number, text in enumerate(texts)}
+        if len(found) < len(texts):
+            raise LeftOut("two tokens have the same text")
+        return found
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """A `Kind` for each token."""
+        return self._each("token_type", int, Kind.NORMAL)
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """A number for each token; of two pieces, that of the greater is joined first."""
+        return self._each("scores", float, None)
+
+    def _each(self, name: str, kind: type, default: Any) -> list[Any]:
+        found, count = self.stated(name), len(self.numbers)
+        if found is None and default is not None:
+            return [default] * count
+        if not isinstance(found, list) or len(found) != count or type(found[0]) is not kind:
+            raise LeftOut(f"tokenizer.ggml.{name} does not have one number for each token")
+        return found
