@@ -76,6 +76,6 @@ class Words:
         found, count = self.stated(name), len(self.numbers)
         if found is None and default is not None:
             return [default] * count
-        if not isinstance(found, list) or len(found) != count or type(found[0]) is not kind:
+        if not isinstance(found, list) or len(found) != count or {*map(type, found)} - {kind}:
             raise LeftOut(f"tokenizer.ggml.{name} does not have one number for each token")
         return found
