@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.link import dll
-from compiler.runtimes import linux
+from compiler.runtimes import linux, wasm
 from compiler.targets import ObjectFormat, Target
 from compiler.toolchain import zig
 
@@ -118,12 +118,9 @@ def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> 
     """Links a WebAssembly module that imports nothing."""
     names = [f"{parts.prefix}_{function}" for function in (*FUNCTIONS, *ALLOCATOR)]
     linked = objects[0].parent / output.name
-    zig.link_wasm(
-        *("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}"),
-        *("--stack-first", *(f"--export={name}" for name in names)),
-        *("-o", str(linked), *map(str, objects)),
-        triple=target.platform.linker,
-    )
+    flags = ("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}")
+    exported = [f"--export={name}" for name in names]
+    wasm.link([*flags, "--stack-first", *exported, "-o", str(linked), *map(str, objects)], target)
     output.write_bytes(linked.read_bytes())
 
 

@@ -2,20 +2,20 @@
 objects.
 """
 
-from compiler.runtimes import linux, windows
+from compiler.runtimes import linux, wasm, windows
 from compiler.targets import ObjectFormat, Target
 from compiler.toolchain import zig
 
 
 def warm_up(target: Target) -> None:
-    """Build the C library, or what stands for it, unless it is there: a second, for macOS some ten,
-    for WebAssembly half a minute; raises LinkError.
+    """Build the C library, or what stands for it, unless it is there: a second, for macOS and
+    WebAssembly some five; raises LinkError.
     """
     match target.platform.object_format:
         case ObjectFormat.COFF:
             windows.library(target)
         case ObjectFormat.WASM:
-            zig.warm_up_wasm(target.platform.linker)
+            wasm.libraries(target)
         case ObjectFormat.ELF:
             linux.warm_up(target)
         case ObjectFormat.MACHO:

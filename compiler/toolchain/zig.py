@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -122,30 +121,32 @@ def _libraries(triple: str, names: Sequence[str]) -> list[str]:
     return list(map(str, found))
 
 
-_WASM_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
-_WASM_PROGRAM = ("-mexec-model=reactor", "-Wl,--no-entry", "-lm")
+def build_archive(*arguments: str, output: Path, triple: str) -> None:
+    """Compile what the arguments name, of which the last source may be in zig's language, into a
+    static archive; raises LinkError.
+    """
+    words = ("build-lib", "-static", "-fno-compiler-rt", "-target", triple, f"-femit-bin={output}")
+    _without_cache(*words, *arguments)
 
 
-def warm_up_wasm(triple: str) -> None:
-    """Build the C library for WebAssembly into the shared cache; raises LinkError."""
-    warm_up_program(triple, language="cc", arguments=_WASM_PROGRAM)
+def sources() -> Path:
+    """The folder of the C libraries and runtimes that zig builds; raises ToolchainMissing."""
+    return folder_of("ziglang") / "lib"
 
 
-def link_wasm(*arguments: str, triple: str) -> None:
-    """Link a WebAssembly module against the C library; raises LinkError.
+def link_wasm(*arguments: str) -> None:
+    """Link a WebAssembly module of what the arguments name and nothing else; raises LinkError.
 
     By the linker itself, since zig's own front end makes the module executable afterwards, which a
     build's sandbox refuses.
     """
-    warm_up_wasm(triple)
-    libraries = _libraries(triple, _WASM_LIBRARIES)
-    _zig("wasm-ld", *arguments, *libraries, folder=_folder(triple))
+    _without_cache("wasm-ld", *arguments)
 
 
 def warm_up(triple: str) -> None:
-    """Build the C library's start files into the shared cache, so that no build waits for it.
+    """Build what zig links into every library into the shared cache, so that no build waits for it.
 
-    Takes some ten seconds once for each triple, nothing afterwards; raises LinkError.
+    Takes some five seconds once for each triple, nothing afterwards; raises LinkError.
     """
     with _warming(triple, triple) as scratch:
         if scratch is not None:
@@ -153,7 +154,8 @@ def warm_up(triple: str) -> None:
             source.write_text("int relaxd_empty;\n")
             compile_with_zig("-c", "-o", str(compiled), str(source), triple=triple)
             linked = scratch / "empty.so"
-            compile_with_zig("-shared", "-o", str(linked), str(compiled), triple=triple)
+            # Stripped as what we link: zig builds what both take once more for the other.
+            compile_with_zig("-shared", "-s", "-o", str(linked), str(compiled), triple=triple)
 
 
 def warm_up_program(triple: str, *, language: str, arguments: Sequence[str]) -> None:
@@ -193,17 +195,22 @@ def _folder(triple: str) -> Path:
     """The cache of this installation: zig takes nothing that was built from files at another place,
     or of other inodes or times, and builds over it, which a build's sandbox refuses.
     """
-    program = (folder_of("ziglang") / "zig").resolve()
+    program = _program().resolve()
     status = program.stat()
     identity = f"{program} {status.st_ino} {status.st_mtime_ns}"
     return cache.linker_folder(triple, hashlib.sha256(identity.encode()).hexdigest()[:12])
+
+
+def _program() -> Path:
+    """What the package runs: starting Python first takes longer than many a link."""
+    return folder_of("ziglang") / "zig"
 
 
 def _zig(*arguments: str, folder: Path, seconds: float = _SECONDS) -> str:
     """Run one zig command and return what it printed as errors; its local cache dies with the call,
     its global one is the folder.
     """
-    command = [sys.executable, "-P", "-m", "ziglang", *arguments]
+    command = [str(_program()), *arguments]
     with tempfile.TemporaryDirectory() as local:
         folders = {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": local}
         # zig names files relative to the working directory. Run from above its own cache, it would

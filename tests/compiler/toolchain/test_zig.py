@@ -31,11 +31,11 @@ def test_the_linker_does_not_know_where_its_caller_stands(
     """It names its own files relative to a folder above them, and what it has cached goes by their
     names.
     """
-    spy = tmp_path / "python"
+    spy = tmp_path / "zig"
     spy.write_text(f"#!/bin/sh\npwd > {tmp_path / 'folder'}\n")
     spy.chmod(0o755)
     prefix = Path(sys.prefix)
-    monkeypatch.setattr(sys, "executable", str(spy))
+    monkeypatch.setattr(zig, "_program", lambda: spy)
     monkeypatch.chdir(prefix.parent)
     zig.compile_with_zig("-c", "unit.c", triple=HOST.platform.linker)
     stood = Path((tmp_path / "folder").read_text().strip())
@@ -46,10 +46,10 @@ def test_past_its_time_nothing_of_the_linker_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "alive")
-    slow = tmp_path / "python"
+    slow = tmp_path / "zig"
     slow.write_text(f"#!/bin/sh\nsleep 600 > {tmp_path / 'alive'} &\nwait\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(zig, "_program", lambda: slow)
     with open(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
         with pytest.raises(LinkError) as caught:
             zig.compile_with_zig("-c", "unit.c", triple=HOST.platform.linker, seconds=1)

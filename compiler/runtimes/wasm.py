@@ -1,0 +1,77 @@
+"""What modules for WebAssembly are linked against: zig's functions of mathematics and of memory,
+and what stands for lacking instructions, without the rest of its C library.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from compiler.targets import Target
+from compiler.toolchain import build, zig
+
+_TOP, _BOTTOM = Path("libc/wasi/libc-top-half/musl"), Path("libc/wasi/libc-bottom-half")
+_INCLUDED = (
+    *(_TOP / "src/include", Path("libc/musl/src/include")),
+    *(_TOP / "src/internal", Path("libc/musl/src/internal")),
+    *(_TOP / "arch/wasm32", Path("libc/musl/arch/generic")),
+    Path("libc/wasi/libc-top-half/headers/private"),
+)
+_SOURCES = (Path("libc/musl/src/math"), _TOP / "src/math", _BOTTOM / "sources/math")
+"""Folders of functions of mathematics; of two files of one name the later is for WebAssembly."""
+_INSTRUCTIONS = ("nearbyint.c", "nearbyintf.c")
+"""Functions that WebAssembly's own folder has, among others, in one file."""
+_FURTHER = (
+    Path("libc/musl/src/fenv/fenv.c"),
+    _BOTTOM / "sources/abort.c",
+    _BOTTOM / "cloudlibc/src/libc/errno/errno.c",
+)
+_OPTIMISED = ("-O", "ReleaseFast", "-fstrip")
+_COMPILED = ("-std=gnu17", "-O3", "-fno-trapping-math", "-w", "-mthread-model", "single")
+
+
+def link(arguments: Sequence[str], target: Target) -> None:
+    """Link a module of what the arguments name and of the libraries; raises LinkError."""
+    zig.link_wasm(*arguments, *map(str, libraries(target)))
+
+
+def libraries(target: Target) -> list[Path]:
+    """The archives, in the order in which they are searched, built at first into the compiler's
+    cache; raises LinkError.
+    """
+    recipe = build.digest_of(
+        (_OPTIMISED, _COMPILED, _SOURCES, _FURTHER, metadata.version("ziglang"))
+    )
+    folder = Path("wasm", f"{target.platform.linker}-{recipe}")
+    return [
+        build.kept(folder / name, partial(make, target.platform.linker))
+        for name, make in (("libc.a", _make_c), ("libcompiler_rt.a", _make_arithmetic))
+    ]
+
+
+def _make_c(triple: str, output: Path) -> None:
+    """All that zig has written of the C library in its own language, and the mathematics that it
+    has in C. The other hundreds of files in C take most of the time of building it all.
+    """
+    own = zig.sources()
+    includes = [word for path in _INCLUDED for word in ("-I", str(own / path))]
+    sources = [*map(str, _mathematics(own)), *(str(own / path) for path in _FURTHER)]
+    zig.build_archive(
+        *("-lc", *_OPTIMISED, *includes),
+        *("-cflags", *_COMPILED, "--", *sources, str(own / "c.zig")),
+        output=output,
+        triple=triple,
+    )
+
+
+def _mathematics(own: Path) -> list[Path]:
+    """The functions of double and float: long double is no type of ours."""
+    found = {path.name: path for folder in _SOURCES for path in sorted((own / folder).glob("*.c"))}
+    left = {*_INSTRUCTIONS, *(name for name in found if name.endswith("l.c"))}
+    return [path for name, path in found.items() if name not in left]
+
+
+def _make_arithmetic(triple: str, output: Path) -> None:
+    """What LLVM calls where the machine has no instruction."""
+    source = str(zig.sources() / "compiler_rt.zig")
+    zig.build_archive(*_OPTIMISED, source, output=output, triple=triple)
