@@ -1,18 +1,34 @@
 """Tags, and which manifests refer to which: the mutable names of an OCI registry."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from artifacts.store import Records, hex_of
 from relaxd.contract.canonical import is_digest
 
 
+class Tags(Protocol):
+    """Tags that the store has no record of."""
+
+    def resolve(self, repository: str, tag: str) -> str | None:
+        """The digest that the tag points at; None for one that is not among these."""
+
+    def tags(self, repository: str, after: str, most: int | None) -> Iterable[str]:
+        """The repository's tags that sort after that text, the first `most` of them."""
+
+
 class References:
     """Tags and referrers by repository; names are the caller's to validate (OCI's grammar keeps
-    them safe in paths).
+    them safe in paths). Those of `others` are found like the store's own, and before them.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, others: Tags | None = None) -> None:
         self._records = records
+        self._others = others
+
+    def beside(self, others: Tags) -> "References":
+        """The same records, and the tags of `others`."""
+        return References(self._records, others)
 
     def tag(self, repository: str, tag: str, digest: str) -> None:
         """Point the tag at a manifest, moving it if it exists; raises InvalidDigest."""
@@ -21,12 +37,16 @@ class References:
 
     def resolve(self, repository: str, tag: str) -> str | None:
         """The digest that the tag points at, or None; a record that holds none counts as absent."""
+        if self._others and (digest := self._others.resolve(repository, tag)):
+            return digest
         record = self._records.get(f"{_tags(repository)}/{tag}")
         return record.value if record and is_digest(record.value) else None
 
-    def tags(self, repository: str) -> list[str]:
-        """The repository's tags, sorted."""
-        return self._records.names(_tags(repository))
+    def tags(self, repository: str, after: str = "", most: int | None = None) -> list[str]:
+        """The repository's tags that sort after that text, sorted, the first `most` of them."""
+        found = {name for name in self._records.names(_tags(repository)) if name > after}
+        found.update(self._others.tags(repository, after, most) if self._others else ())
+        return sorted(found)[:most]
 
     def all_tags(self, below: str = "") -> Iterator[tuple[str, str]]:
         """Every repository and tag, of the repositories below a folder, or of all; reads no

@@ -66,8 +66,8 @@ def router(store_of: StoreOf) -> APIRouter:
         n: int | None = Query(None, ge=0),
         last: str | None = None,
     ) -> Response:
-        artifacts = store_of(request)
-        found = [tag for tag in artifacts.references.tags(name) if last is None or tag > last]
+        most = None if n is None else n + 1  # one more shows that there are more
+        found = store_of(request).references.tags(name, after=last or "", most=most)
         shown = found if n is None else found[:n]
         headers = {}
         if shown and len(shown) < len(found):

@@ -129,7 +129,7 @@ def roots(core: Core) -> Iterator[str]:
 
 
 def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
-    """Remove the tags `job-<id>` of jobs that are no more; how many."""
+    """Remove the tags that an earlier release wrote, of jobs that are no more; how many."""
     references = core.store.references
     # A job is there before its tag: whoever has a tag here and no job has lost it.
     tags = [entry for entry in references.all_tags() if _job_of(*entry)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Select, delete, func, insert, select, update
 
+from artifacts.oci import JOB_TAG
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import (
@@ -22,6 +23,7 @@ from service.domain import Kind
 from service.errors import TenantBusy, TenantKept
 from service.identity import DEFAULT, Deletion, namespace
 from service.usecases import cancelling, tenants
+from service.usecases.naming import JobTags
 
 _JOBS, _HOLDINGS = 20, 1000
 """Rows removed in one transaction, which others wait for."""
@@ -39,14 +41,14 @@ def delete_tenant(core: Core, name: str) -> Deletion:
         cancelling.cancel(core, job_id)
     if running := _running(core, name):
         raise TenantBusy(name, running)
-    removed = 0
+    removed, tags = 0, JobTags(core, name).count()
     while batch := _ids(core, _of(name).limit(_JOBS)):
         _forget_results(core, batch)
         _remove_jobs(core, batch)
         removed += len(batch)
-    names = _untag(core, namespace(name))
+    tags += _untag(core, namespace(name))
     _remove_rights(core, name)
-    return Deletion(name, jobs=removed, tokens=ended, tags=names)
+    return Deletion(name, jobs=removed, tokens=ended, tags=tags)
 
 
 def _close(core: Core, name: str) -> int:
@@ -98,11 +100,14 @@ def _remove_jobs(core: Core, job_ids: Sequence[str]) -> None:
 
 
 def _untag(core: Core, space: str) -> int:
-    """Remove every name in the tenant's repositories; how many tags."""
+    """Remove every name in the tenant's repositories from the store; how many tags, but for those
+    of jobs that an earlier release wrote.
+    """
     references, count = core.store.references, 0
     for repository, tag in list(references.all_tags(space)):
         if digest := references.resolve(repository, tag):
-            count += references.untag(repository, tag, digest)
+            untagged = references.untag(repository, tag, digest)
+            count += untagged and not tag.startswith(JOB_TAG)
     for repository, subject, digest, _ in list(references.all_referrers(space)):
         references.forget(repository, subject, digest)
     return count

@@ -35,6 +35,7 @@ from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
 from service.errors import QuotaExceeded
 from service.identity import DEFAULT, bundles_of
+from service.usecases.naming import JobTags
 
 _BATCH = 500
 
@@ -55,11 +56,14 @@ _HOLDS = select(MAY_READ)
 
 def view(core: Core, tenant: str) -> Artifacts:
     """The store as the tenant sees it: blobs that it does not hold are not there, what it puts it
-    holds. Raises as the store does, QuotaExceeded, DatabaseUnavailable.
+    holds, and its jobs are tags. Raises as the store does, QuotaExceeded, DatabaseUnavailable.
     """
-    blobs = TenantBlobs(core, tenant)
+    blobs, store = TenantBlobs(core, tenant), core.store
     return replace(
-        core.store, blobs=blobs, actions=core.store.actions.seen_by(partial(keep, blobs))
+        store,
+        blobs=blobs,
+        actions=store.actions.seen_by(partial(keep, blobs)),
+        references=store.references.beside(JobTags(core, tenant)),
     )
 
 

@@ -10,13 +10,14 @@ from sqlalchemy import update
 
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import StoreError
-from artifacts.oci import JOB_TAG, TARGET, IndexEntry, bundle_files, publish_index
+from artifacts.oci import TARGET, IndexEntry, bundle_files, publish_index
 from artifacts.store import BlobStore
 from service.core import Core
 from service.db.schema import jobs
 from service.domain import Artifact, Job
 from service.identity import bundles_of
 from service.usecases import holding
+from service.usecases.naming import tag_of
 
 _MANIFEST = "manifest.json"
 REMEMBERED_S = 30.0
@@ -26,10 +27,15 @@ logger = structlog.get_logger("relaxd.index")
 
 
 def index_of(core: Core, job: Job) -> Artifact | None:
-    """The index of an ended job, tagged `job-<id>`; None while it runs, and where no bundle is in
+    """The index of an ended job, which its tag names; None while it runs, and where no bundle is in
     the store; raises StoreError.
     """
-    return _tagged(core, job, is_complete, _publish) if job.state.terminal else None
+    if not job.state.terminal:
+        return None
+    # An earlier release may have named it in the store alone.
+    stored = core.store.references.resolve
+    digest = job.index_digest or stored(bundles_of(job.tenant), tag_of(job.id))
+    return _current(core, job, digest, is_complete, _publish)
 
 
 def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | None:
@@ -45,30 +51,22 @@ def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | No
         return None
 
 
-def tagged(core: Core, job: Job) -> Job:
-    """The new job with its index, which is tagged; without, where the store fails."""
-    if job.index_digest is None:
+def with_index(job: Job) -> Job:
+    """The new job with its index, if it has one already."""
+    if job.index_digest is None or not job.state.terminal:
         return job
-    tag, repository = f"{JOB_TAG}{job.id}", bundles_of(job.tenant)
-    try:
-        core.store.references.tag(repository, tag, job.index_digest)
-    except StoreError as error:
-        logger.warning("a job's index was not tagged", job=job.id, error=str(error))
-        return job
-    size = sum(artifact.size for artifact in _artifacts(job).values())
-    index = Artifact(job.index_digest, f"{repository}:{tag}", size)
-    return replace(job, index=index) if job.state.terminal else job
+    return replace(job, index=_named(job, job.index_digest, _artifacts(job)))
 
 
 def publish(core: Core, job_id: str) -> None:
-    """Have the tag `job-<id>` name an index over the bundles that the job has by now, so that OCI
-    clients find it.
+    """Have the job's tag name an index over the bundles that it has by now, so that OCI clients
+    find it.
     """
     try:
         job = _job(core, job_id)
         while True:
             # The build has just touched its bundle, which makes `keep` the cheaper look.
-            _tagged(core, job, keep, _publish_once)
+            _current(core, job, job.index_digest, keep, _publish_once)
             # Another of the job's builds may have ended meanwhile, and its index been replaced by
             # ours.
             before, job = job, _job(core, job_id)
@@ -88,12 +86,16 @@ def _artifacts(job: Job) -> dict[str, Artifact]:
     return {build.target: build.artifact for build in job.builds if build.artifact}
 
 
-def _tagged(
+def _current(
     core: Core,
     job: Job,
+    digest: str | None,
     is_there: Callable[[BlobStore, str], bool],
     publish: Callable[[Core, str, Mapping[str, Artifact]], str],
 ) -> Artifact | None:
+    """The index over the bundles that are there: the one of that digest if it lists them, or else a
+    new one, which the job's tag names from then on.
+    """
     built = {
         target: artifact
         for target, artifact in _artifacts(job).items()
@@ -101,18 +103,18 @@ def _tagged(
     }
     if not built:
         return None
-    tag, repository = f"{JOB_TAG}{job.id}", bundles_of(job.tenant)
-    digest = core.store.references.resolve(repository, tag)
     if digest is None or _listed(core, digest) != {
         target: artifact.digest for target, artifact in built.items()
     }:
         digest = publish(core, job.tenant, built)
-        core.store.references.tag(repository, tag, digest)
     if job.index_digest != digest:
         _note(core, job.id, digest)
-    return Artifact(
-        digest, f"{repository}:{tag}", sum(artifact.size for artifact in built.values())
-    )
+    return _named(job, digest, built)
+
+
+def _named(job: Job, digest: str, built: Mapping[str, Artifact]) -> Artifact:
+    reference = f"{bundles_of(job.tenant)}:{tag_of(job.id)}"
+    return Artifact(digest, reference, sum(artifact.size for artifact in built.values()))
 
 
 def _publish(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:

@@ -78,7 +78,7 @@ def submit(
     for build in job.builds:
         if build.state is State.QUEUED:
             core.doorbell.ring(build.id, build.capability)
-    return indexing.tagged(core, job)
+    return indexing.with_index(job)
 
 
 def _standing(core: Core, tenant: str, model: str, request: CompileRequest) -> Standing:

@@ -48,3 +48,20 @@ def test_what_is_named_is_a_digest(references):
     ):
         with pytest.raises(InvalidDigest):
             act()
+
+
+def test_tags_of_another_source_stand_beside_those_of_the_store(references):
+    class Others:
+        def resolve(self, repository, tag):
+            return ONE if tag in ("b", "d") else None
+
+        def tags(self, repository, after, most):
+            return [tag for tag in ("b", "d") if tag > after][:most]
+
+    for tag in ("a", "c", "d"):
+        references.tag("relaxd/a", tag, OTHER)
+    both = references.beside(Others())
+    assert [both.resolve("relaxd/a", tag) for tag in "abcd"] == [OTHER, ONE, OTHER, ONE]
+    assert both.tags("relaxd/a") == ["a", "b", "c", "d"]
+    assert both.tags("relaxd/a", after="a", most=2) == ["b", "c"]
+    assert references.tags("relaxd/a", most=0) == []

@@ -7,10 +7,10 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.domain import EventType, Job
-from service.identity import bundles_of
+from service.identity import DEFAULT, bundles_of
 from service.jobs import Jobs
 from service.recent import Recent
-from service.usecases import fleet, tenants
+from service.usecases import fleet, holding, tenants
 from service.workers.worker import Worker
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 
@@ -79,7 +79,9 @@ def test_it_has_the_events_the_tag_and_the_count_of_one_that_waited_for_an_equal
     index = jobs.get(answered.id).index
     assert index == answered.index
     assert index.digest == jobs.get(waited.id).index.digest
-    assert core.store.references.resolve(bundles_of("default"), f"job-{answered.id}")
+    references = holding.view(core, DEFAULT).references
+    assert references.resolve(bundles_of(DEFAULT), f"job-{answered.id}") == index.digest
+    assert list(core.store.references.all_tags()) == [], "the store has no part in it"
 
 
 def test_a_worker_ends_what_became_known_while_it_was_queued(

@@ -15,7 +15,8 @@ from relaxd.contract.states import State
 from service.db.schema import jobs as job_rows
 from service.domain import Artifact, Outcome
 from service.errors import ChoreTaken, UnknownJob, UnknownPin
-from service.usecases import chores, claiming, collecting, counting, ending, pinning
+from service.identity import DEFAULT
+from service.usecases import chores, claiming, collecting, counting, ending, holding, pinning
 
 DAY = 86400.0
 LONG = 40 * DAY
@@ -47,6 +48,11 @@ def built(jobs, model, answer, **fields):
     return jobs.get(job.id)
 
 
+def tagged_by_an_earlier_release(core, job):
+    """Releases before this one wrote the tags of jobs to the store."""
+    core.store.references.tag(REPOSITORY, f"job-{job.id}", job.index.digest)
+
+
 def held(core):
     return {entry.digest for entry in core.store.blobs.listing()}
 
@@ -60,7 +66,8 @@ def test_a_young_job_keeps_its_model_bundle_and_index(core, jobs, model, answer,
     assert done.removed == (stray,)
     (build,) = jobs.get(job.id).builds
     assert core.store.actions.get(build.action_key) == build.artifact.digest
-    assert core.store.references.resolve(REPOSITORY, f"job-{job.id}") == job.index.digest
+    assert holding.view(core, DEFAULT).references.tags(REPOSITORY) == [f"job-{job.id}"]
+    assert core.store.blobs.has(job.index.digest)
     assert core.store.blobs.has(model)
 
 
@@ -83,6 +90,7 @@ def test_the_reproducer_of_a_failed_build_stays_as_long_as_the_job(
 
 def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer, clock):
     job = built(jobs, model, answer)
+    tagged_by_an_earlier_release(core, job)
     clock.advance(LONG)
     age_records(core, LONG)
     planned = collecting.run(core, dry_run=True)
@@ -95,7 +103,7 @@ def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer,
     assert held(core) == set()
     with pytest.raises(UnknownJob):
         jobs.get(job.id)
-    assert list(core.store.references.all_tags()) == []
+    assert holding.view(core, DEFAULT).references.tags(REPOSITORY) == []
     assert list(core.store.actions.entries()) == []
     assert counting.value_of(core, counting.EXPIRED_JOBS) == 1
     assert counting.value_of(core, counting.REMOVED_BYTES) == done.removed_bytes
@@ -258,7 +266,7 @@ def test_a_bundle_published_by_hand_and_not_named_goes_after_the_grace(core, clo
 
 
 def test_a_kept_jobs_tag_is_not_read(core, jobs, model, answer, monkeypatch):
-    built(jobs, model, answer)
+    tagged_by_an_earlier_release(core, built(jobs, model, answer))
     read = []
     monkeypatch.setattr(core.store.references, "resolve", lambda *names: read.append(names))
     assert collecting.run(core).removed == ()
@@ -267,12 +275,16 @@ def test_a_kept_jobs_tag_is_not_read(core, jobs, model, answer, monkeypatch):
 
 def test_the_index_of_an_earlier_releases_job_stays(core, jobs, model, answer, clock):
     job = built(jobs, model, answer)
+    tagged_by_an_earlier_release(core, job)
     with core.writing() as tx:
         tx.connection.execute(update(job_rows).values(index_digest=None))
+    references, tag = holding.view(core, DEFAULT).references, f"job-{job.id}"
     clock.advance(2 * DAY)
     age_records(core, LONG)
     assert collecting.run(core).removed == ()
     assert core.store.blobs.has(job.index.digest)
+    assert references.tags(REPOSITORY) == [tag]
+    assert references.resolve(REPOSITORY, tag) == job.index.digest
     jobs.get(job.id)  # whoever looks at it notes its index
     with core.reading() as tx:
         assert tx.job(job.id).index_digest == job.index.digest

@@ -58,13 +58,15 @@ def test_nothing_of_a_deleted_tenant_is_left(core, vision, answer):
     pinning.pin(core, bundle, who="me", why="", tenant="vision")
     core.store.references.tag("vision/models", "v1", bundle)
     assert all(rows_of(core, "vision").values())
+    view = holding.view(core, "vision")
+    assert view.references.tags(bundles_of("vision")) == [f"job-{job.id}"]
     done = delete_tenant(core, "vision")
     assert (done.jobs, done.tokens, done.tags) == (1, 1, 2)
     assert not any(rows_of(core, "vision").values())
     with core.reading() as tx:
         assert tx.connection.execute(select(func.count()).select_from(events)).scalar_one() == 0
     assert signing_in.sign_in(core, issued.text) is None
-    assert core.store.references.tags(bundles_of("vision")) == []
+    assert view.references.tags(bundles_of("vision")) == []
     assert core.store.references.referrers(bundles_of("vision"), bundle) == []
     assert not tenants.is_known(core, "vision")
     with pytest.raises(UnknownJob):
