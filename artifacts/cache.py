@@ -26,6 +26,11 @@ class ActionCache:
         record = self._records.get(_name(key))
         return record.value if record and self._usable(record.value) else None
 
+    def names(self, key: str, manifest: str) -> bool:
+        """Whether the record names that manifest, usable or not; raises InvalidDigest."""
+        record = self._records.get(_name(key))
+        return record is not None and record.value == manifest
+
     def put(self, key: str, manifest: str) -> str:
         """Record the manifest for the key; returns the digest that holds now: the first one written
         that is still usable.

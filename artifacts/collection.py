@@ -2,7 +2,8 @@
 
 One rule makes this safe beside uploads, pulls and builds: whoever creates a reference to a blob (a
 manifest's layer, a tag, a job, a pin, an action record) first puts or touches the blob, and creates
-the reference only if that succeeded. A collection then works in this order:
+the reference only if that succeeded. To touch a manifest is enough for what it refers to, which
+steps 2 and 4 keep as long as the manifest. A collection then works in this order:
 
 1. List all blobs; those untouched since `before` (its start less the grace period) are candidates.
 2. Read the roots, and mark what they reach through manifests: config, layers, the manifests of an

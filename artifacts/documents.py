@@ -217,8 +217,9 @@ def is_complete(blobs: BlobStore, digest: str) -> bool:
 
 
 def keep(blobs: BlobStore, digest: str) -> bool:
-    """As `is_complete`, for whoever is about to refer to the manifest: what is there stays for the
-    grace period of collections. Raises as BlobStore.touch.
+    """As `is_complete`, for whoever is about to refer to the manifest: it stays for the grace
+    period of collections, which keep what it refers to as long as the manifest. Raises as
+    BlobStore.touch.
     """
     return _all_there(blobs, digest, blobs.touch)
 
@@ -231,6 +232,6 @@ def _all_there(blobs: BlobStore, digest: str, look: Callable[[str], bool]) -> bo
         document = read_document(blobs, digest)
     except (BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest):
         return False
-    return all(look(blob.digest) for blob in document.blobs) and all(
-        _all_there(blobs, child.digest, look) for child in document.children
+    return all(blobs.has(blob.digest) for blob in document.blobs) and all(
+        _all_there(blobs, child.digest, blobs.has) for child in document.children
     )

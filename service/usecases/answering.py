@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from artifacts.documents import read_document
+from artifacts.errors import StoreError
 from artifacts.oci import ACTION_KEY
 from compiler.errors import CompileError
 from relaxd.contract.action import ActionKey
@@ -23,15 +24,20 @@ from relaxd.provenance.keys import PublicKey, trusted
 from service.core import Core
 from service.domain import Kind, Outcome
 from service.identity import bundles_of
-from service.usecases import attesting, fleet, giving, indexing, results, sharing, tracing
-from service.usecases.claiming import find
+from service.usecases import (
+    attesting,
+    claiming,
+    fleet,
+    giving,
+    indexing,
+    results,
+    sharing,
+    tracing,
+)
+from service.usecases.remembering import remembered
 
-REMEMBERED_S = 30.0
-"""How long a result is remembered that was found, with all that was checked about it. Its blobs
-had been touched within FRESH_S then, and collections spare blobs for twice that time.
-"""
 FLEET_S = 1.0
-"""How long is remembered which workers live, and that there is no result."""
+"""How long is remembered which workers live."""
 
 logger = structlog.get_logger("relaxd.answers")
 
@@ -73,7 +79,7 @@ def end_queued(core: Core, build_id: str, report: Mapping[str, Any]) -> bool:
     """End a queued build whose result the cache has, on the worker of that report; whether there is
     nothing left to do with it.
     """
-    if (found := find(core, build_id)) is None:
+    if (found := claiming.find(core, build_id)) is None:
         return True
     job, build = found
     if job.kind is not Kind.COMPILE or job.request.options.dump:
@@ -116,11 +122,14 @@ def _answer(core: Core, asker: Asker, target: str, report: Mapping[str, Any]) ->
     flight = sharing.flight_of(asker.tenant, key.digest, shared=asker.shares)
     signed_by = report["signed_by"]
 
-    def look() -> Outcome | None:
-        return _known(core, asker, key, flight, signed_by)
+    def find(look: Core) -> Outcome | None:
+        return _known(look, asker, key, flight, signed_by)
+
+    def stands(outcome: Outcome | None) -> bool:
+        return outcome is not None and _stands(core, flight, outcome)
 
     place = ("answer", asker.tenant, asker.shares, flight, signed_by)
-    outcome = core.recent.get(place, core.clock(), REMEMBERED_S, look, none_s=FLEET_S)
+    outcome = remembered(core, place, find, stands)
     return Answer(flight, outcome) if outcome else None
 
 
@@ -141,6 +150,16 @@ def _known(
         logger.warning("a cached result was not read", key=key.digest, error=str(error))
         return None
     return outcome
+
+
+def _stands(core: Core, flight: str, outcome: Outcome) -> bool:
+    """Whether the cache still has a result that was found before."""
+    try:
+        bundle = outcome.artifact.digest if outcome.artifact else ""
+        return core.store.actions.names(flight, bundle) and core.store.blobs.has(bundle)
+    except StoreError as error:
+        logger.warning("a cached result was not looked up", key=flight, error=str(error))
+        return False
 
 
 def _is_signed(core: Core, tenant: str, bundle: str, signed_by: str | None) -> bool:

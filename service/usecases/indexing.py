@@ -18,10 +18,9 @@ from service.domain import Artifact, Job
 from service.identity import bundles_of
 from service.usecases import holding
 from service.usecases.naming import tag_of
+from service.usecases.remembering import remembered
 
 _MANIFEST = "manifest.json"
-REMEMBERED_S = 30.0
-"""How long an index is remembered that was published, and so touched."""
 
 logger = structlog.get_logger("relaxd.index")
 
@@ -126,15 +125,15 @@ def _publish(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
 
 
 def _publish_once(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
-    """As `_publish`, but for an index that was stored a moment ago: jobs with equal bundles have
+    """As `_publish`, but for an index that was stored a while ago: jobs with equal bundles have
     equal ones.
     """
     bundles = sorted((target, artifact.digest) for target, artifact in built.items())
-    return core.recent.get(
+    return remembered(
+        core,
         ("index", tenant, *bundles),
-        core.clock(),
-        REMEMBERED_S,
-        lambda: _publish(core, tenant, built),
+        lambda look: _publish(look, tenant, built),
+        core.store.blobs.has,
     )
 
 

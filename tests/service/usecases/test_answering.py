@@ -9,7 +9,6 @@ from service.core import Core
 from service.domain import EventType, Job
 from service.identity import DEFAULT, bundles_of
 from service.jobs import Jobs
-from service.recent import Recent
 from service.usecases import fleet, holding, tenants
 from service.workers.worker import Worker
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
@@ -21,7 +20,7 @@ BOTH = CompileRequest(targets=("x86-64-v3", "x86-64-v2"))
 class Now:
     """Remembers nothing, so that each test sees what is there."""
 
-    def get(self, key, now, seconds, find, none_s=None):
+    def get(self, key, now, seconds, find, *, none_s=None, renewal=None):
         return find()
 
 
@@ -194,17 +193,3 @@ def test_an_idempotency_key_finds_the_answer(jobs: Jobs, worker: Worker, model: 
     first = jobs.submit(model, V3, "key")
     assert first.state is State.SUCCEEDED
     assert jobs.submit(model, V3, "key").id == first.id
-
-
-def test_what_was_found_is_remembered_for_a_moment() -> None:
-    recent, asked = Recent(), []
-
-    def find(value: str | None) -> str | None:
-        asked.append(value)
-        return value
-
-    for now, value in ((10, "a"), (14, "b"), (15, "c"), (16, None), (3, "earlier")):
-        recent.get("key", now, 5, lambda value=value: find(value))
-    assert asked == ["a", "c", "earlier"]
-    recent.get("none", 20, 5, lambda: find(None), none_s=1)
-    assert recent.get("none", 21, 5, lambda: find("d"), none_s=1) == "d"
