@@ -42,7 +42,7 @@ def narrowed(model: onnx.ModelProto, feed: Arrays) -> Sequence[Array]:
     }
     return [
         output.astype("float64") if output.dtype == np.float32 else output
-        for output in by_runtime(_alone(model.graph.node[0], known), known)
+        for output in by_runtime(_alone(model.graph.node[0], known, model.opset_import), known)
     ]
 
 
@@ -57,7 +57,7 @@ def run(model: onnx.ModelProto, feed: Arrays, engines: Sequence[Engine]) -> list
         # ONNX Runtime 1.31 keeps the axis when it reduces nothing over a negative one.
         empty = node.op_type.startswith("Reduce") and not all(a.size for a in known.values())
         first = (by_definition, *engines) if empty else engines
-        results = _computed(_alone(_widened(node), known), known, first)
+        results = _computed(_alone(_widened(node), known, model.opset_import), known, first)
         values.update(
             (name, result) for name, result in zip(node.output, results, strict=True) if name
         )
@@ -74,7 +74,9 @@ def _computed(model: onnx.ModelProto, feed: Arrays, engines: Sequence[Engine]) -
     raise RuntimeError(f"{model.graph.node[0].op_type}: {'; '.join(reasons)}"[:300])
 
 
-def _alone(node: onnx.NodeProto, known: Arrays) -> onnx.ModelProto:
+def _alone(
+    node: onnx.NodeProto, known: Arrays, opsets: Sequence[onnx.OperatorSetIdProto] = OPSETS
+) -> onnx.ModelProto:
     """A model of the one node, whose operands are its inputs."""
     infos = [
         helper.make_tensor_value_info(
@@ -84,15 +86,17 @@ def _alone(node: onnx.NodeProto, known: Arrays) -> onnx.ModelProto:
     ]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     graph = helper.make_graph([node], "node", infos, outputs)
-    return helper.make_model(graph, opset_imports=OPSETS, ir_version=9)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 def _widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The node with a cast to float64 for one to float32, and float64 for float32 in its graphs."""
+    """The node with float64 for float32 in its constant, its cast, and its graphs' inputs."""
     wide = onnx.NodeProto()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
-        assert attribute.type != AttributeProto.TENSOR
+        if attribute.type == AttributeProto.TENSOR and attribute.t.data_type == TensorProto.FLOAT:
+            wider = numpy_helper.to_array(attribute.t).astype("float64")
+            attribute.t.CopyFrom(numpy_helper.from_array(wider, attribute.t.name))
         if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
             attribute.CopyFrom(helper.make_attribute("to", int(TensorProto.DOUBLE)))
         for info in attribute.g.input:

@@ -135,11 +135,16 @@ def reference(
     """ONNX Runtime's outputs by name, for each feed; inputs that are redeclared take any size."""
     import onnxruntime
 
+    from compiler.verify.reference.onnx import WRONG_OPTIMIZERS
+
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
-        _opened(path, inputs) if inputs else str(path), options, providers=["CPUExecutionProvider"]
+        _opened(path, inputs) if inputs else str(path),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=WRONG_OPTIMIZERS,
     )
     taken = {value.name for value in session.get_inputs()}
     names = [output.name for output in session.get_outputs()]

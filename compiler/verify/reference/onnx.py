@@ -27,6 +27,12 @@ _INLINE_BYTES = 1 << 30
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 
+WRONG_OPTIMIZERS = ("Pad_Fusion",)
+"""Rewrites of ONNX Runtime 1.31 that change results: `Pad_Fusion` makes a Pad by 0 the padding of a
+MaxPool behind it, which never is the greatest.
+"""
+
+
 class Engine(Protocol):
     """name: with its version; run: the outputs by name, in the model's order."""
 
@@ -64,7 +70,10 @@ class OnnxRuntime:
         settings.log_severity_level = 4
         settings.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(
-            model, settings, providers=["CPUExecutionProvider"]
+            model,
+            settings,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=None if beside else WRONG_OPTIMIZERS,
         )
         self.name = f"onnxruntime {onnxruntime.__version__}"
 

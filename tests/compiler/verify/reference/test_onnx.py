@@ -44,3 +44,27 @@ def test_trees_are_added_up_in_their_order() -> None:
     assert engines_of(model) == ONNX
     model.graph.node[0].op_type = "TreeEnsembleRegressor"
     assert engines_of(model) == ORDERED
+
+
+def test_what_pads_a_greatest_element_counts(tmp_path: Path) -> None:
+    """ONNX Runtime's own optimiser leaves the zeros out, and gives -1 everywhere."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads", "value"], ["padded"]),
+        helper.make_node("MaxPool", ["padded"], ["y"], kernel_shape=[3, 3], strides=[2, 2]),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads"),
+        onnx.numpy_helper.from_array(np.zeros((), np.float32), "value"),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, 1, [1, 1, size, size])
+        for name, size in (("x", 4), ("y", 2))
+    )
+    graph = helper.make_graph(nodes, "padded", [x], [y], constants)
+    opsets = [helper.make_opsetid("", 19)]
+    model = str(tmp_path / "model.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), model)
+    given = {"x": np.full((1, 1, 4, 4), -1, np.float32)}
+    wanted = np.array([[[[0, 0], [0, -1]]]], np.float32)
+    for name in ONNX:
+        np.testing.assert_array_equal(ENGINES[name](model).run(given, {})["y"], wanted)
