@@ -4,13 +4,14 @@ variables are called; written by a library of ours, built with zig.
 
 import ctypes
 import hashlib
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from compiler.targets import resolve
-from compiler.toolchain import build
+from compiler.runtimes import linux
+from compiler.targets import Target, resolve
+from compiler.toolchain import build, zig
 from compiler.toolchain.packages import folder_of
 
 _SOURCE = Path(__file__).with_name("canonical.c")
@@ -22,9 +23,6 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
     "-Werror",
-    "-shared",
-    "-Wl,-S",
-    "-Wl,--build-id=none",
 )
 _INTERFACE = (
     "TVMFFIGetTypeInfo",
@@ -38,11 +36,20 @@ _INTERFACE = (
 
 def library() -> Path:
     """The library for this machine, built at first into the compiler's cache; raises LinkError."""
-    version = metadata.version("apache-tvm-ffi")
-    headers = folder_of("tvm_ffi") / "include"
+    version, host = metadata.version("apache-tvm-ffi"), resolve("native")
     flags = (*_FLAGS, f'-DTVM_FFI_VERSION="{version}"')
-    host = resolve("native").platform
-    return build.library(_SOURCE, "canonical.so", flags, [f"-I{headers}"], host.linker)
+    recipe = build.digest_of((flags, linux.recipe(host)), _SOURCE)
+    folder = Path("canonical", f"{host.platform.linker}-{recipe}")
+    return build.kept(folder / "canonical.so", partial(_build, flags, host))
+
+
+def _build(flags: tuple[str, ...], host: Target, output: Path) -> None:
+    compiled, headers = output.with_suffix(".o"), folder_of("tvm_ffi") / "include"
+    zig.compile_with_zig(
+        *(*flags, f"-I{headers}", "-c", "-o", str(compiled), str(_SOURCE)),
+        triple=host.platform.linker,
+    )
+    linux.link([compiled], output, host)
 
 
 @cache

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.toolchain.zig import compile_with_zig
+from compiler.toolchain import zig
 from tests.servers import missing
 
 HERE = Path(__file__).parent / "js"
@@ -45,10 +45,14 @@ MANIFEST = {
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundle")
-    compile_with_zig(
-        *("-O2", "-nostdlib", "-mcpu=generic+bulk_memory", "-Wl,--no-entry", "-Wl,-s"),
-        *("-o", str(folder / "model.wasm"), str(HERE / "model.c")),
+    zig.compile_with_zig(
+        *("-O2", "-mcpu=generic+bulk_memory", "-c"),
+        *("-o", str(folder / "model.o"), str(HERE / "model.c")),
         triple="wasm32-freestanding",
+    )
+    zig.link_wasm(
+        *("--no-entry", "-s", "-z", f"stack-size={16 << 20}"),
+        *("-o", str(folder / "model.wasm"), str(folder / "model.o")),
     )
     (folder / "weights.bin").write_bytes(np.array([0.5, 2, -1], "<f4").tobytes())
     entries = {

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compiler import targets
-from compiler.toolchain import build
+from compiler.toolchain import build, zig
 
 DRIVER, RUNTIME = "libcuda.so.1", "libcudart.so.13"
 ORDER = "CUDA_EMULATOR_ORDER"
@@ -22,8 +23,7 @@ RISING, FALLING = 0, 1
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
-_FLAGS = ("-shared", "-fPIC", "-O2", "-Wall", "-Werror")
-_BESIDE = ("engine.h", "threads.h", "threads.c")
+_FLAGS = ("-fPIC", "-O2", "-Wall", "-Werror")
 _NVCC = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
@@ -102,15 +102,20 @@ def run(
 
 def _libraries() -> tuple[Path, Path]:
     """The driver and the runtime, built once for each state of their sources."""
-    triple = targets.resolve("x86-64-v2").platform.linker
-    beside = hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in _BESIDE)).hexdigest()
-    flags = (*_FLAGS, f"-Wl,-soname,{DRIVER}", f"-DSOURCES={beside[:8]}")
-    threads = (str(_HERE / "threads.c"),)
-    driver = build.library(_HERE / "driver.c", DRIVER, flags, threads, triple)
-    flags = (*_FLAGS, f"-Wl,-soname,{RUNTIME}")
-    places = (
-        f"-Wl,--version-script={_HERE / 'runtime.map'}",
-        f"-L{driver.parent}",
-        f"-l:{DRIVER}",
+    sources = sorted(path for path in _HERE.iterdir() if path.suffix in (".c", ".h", ".map"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    folder = Path("emulator", build.digest_of((_FLAGS, digest)))
+    driver = build.kept(folder / DRIVER, partial(_link, ("driver.c", "threads.c"), ()))
+    script = f"--version-script={_HERE / 'runtime.map'}"
+    return driver, build.kept(
+        folder / RUNTIME, partial(_link, ("runtime.c",), (script, str(driver)))
     )
-    return driver, build.library(_HERE / "runtime.c", RUNTIME, flags, places, triple)
+
+
+def _link(sources: Sequence[str], arguments: Sequence[str], output: Path) -> None:
+    """By the linker alone: its driver would build a C library's parts for a cold cache."""
+    triple, units = targets.resolve("x86-64-v2").platform.linker, []
+    for name in sources:
+        units.append(str(output.with_name(f"{name}.o")))
+        zig.compile_with_zig(*_FLAGS, "-c", "-o", units[-1], str(_HERE / name), triple=triple)
+    zig.link_elf("-shared", "-soname", output.name, "-o", str(output), *units, *arguments)

@@ -48,12 +48,15 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("windows")
     source = Path(windows.__file__).with_name("windows.c")
     (folder / "calls.c").write_text(f'#include "{source}"\n{CALLS}')
-    flags = ("-std=gnu17", "-O2", "-fno-builtin", "-mno-red-zone", "-fPIC", "-shared")
+    flags = ("-std=gnu17", "-O2", "-fno-builtin", "-mno-red-zone", "-fPIC", "-Werror", "-Wall")
+    unit, library = folder / "calls.o", folder / "calls.so"
     zig.compile_with_zig(
-        *(*flags, "-Werror", "-Wall", "-o", str(folder / "calls.so"), str(folder / "calls.c")),
+        *(*flags, "-c", "-o", str(unit), str(folder / "calls.c")),
         triple=targets.resolve("native").platform.linker,
     )
-    return ctypes.CDLL(str(folder / "calls.so"))
+    # What of the C library it calls this process has.
+    zig.link_elf("-shared", "-o", str(library), str(unit))
+    return ctypes.CDLL(str(library))
 
 
 def called(functions: ctypes.CDLL, name: str, x: np.ndarray, dtype: object) -> np.ndarray:
