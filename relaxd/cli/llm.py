@@ -45,6 +45,13 @@ def llm_command(
     waiting: Annotated[
         int, typer.Option(min=0, help="How many more requests may wait before one is refused.")
     ] = 64,
+    sharing: Annotated[
+        bool,
+        typer.Option(
+            "--sharing/--no-sharing",
+            help="Let a prompt take the rows of another with the same beginning.",
+        ),
+    ] = True,
     threads: Threads = None,
     port_file: PortFile = None,
 ) -> None:
@@ -68,5 +75,6 @@ def llm_command(
             sequences=sequences,
             capacity=capacity,
             waiting=waiting,
+            sharing=sharing,
             threads=threads,
         )

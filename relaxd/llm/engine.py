@@ -10,6 +10,7 @@ from pathlib import Path
 
 from relaxd.errors import CapacityError, InputError, OverloadError, RelaxdError
 from relaxd.llm.generation import Finish, Generation, Piece
+from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
 from relaxd.llm.seats import seats_of
 from relaxd.llm.text import TOKENIZER, Text
@@ -24,7 +25,8 @@ class Engine:
     """A language model that answers; `generate` may be called from any thread, `close` ends all.
 
     sequences: how many are answered at once; waiting: how many more may wait for a place;
-    piece: tokens of a prompt between two tokens of other answers.
+    piece: tokens of a prompt between two tokens of other answers; sharing: whether a prompt takes
+    the rows that another one with the same beginning left.
     """
 
     def __init__(
@@ -36,10 +38,11 @@ class Engine:
         capacity: int | None = None,
         waiting: int = 64,
         piece: int = _PROMPT_PIECE,
+        sharing: bool = True,
     ) -> None:
         self.model = model
         self.text = text
-        self._seats = seats_of(model, sequences, capacity)
+        self._seats = Prefixes(seats_of(model, sequences, capacity), share=sharing)
         self._piece = min(piece, _most_rows(model) or piece)
         self._running: list[Generation] = []
         self._entering: Generation | None = None
@@ -60,12 +63,15 @@ class Engine:
         sequences: int | None = None,
         capacity: int | None = None,
         waiting: int = 64,
+        sharing: bool = True,
     ) -> "Engine":
         """An engine of a bundle and the folder of its tokenizer, by default the bundle's own."""
         folder = Path(bundle if tokenizer is None else tokenizer)
         text = Text(folder) if tokenizer is not None or (folder / TOKENIZER).is_file() else None
         model = load(bundle, threads=threads)
-        return cls(model, text, sequences=sequences, capacity=capacity, waiting=waiting)
+        return cls(
+            model, text, sequences=sequences, capacity=capacity, waiting=waiting, sharing=sharing
+        )
 
     @property
     def capacity(self) -> int:
@@ -170,7 +176,7 @@ class Engine:
         """Ends what nobody wants any more, the last place first."""
         if self._entering is not None and self._entering.cancelled:
             self._entering.end(Finish.CANCELLED)
-            self._seats.leave(len(self._running))
+            self._seats.ended(len(self._running))
             self._entering = None
         for seat in reversed(range(len(self._running))):
             made = self._running[seat]
@@ -182,20 +188,21 @@ class Engine:
     def _leave(self, seat: int) -> None:
         """Empties a place, and closes the gap by the last sequence, and by the one that enters."""
         last = len(self._running) - 1
-        self._seats.leave(seat)
-        if seat != last:
-            self._seats.move(last, seat)
-            self._running[seat] = self._running[last]
+        self._seats.ended(seat)
+        self._seats.swap(last, seat)
+        self._running[seat] = self._running[last]
         with self._changed:
             self._running.pop()
-        if self._entering is not None:
-            self._seats.move(last + 1, last)
+        if self._entering is not None and self._entering.reused is not None:
+            self._seats.swap(last + 1, last)
 
     def _enter(self) -> None:
         """Takes a piece of the prompt that enters; behind its last comes the first token."""
         made, seat = self._entering, len(self._running)
         if made is None:
             return
+        if made.reused is None:
+            made.reused = self._seats.begin(seat, made.prompt)
         done = self._seats.length(seat)
         piece = list(made.prompt[done : done + self._piece])
         logits = self._seats.extend(seat, piece)
@@ -224,8 +231,8 @@ class Engine:
         for made in self._all():
             if made.finish is None:
                 made.fail(error)
-        for seat in range(self._seats.count):
-            self._seats.leave(seat)
+        # A call that failed may have left any rows behind.
+        self._seats.forget()
         with self._changed:
             self._running.clear()
             self._entering = None

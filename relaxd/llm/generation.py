@@ -46,6 +46,8 @@ class Generation:
     ) -> None:
         self.prompt = tuple(prompt)
         self.sampling = sampling
+        self.reused: int | None = None
+        """Tokens of the prompt whose rows others left; None before the prompt enters."""
         self.tokens: list[int] = []
         self.finish: Finish | None = None
         self.began = time.perf_counter()

@@ -14,8 +14,8 @@ _BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class LlmMetrics:
     """relaxd_llm_first_token_seconds: from a request to its first token;
     relaxd_llm_between_tokens_seconds: from each token to the next; relaxd_llm_tokens_total: by
-    `kind`, `prompt` or `answer`; relaxd_llm_requests_total: by `finish`, or the code of an error;
-    relaxd_llm_requests_now: by `state`, `running` or `waiting`.
+    `kind`, `prompt`, of these `reused`, or `answer`; relaxd_llm_requests_total: by `finish`, or the
+    code of an error; relaxd_llm_requests_now: by `state`, `running` or `waiting`.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -37,6 +37,7 @@ class LlmMetrics:
         """Counts an answer that is over."""
         self._ended.labels(made.finish.value if made.finish else "cancelled").inc()
         self._tokens.labels("prompt").inc(len(made.prompt))
+        self._tokens.labels("reused").inc(made.reused or 0)
         self._tokens.labels("answer").inc(len(made.tokens))
         if made.times:
             self._first.observe(made.times[0] - made.began)

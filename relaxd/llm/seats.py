@@ -26,11 +26,14 @@ class Seats(Protocol):
     def step(self, tokens: list[int]) -> Logits:
         """Gives each of the first sequences a token; the scores [sequences, words]."""
 
-    def move(self, source: int, target: int) -> None:
-        """Puts a sequence in another's place; its own is empty then."""
+    def swap(self, one: int, other: int) -> None:
+        """Exchanges the sequences of two places."""
 
-    def leave(self, seat: int) -> None:
-        """Empties a place."""
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Makes a place hold the first tokens of another's sequence."""
+
+    def truncate(self, seat: int, length: int) -> None:
+        """Forgets a sequence's tokens from `length` on."""
 
 
 def seats_of(model: Model, count: int | None, capacity: int | None) -> Seats:
@@ -73,12 +76,14 @@ class _Together:
     def step(self, tokens: list[int]) -> Logits:
         return _scores(self._state.step([[token] for token in tokens]))[:, -1]
 
-    def move(self, source: int, target: int) -> None:
-        self._state.copy(source, target)
-        self._state.truncate(source, 0)
+    def swap(self, one: int, other: int) -> None:
+        self._state.swap(one, other)
 
-    def leave(self, seat: int) -> None:
-        self._state.truncate(seat, 0)
+    def copy(self, source: int, target: int, length: int) -> None:
+        self._state.copy(source, target, length)
+
+    def truncate(self, seat: int, length: int) -> None:
+        self._state.truncate(seat, length)
 
 
 class _Apart:
@@ -100,13 +105,15 @@ class _Apart:
     def step(self, tokens: list[int]) -> Logits:
         return np.stack([self.extend(seat, [token]) for seat, token in enumerate(tokens)])
 
-    def move(self, source: int, target: int) -> None:
+    def swap(self, one: int, other: int) -> None:
         states = self._states
-        states[source], states[target] = states[target], states[source]
-        states[source].reset()
+        states[one], states[other] = states[other], states[one]
 
-    def leave(self, seat: int) -> None:
-        self._states[seat].reset()
+    def copy(self, source: int, target: int, length: int) -> None:
+        self._states[target].copy(0, 0, length, other=self._states[source])
+
+    def truncate(self, seat: int, length: int) -> None:
+        self._states[seat].truncate(0, length)
 
 
 def _scores(outputs: dict[str, Any]) -> Logits:

@@ -20,6 +20,7 @@ def serve(
     sequences: int | None,
     capacity: int | None,
     waiting: int,
+    sharing: bool,
     threads: int | None,
 ) -> None:
     """Load the bundle, listen, and answer until SIGINT or SIGTERM; raises InputError for an address
@@ -32,6 +33,7 @@ def serve(
         sequences=sequences,
         capacity=capacity,
         waiting=waiting,
+        sharing=sharing,
     ) as engine:
         app = create_app(engine, name or engine.model.manifest.name)
         listening = _listening(address)

@@ -155,13 +155,14 @@ def _choice(made: Generation | None, content: dict[str, Any], text: str) -> dict
     return {"index": 0, "finish_reason": finish, "logprobs": None, **(content or {"text": text})}
 
 
-def usage(made: Generation) -> dict[str, int]:
-    """The tokens of the prompt and of the answer."""
+def usage(made: Generation) -> dict[str, Any]:
+    """The tokens of the prompt, with those that were not computed again, and of the answer."""
     prompt, answer = len(made.prompt), len(made.tokens)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
+        "prompt_tokens_details": {"cached_tokens": made.reused or 0},
     }
 
 

@@ -85,15 +85,31 @@ class State:
             buffer[entry, :, length:have] = 0
         self._lengths[entry] = length
 
-    def copy(self, source: int, target: int) -> None:
-        """Makes the entry `target` hold what `source` holds."""
-        length = int(self._lengths[source])
-        if source == target:
-            return
-        self.truncate(target, 0)
+    def copy(
+        self, source: int, target: int, length: int | None = None, *, other: "State | None" = None
+    ) -> None:
+        """Makes the entry `target` hold the first `length` tokens of `source`, by default all.
+
+        other: the state that has `source`, with caches of the same shapes; this one by default.
+        Raises InputError where the source has fewer.
+        """
+        given = self if other is None else other
+        have, before = int(given._lengths[source]), int(self._lengths[target])
+        count = have if length is None else length
+        if not 0 <= count <= have:
+            raise InputError(f"entry {source} has {have} tokens, {count} cannot be copied")
+        if given is not self or source != target:
+            for name, buffer in self._buffers.items():
+                buffer[target, :, :count] = given._buffers[name][source, :, :count]
+            self._lengths[target] = max(count, before)
+        self.truncate(target, count)
+
+    def swap(self, one: int, other: int) -> None:
+        """Exchanges what two entries hold."""
+        most = int(self._lengths[[one, other]].max())
         for buffer in self._buffers.values():
-            buffer[target, :, :length] = buffer[source, :, :length]
-        self._lengths[target] = length
+            buffer[[one, other], :, :most] = buffer[[other, one], :, :most]
+        self._lengths[[one, other]] = self._lengths[[other, one]]
 
     def fork(self) -> "State":
         """Another state that holds the same tokens, in buffers of its own."""

@@ -64,6 +64,13 @@ def test_a_completion(client: openai.OpenAI) -> None:
     assert made.usage is not None
     assert made.usage.prompt_tokens == 3
     assert made.usage.completion_tokens == len(tokens_of("abc", 6))
+    assert made.usage.prompt_tokens_details is not None
+    again = [
+        client.completions.create(model=MODEL, prompt="abcdefghij" * 2, max_tokens=1)
+        for _ in range(2)
+    ]
+    assert again[1].usage is not None
+    assert again[1].usage.prompt_tokens_details.cached_tokens == 19
 
 
 def test_a_conversation(client: openai.OpenAI) -> None:

@@ -114,6 +114,30 @@ def test_entries_of_different_lengths_take_steps_together(bundles: dict[str, Pat
         state.step([[1, 2]] * 3)
 
 
+def test_entries_change_places_and_give_their_beginnings(bundles: dict[str, Path]) -> None:
+    model = relaxd.load(bundles["filled"])
+    state = model.state(entries=2, capacity=24)
+    state.step([tokens(9)], first=0)
+    state.step([tokens(4, 1)], first=1)
+    other = state.fork()
+    state.swap(0, 1)
+    assert state.lengths == (4, 9)
+    swapped, plain = state.step([[3], [3]])["logits"], other.step([[3], [3]])["logits"]
+    np.testing.assert_allclose(swapped[::-1], plain, **CLOSE)
+    state.copy(1, 0, 6)
+    other.copy(1, 0, 6, other=state)
+    assert (state.lengths, other.lengths) == ((6, 10), (6, 5))
+    alone = model.state(capacity=24)
+    alone.step([tokens(9)[:6]])
+    want = alone.step([[3]])["logits"][0]
+    for made in (state, other):
+        np.testing.assert_allclose(made.step([[3]])["logits"][0], want, **CLOSE)
+    state.copy(1, 1, 2)
+    assert state.lengths == (7, 2)
+    with pytest.raises(InputError, match="entry 0 has 7 tokens, 8 cannot be copied"):
+        state.copy(0, 1, 8)
+
+
 def test_caches_that_grow_keep_one_length(bundles: dict[str, Path]) -> None:
     state = relaxd.load(bundles["grown"]).state(entries=2, capacity=9)
     state.step([tokens(2)], first=1)

@@ -1,0 +1,166 @@
+"""Prompts that begin alike: which rows are taken, and that answers are those of prompts alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxd
+from relaxd.llm import Engine, Sampling
+from relaxd.llm.prefixes import Prefixes
+from relaxd.llm.seats import Logits, seats_of
+from relaxd.loader.model import Model
+from tests.relaxd.llm.models import END, KINDS, greedy
+
+SHARED = [(7 * index + 3) % END for index in range(24)]
+
+
+class Counted:
+    """Places that count what they are asked for, and hold no rows."""
+
+    capacity = 99
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.calls: list[tuple[str, int, int, int]] = []
+
+    def extend(self, seat: int, tokens: list[int]) -> Logits:
+        return np.zeros(1)
+
+    def step(self, tokens: list[int]) -> Logits:
+        return np.zeros((len(tokens), 1))
+
+    def swap(self, one: int, other: int) -> None:
+        self.calls.append(("swap", one, other, 0))
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        self.calls.append(("copy", source, target, length))
+
+    def truncate(self, seat: int, length: int) -> None:
+        self.calls.append(("truncate", seat, seat, length))
+
+    def length(self, seat: int) -> int:
+        raise NotImplementedError
+
+
+def filled(count: int, *sequences: list[int]) -> tuple[Prefixes, list[tuple[str, int, int, int]]]:
+    """Places of which the first hold sequences, in their order of use."""
+    seats = Counted(count)
+    places = Prefixes(seats)
+    for seat, tokens in enumerate(sequences):
+        places.begin(seat, tokens)
+        places.extend(seat, tokens)
+        places.ended(seat)
+    seats.calls.clear()
+    return places, seats.calls
+
+
+def test_a_running_sequence_gives_its_rows() -> None:
+    places, calls = filled(3, SHARED)
+    assert places.begin(1, [*SHARED[:20], 1, 2, 3]) == 20
+    assert calls == [("copy", 0, 1, 20)]
+    assert (places.length(0), places.length(1)) == (24, 20)
+
+
+def test_the_last_token_is_computed_again() -> None:
+    places, calls = filled(3, SHARED)
+    assert places.begin(1, SHARED) == 23
+    assert calls == [("copy", 0, 1, 23)]
+
+
+def test_what_goes_on_is_not_copied() -> None:
+    places, calls = filled(4, [1] * 30, [2] * 30, SHARED)
+    assert places.begin(1, [*SHARED, 5]) == 24
+    assert calls == [("swap", 2, 1, 0)]
+    assert [places.length(seat) for seat in range(4)] == [30, 24, 30, 0]
+
+
+def test_what_is_shared_in_part_stays_where_there_is_another_place() -> None:
+    places, calls = filled(3, SHARED)
+    assert places.begin(0, [*SHARED[:16], 9, 9]) == 16
+    assert calls == [("copy", 0, 1, 24), ("truncate", 0, 0, 16)]
+    places, calls = filled(1, SHARED)
+    assert places.begin(0, [*SHARED[:16], 9, 9]) == 16
+    assert calls == [("truncate", 0, 0, 16)]
+
+
+def test_a_new_prompt_takes_the_place_that_was_used_longest_ago() -> None:
+    places, calls = filled(3, [1] * 20, [2] * 20, [3] * 20)
+    assert places.begin(0, [1] * 18) == 17
+    # The second was used longest ago: the first's own tail goes there.
+    assert calls == [("copy", 0, 1, 20), ("truncate", 0, 0, 17)]
+    places, calls = filled(3, [1] * 20, [2] * 20, [3] * 20)
+    assert places.begin(1, [4] * 20) == 0
+    assert calls == [("truncate", 1, 1, 0)]
+
+
+def test_little_is_not_shared_and_nothing_where_it_is_not_wanted() -> None:
+    places, _ = filled(3, SHARED)
+    assert places.begin(1, [*SHARED[:15], *([1] * 9)]) == 0
+    assert places.begin(1, [4]) == 0
+    alone = Prefixes(Counted(2), share=False)
+    alone.extend(0, SHARED)
+    assert alone.begin(1, SHARED) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_those_of_the_tokens_whatever_happened_before(
+    language_models: dict[str, Path], kind: str
+) -> None:
+    model = relaxd.load(language_models[kind], threads=1)
+    draw = np.random.default_rng(5)
+    places = Prefixes(seats_of(model, 3, 64))
+    running: list[list[int]] = []
+    reused = 0
+    for _ in range(60):
+        if running and (len(running) == 3 or draw.random() < 0.4):
+            seat, last = int(draw.integers(len(running))), len(running) - 1
+            places.ended(seat)
+            places.swap(last, seat)
+            running[seat] = running[last]
+            running.pop()
+            continue
+        known = SHARED[: int(draw.integers(12, 25))]
+        prompt = [*known, *draw.integers(0, END, int(draw.integers(1, 5))).tolist()]
+        done = places.begin(len(running), prompt)
+        reused += done
+        logits = places.extend(len(running), prompt[done:])
+        running.append(prompt)
+        np.testing.assert_allclose(logits, behind(model, prompt), atol=1e-3)
+        tokens = draw.integers(0, END, len(running)).tolist()
+        steps = places.step(tokens)
+        for each, token, found in zip(running, tokens, steps, strict=True):
+            each.append(token)
+            np.testing.assert_allclose(found, behind(model, each), atol=1e-3)
+    assert reused > 300
+
+
+def behind(model: Model, tokens: list[int]) -> np.ndarray:
+    """The scores behind tokens that a state of their own computes."""
+    state = model.state(capacity=64)
+    for token in tokens:
+        logits = state.step([[token]])["logits"]
+    return np.asarray(logits[0, -1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_prompts_alone(language_models: dict[str, Path], kind: str) -> None:
+    prompts = [[*SHARED, index, 2 * index] for index in range(6)]
+    words = language_models["tokenizer"]
+    with Engine.open(language_models[kind], words, threads=1, sequences=3) as engine:
+        made = [engine.generate(prompt, Sampling(max_tokens=8)) for prompt in prompts]
+        for each, prompt in zip(made, prompts, strict=True):
+            each.text()
+            assert each.tokens == greedy(kind, prompt, 8)
+        assert [each.reused for each in made] == [0] + [24] * 5
+        # A conversation goes on behind its answer, whose last token was not computed.
+        longer = [*prompts[5], *made[5].tokens, 4]
+        follow = engine.generate(longer, Sampling(max_tokens=4))
+        follow.text()
+        assert follow.tokens == greedy(kind, longer, 4)
+        assert follow.reused == len(longer) - 2
+    with Engine(engine.model, sharing=False) as engine:
+        plain = [engine.generate(prompt, Sampling(max_tokens=2)) for prompt in prompts[:2]]
+        for each in plain:
+            each.text()
+        assert [each.reused for each in plain] == [0, 0]
