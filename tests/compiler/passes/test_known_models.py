@@ -1,7 +1,9 @@
 """Every tensor program of the known models gets loops of ours, or is listed with the reason why
-not.
+not. `make geometry` adds ResNet-50, which torch exports first: three times the processor time of
+all others.
 """
 
+import os
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 KNOWN = (
     "minilm",
-    "resnet50",
+    *(("resnet50",) if os.environ.get("RELAXD_GEOMETRIES") == "all" else ()),
     "ppocr_det",
     "ppocr_rec",
     "ppocr_cls",

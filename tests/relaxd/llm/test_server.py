@@ -4,10 +4,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
 import uvicorn
 
@@ -16,6 +15,9 @@ from relaxd.llm.server import create_app
 from relaxd.llm.serving import _listening
 from tests import plain_http
 from tests.relaxd.llm.models import LETTERS, greedy
+
+if TYPE_CHECKING:
+    import openai
 
 TALK: list[Any] = [{"role": "user", "content": "Hi"}]
 MODEL = "tiny"
@@ -44,7 +46,9 @@ def address(language_models: dict[str, Path]) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str) -> Iterator[openai.OpenAI]:
+def client(address: str) -> "Iterator[openai.OpenAI]":
+    import openai  # a second, in the process that needs it alone
+
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as made:
         yield made
 
@@ -57,7 +61,7 @@ def answer_to(prompt: str, count: int) -> str:
     return "".join(LETTERS[token] for token in tokens_of(prompt, count) if token < len(LETTERS))
 
 
-def test_a_completion(client: openai.OpenAI) -> None:
+def test_a_completion(client: "openai.OpenAI") -> None:
     made = client.completions.create(model=MODEL, prompt="abc", max_tokens=6, temperature=0)
     assert made.choices[0].text == answer_to("abc", 6)
     assert made.choices[0].finish_reason in ("length", "stop")
@@ -73,7 +77,7 @@ def test_a_completion(client: openai.OpenAI) -> None:
     assert again[1].usage.prompt_tokens_details.cached_tokens == 19
 
 
-def test_a_conversation(client: openai.OpenAI) -> None:
+def test_a_conversation(client: "openai.OpenAI") -> None:
     made = client.chat.completions.create(
         model=MODEL, messages=TALK, max_completion_tokens=7, temperature=0
     )
@@ -82,7 +86,7 @@ def test_a_conversation(client: openai.OpenAI) -> None:
     assert made.choices[0].message.content == answer_to("user: Hi|assistant: ", 7)
 
 
-def test_a_stream(client: openai.OpenAI) -> None:
+def test_a_stream(client: "openai.OpenAI") -> None:
     parts = list(
         client.chat.completions.create(
             model=MODEL,
@@ -105,7 +109,7 @@ def test_a_stream(client: openai.OpenAI) -> None:
     assert "".join(part.choices[0].text for part in plain) == answer_to("bc", 4)
 
 
-def test_clients_at_once(client: openai.OpenAI) -> None:
+def test_clients_at_once(client: "openai.OpenAI") -> None:
     prompts = ["a", "hello there", "Bb", "xyz:"]
     found: dict[str, str] = {}
 
@@ -133,9 +137,11 @@ def test_clients_at_once(client: openai.OpenAI) -> None:
     ],
 )
 def test_refusals(
-    client: openai.OpenAI, settings: dict[str, Any], code: str, field: str | None
+    client: "openai.OpenAI", settings: dict[str, Any], code: str, field: str | None
 ) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
+    from openai import BadRequestError
+
+    with pytest.raises(BadRequestError) as caught:
         client.completions.create(**{"model": MODEL, "prompt": "ab", **settings})
     assert (caught.value.code, caught.value.param) == (code, field)
 
@@ -167,7 +173,7 @@ def test_a_client_that_leaves_frees_its_place(address: str) -> None:
         time.sleep(0.02)
 
 
-def test_the_model_and_what_is_measured(client: openai.OpenAI, address: str) -> None:
+def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
     client.completions.create(model=MODEL, prompt="ab", max_tokens=3, temperature=0)
     shown = plain_http.get(f"{address}/metrics").text

@@ -16,12 +16,11 @@ from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_model
 from compiler.ir.imported import Imported
 from relaxd.contract.request import CompileRequest
+from tests.compiler.quick_code import QUICK
 
 onnxruntime.disable_telemetry_events()
 
 Arrays = Mapping[str, np.ndarray]
-PLAIN = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-"""What is built to be run once takes longer to optimise than to run."""
 
 
 def model_of(
@@ -81,7 +80,7 @@ def build(
         CompileRequest.of(dims={**dict.fromkeys(names, (0, None)), **(dims or {})}, inputs=inputs),
     )
     steps = relax.transform
-    with PLAIN, tvm.transform.PassContext(opt_level=1):
+    with QUICK, tvm.transform.PassContext(opt_level=1):
         order = [
             steps.LegalizeOps(),
             steps.AnnotateTIROpPattern(),
@@ -90,7 +89,7 @@ def build(
             steps.FuseTIR(),
         ]
         lowered = tvm.transform.Sequential(order)(imported.module)
-        executable = relax.build(lowered, PLAIN, tir_pipeline=host_code.register())
+        executable = relax.build(lowered, QUICK, tir_pipeline=host_code.register())
     return Built(imported, relax.VirtualMachine(without_tail_calls(executable), tvm.cpu()))
 
 

@@ -16,11 +16,10 @@ from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
 from compiler.verify.reference.torch import flattened
 from relaxd.contract.request import CompileRequest
+from tests.compiler.quick_code import QUICK
 
 torch.set_num_threads(1)
 SIZES = (3, 1, 4, 7, 13)
-TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-"""What is built to be run a few times takes longer to optimise than to run."""
 _PASSES = ("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 
 Spec = tuple[str, str]
@@ -62,11 +61,11 @@ def imported(module: Any, inputs: Mapping[str, str] | None = None, **declared: A
 class Compiled:
     def __init__(self, module: Any, inputs: Mapping[str, str], **declared: Any) -> None:
         self.imported = imported(module, inputs, **declared)
-        with TARGET, tvm.transform.PassContext(opt_level=3):
+        with QUICK, tvm.transform.PassContext(opt_level=3):
             lowered = tvm.transform.Sequential(
                 [getattr(relax.transform, name)() for name in _PASSES]
             )(self.imported.module)
-            executable = relax.build(lowered, TARGET, tir_pipeline=host_code.register())
+            executable = relax.build(lowered, QUICK, tir_pipeline=host_code.register())
             self._machine = relax.VirtualMachine(without_tail_calls(executable), tvm.cpu())
 
     def __call__(self, **feeds: Any) -> dict[str, np.ndarray[Any, Any]]:

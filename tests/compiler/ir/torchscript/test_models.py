@@ -1,5 +1,6 @@
 """Whole models, compiled once with their axes dynamic, each at five shapes beside torch."""
 
+import importlib
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from torch import nn
 
 from tests.compiler.ir.torchscript.running import Compiled, agree, traced
@@ -72,8 +72,14 @@ def compare(
     return call
 
 
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    """The package, which takes a second to import in the process that needs it alone."""
+    return importlib.import_module("transformers")
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_bert(attention: str) -> None:
+def test_bert(attention: str, transformers: Any) -> None:
     config = transformers.BertConfig(**TEXT, attn_implementation=attention)
     ones = torch.ones(2, 5, dtype=torch.long)
     inputs = {"input_ids": "int64[n,t]", "attention_mask": "int64[n,t]"}
@@ -85,7 +91,7 @@ def test_bert(attention: str) -> None:
     assert call.imported.outputs[0].text == "float32[n,t,32]"
 
 
-def test_llama() -> None:
+def test_llama(transformers: Any) -> None:
     config = transformers.LlamaConfig(**TEXT, num_key_value_heads=2)
     model = Decoder(transformers.LlamaForCausalLM(config))
     compare(
@@ -97,7 +103,7 @@ def test_llama() -> None:
     )
 
 
-def test_vit() -> None:
+def test_vit(transformers: Any) -> None:
     config = transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)
     feeds = [(torch.randn(n, 3, 32, 32),) for n in (1, 2, 3, 5, 8)]
     compare(
@@ -109,7 +115,7 @@ def test_vit() -> None:
     )
 
 
-def test_resnet() -> None:
+def test_resnet(transformers: Any) -> None:
     config = transformers.ResNetConfig(
         embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=5
     )
