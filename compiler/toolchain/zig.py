@@ -239,26 +239,26 @@ def _run(
 
     Raises LinkError past the time limit; no process is left behind.
     """
-    with tempfile.TemporaryFile("w+", errors="replace") as errors:
-        # Zig starts compilers of its own: a process group of theirs lets us end all of them.
-        with subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            process_group=0,
-        ) as process:
-            try:
-                process.wait(seconds)
-            except BaseException as ended:
-                # Some sandboxes refuse all signals to others: there zig ends with the build.
-                with suppress(PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if isinstance(ended, subprocess.TimeoutExpired):
-                    message = f"the linker ran past {seconds:g} s"
-                    raise LinkError(message, reason="timeout", retryable=True) from ended
-                raise
-        errors.seek(0)
-        return process.returncode, errors.read()
+    # Zig starts compilers of its own: a process group of theirs lets us end all of them.
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        errors="replace",
+        process_group=0,
+    ) as process:
+        try:
+            # Waiting for the end of a pipe: `wait` with a time limit looks every 50 ms.
+            _, output = process.communicate(timeout=seconds)
+        except BaseException as ended:
+            # Some sandboxes refuse all signals to others: there zig ends with the build.
+            with suppress(PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(ended, subprocess.TimeoutExpired):
+                message = f"the linker ran past {seconds:g} s"
+                raise LinkError(message, reason="timeout", retryable=True) from ended
+            raise
+        return process.returncode, output
