@@ -23,6 +23,9 @@ the stack to the heap."""
 _VECTOR_CALLS = ("tirx.nearbyint", "tirx.rsqrt")
 """Functions that LLVM computes in vectors and TVM does not know to be such."""
 
+_TARGET = "target"
+"""The attribute by which BindTarget states a function's target."""
+
 _SIMPLIFIED = ("attention", "generic")
 """Families whose kernels LLVM leaves in scalars where conditions on constant extents stay written
 out: over 197 keys attention took twice as long, a layer norm half as long again."""
@@ -46,6 +49,32 @@ def simplified(module: tvm.IRModule) -> tvm.IRModule:
         return module
     done = tirx.transform.StmtSimplify()(tvm.IRModule(chosen, attrs=module.attrs))
     return tvm.IRModule({**dict(module.functions), **dict(done.functions)}, attrs=module.attrs)
+
+
+def vectorized(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with vector statements for its vectorized loops.
+
+    At each loop TVM asks LLVM anew whether the target's vectors are scalable, which took 95 % of
+    the pass. It is asked once here, and sees no target where they are not.
+    """
+    vectorize = tirx.transform.VectorizeLoop(True)
+    bound = {gvar: function.attrs[_TARGET] for gvar, function in module.functions.items()}
+    if any(map(_has_scalable_vectors, set(bound.values()))):
+        return vectorize(module)
+    unbound = {gvar: func.without_attr(_TARGET) for gvar, func in module.functions.items()}
+    done = vectorize(tvm.IRModule(unbound, attrs=module.attrs))
+    functions = {
+        gvar: func.with_attr(_TARGET, bound[gvar]) for gvar, func in done.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _has_scalable_vectors(target: tvm.target.Target) -> bool:
+    """Whether TVM splits loops into vectors of a length that the processor knows: with RISC-V's V
+    and ARM's SVE.
+    """
+    has_feature = tvm.get_global_func("target.target_has_feature")
+    return bool(target.features.has_sve) or bool(has_feature("v", target))
 
 
 @contextmanager
@@ -86,7 +115,7 @@ def lowering_steps() -> list[Any]:
         *map(_ours, (flattened, unaligned, settled)),
         lower.BF16ComputeLegalize(),
         lower.NarrowDataType(32),
-        lower.VectorizeLoop(True),
+        _ours(vectorized),
         lower.UnrollLoop(),
         _ours(simplified),
         schedule.RewriteUnsafeSelect(),

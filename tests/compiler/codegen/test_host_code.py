@@ -65,3 +65,17 @@ def test_statements_of_some_families_are_simplified() -> None:
     done = host_code.simplified(given)
     assert isinstance(done["matmul"].body, tirx.IfThenElse)
     assert isinstance(done["attention"].body, tirx.Evaluate)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "riscv64-v"])
+def test_loops_become_vectors_as_in_tvm(name: str) -> None:
+    """With RISC-V's vectors TVM splits a loop by their length, which only its target says."""
+    x, y = (tirx.decl_buffer([8], "float32", label) for label in "xy")
+    lane = tirx.Var("lane", "int32")
+    copied = tirx.BufferStore(y, tirx.BufferLoad(x, [lane]), [lane])
+    loop = tirx.For(lane, 0, 8, tirx.stmt.ForKind.VECTORIZED, copied)
+    target = tvm.target.Target(targets.resolve(name).to_tvm())
+    given = tvm.IRModule({"main": tirx.PrimFunc([x, y], loop).with_attr("target", target)})
+    done = host_code.vectorized(given)
+    tvm.ir.assert_structural_equal(done, tirx.transform.VectorizeLoop(True)(given))
+    assert ("vscale" in done.script()) == (name == "riscv64-v")
