@@ -67,10 +67,13 @@ class _Search:
     def settle(self, body: Any) -> Any:
         if not _divides(body) or not self._statement(body).hidden:
             return body
-        return tvm_ffi.structural_map(body, [(tirx.For, self._loop)])
+        return tvm_ffi.structural_mutate(body, [(tirx.For, self._loop)])
 
-    def _loop(self, loop: Any) -> Any:
-        """The loop behind the divisions that it needs; loops inside it are done already."""
+    def _loop(self, loop: Any, mutator: Any) -> Any:
+        """The loop behind the divisions that it needs, loops inside it first."""
+        if not self._inside(loop).hidden:
+            return loop
+        loop = mutator.default_mutate(loop)
         with statements() as body:
             # What is a division of quotients that are known now may be steady as well.
             while divisions := self._steady(loop):

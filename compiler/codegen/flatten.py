@@ -5,6 +5,7 @@ simplifies indices anyway.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -24,11 +25,46 @@ def flattened(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
+@dataclass(frozen=True)
+class _View:
+    """A buffer as code generation gets it; `moved` is False where that is the buffer itself.
+
+    strides: by axis, where the buffer has some; extents: those that an index is multiplied by
+    otherwise, of every axis but the first.
+    """
+
+    flat: Any
+    moved: bool
+    boolean: bool
+    strides: list[Any]
+    extents: list[Any]
+
+    @classmethod
+    def of(cls, buffer: Any) -> "_View":
+        shape = list(buffer.shape)
+        flat = buffer if len(shape) == 1 else buffer.get_flattened_buffer()
+        boolean = dtype_of(buffer) == "bool"
+        flat = flat.with_dtype("int8") if boolean else flat
+        return cls(flat, not flat.same_as(buffer), boolean, list(buffer.ty.strides), shape[1:])
+
+    def offset(self, indices: Iterable[Any]) -> Any:
+        """Row by row; strides, where the buffer has some, say otherwise."""
+        if self.strides:
+            parts = [index * step for step, index in zip(self.strides, indices, strict=True)]
+            return sum(parts[1:], parts[0])
+        first, *inner = list(indices) or [const(0)]
+        # Indices may be int32, offsets are int64.
+        total = const(0) + first
+        for extent, index in zip(self.extents, inner, strict=True):
+            total = total * extent + index
+        return total
+
+
 class _Flattening:
     """Flattens one function; parameters keep their shapes, and are accessed by flat views."""
 
     def __init__(self) -> None:
-        self._flat: dict[Any, Any] = {}
+        self._views: dict[Any, _View] = {}
 
     def function(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         body = tvm_ffi.structural_map(
@@ -42,57 +78,35 @@ class _Flattening:
         )
         with statements() as whole:
             for param in func.params:
-                view = self._flat.get(param, param)
-                if not view.same_as(param):
-                    emit(tirx.DeclBuffer(view, data=param.data))
+                view = self._views.get(param)
+                if view is not None and view.moved:
+                    emit(tirx.DeclBuffer(view.flat, data=param.data))
             emit(body)
         return func.with_body(whole.stmt)
 
     def _load(self, node: Any) -> Any:
-        buffer = self._of(node.source)
-        if buffer.same_as(node.source):
+        view = self._of(node.source)
+        if not view.moved:
             return node
-        loaded = tirx.BufferLoad(buffer, [_offset(node.source, node.indices)])
-        return loaded.astype("bool") if dtype_of(node.source) == "bool" else loaded
+        loaded = tirx.BufferLoad(view.flat, [view.offset(node.indices)])
+        return loaded.astype("bool") if view.boolean else loaded
 
     def _store(self, node: Any) -> Any:
-        buffer = self._of(node.buffer)
-        if buffer.same_as(node.buffer):
+        view = self._of(node.buffer)
+        if not view.moved:
             return node
-        value = node.value.astype("int8") if dtype_of(node.buffer) == "bool" else node.value
-        return tirx.BufferStore(buffer, value, [_offset(node.buffer, node.indices)])
+        value = node.value.astype("int8") if view.boolean else node.value
+        return tirx.BufferStore(view.flat, value, [view.offset(node.indices)])
 
     def _allocate(self, node: Any) -> Any:
-        buffer = self._of(node.buffer)
-        return (
-            node
-            if buffer.same_as(node.buffer)
-            else tirx.AllocBuffer(buffer, annotations=node.annotations)
-        )
+        view = self._of(node.buffer)
+        return tirx.AllocBuffer(view.flat, annotations=node.annotations) if view.moved else node
 
     def _declare(self, node: Any) -> Any:
-        buffer = self._of(node.buffer)
-        return node if buffer.same_as(node.buffer) else tirx.DeclBuffer(buffer, data=node.data)
+        view = self._of(node.buffer)
+        return tirx.DeclBuffer(view.flat, data=node.data) if view.moved else node
 
-    def _of(self, buffer: Any) -> Any:
-        """The flat form of a buffer, which is the buffer itself if it is flat."""
-        if buffer not in self._flat:
-            self._flat[buffer] = _flat(buffer)
-        return self._flat[buffer]
-
-
-def _flat(buffer: Any) -> Any:
-    flat = buffer if len(buffer.shape) == 1 else buffer.get_flattened_buffer()
-    return flat.with_dtype("int8") if dtype_of(buffer) == "bool" else flat
-
-
-def _offset(buffer: Any, indices: Iterable[Any]) -> Any:
-    """Row by row; strides, where the buffer has some, say otherwise."""
-    total: Any = const(0)
-    if buffer.ty.strides:
-        for stride, index in zip(buffer.ty.strides, indices, strict=True):
-            total = total + index * stride
-        return total
-    for extent, index in zip(buffer.shape, indices, strict=True):
-        total = total * extent + index
-    return total
+    def _of(self, buffer: Any) -> _View:
+        if buffer not in self._views:
+            self._views[buffer] = _View.of(buffer)
+        return self._views[buffer]

@@ -51,25 +51,27 @@ _PARTS: tuple[tuple[type | tuple[type, ...], Callable[[Expr], list[Expr]]], ...]
 )
 
 
+def _rebuilt_call(expr: Expr, parts: list[Expr]) -> Expr:
+    rest = iter(parts)
+    args = [next(rest) if isinstance(arg, ir.Expr) else arg for arg in expr.args]
+    return ir.Call(expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty)
+
+
+_REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
+    ir.Call: _rebuilt_call,
+    ir.TensorLoad: lambda expr, parts: load(expr.source, parts),
+    prim.Cast: lambda expr, parts: prim.Cast(expr.ty, parts[0]),
+    prim.Broadcast: lambda expr, parts: prim.Broadcast(parts[0], expr.lanes),
+    prim.Ramp: lambda expr, parts: prim.Ramp(*parts, expr.lanes),
+    prim.Let: lambda expr, parts: prim.Let(expr.var, *parts),
+}
+"""How a node is made anew of other subexpressions, where its class does not take these alone."""
+
+
 def _rebuild(expr: Expr, parts: list[Expr]) -> Expr:
-    match expr:
-        case ir.Call():
-            rest = iter(parts)
-            args = [next(rest) if isinstance(arg, ir.Expr) else arg for arg in expr.args]
-            return ir.Call(
-                expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty
-            )
-        case ir.TensorLoad():
-            return load(expr.source, parts)
-        case prim.Cast():
-            return prim.Cast(expr.ty, parts[0])
-        case prim.Broadcast():
-            return prim.Broadcast(parts[0], expr.lanes)
-        case prim.Ramp():
-            return prim.Ramp(*parts, expr.lanes)
-        case prim.Let():
-            return prim.Let(expr.var, *parts)
-    return type(expr)(*parts)
+    kind: Any = type(expr)
+    rebuild = _REBUILDS.get(kind)
+    return kind(*parts) if rebuild is None else rebuild(expr, parts)
 
 
 def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
@@ -85,16 +87,13 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
         if key in done:
             return done[key]
         new = replace(node)
-        if new is None and isinstance(node, prim.Let):
+        if new is None and type(node) is prim.Let:
             new = bound(node)
         if new is None:
             parts = children(node)
             fresh = [visit(part) for part in parts]
-            new = (
-                node
-                if all(one.same_as(other) for one, other in zip(parts, fresh, strict=True))
-                else _rebuild(node, fresh)
-            )
+            same = all(map(_same, parts, fresh))
+            new = node if same else _rebuild(node, fresh)
         done[key] = new
         return new
 
@@ -110,13 +109,13 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     return visit(expr)
 
 
+def _same(one: Expr, other: Expr) -> bool:
+    return one is other or one.same_as(other)
+
+
 def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
     """`expr` with variables replaced."""
-    return (
-        rewrite(expr, lambda node: values.get(node) if isinstance(node, ir.Var) else None)
-        if values
-        else expr
-    )
+    return rewrite(expr, values.get) if values else expr
 
 
 def replace_loads(
