@@ -110,3 +110,9 @@ class Core:
         """A transaction that commits at the end of the block."""
         with self.db.write() as connection:
             yield Transaction(connection, self.clock(), writes=True)
+
+    @contextmanager
+    def writing_at_once(self) -> Iterator[Transaction]:
+        """A transaction for `service.db.creating`, whose one statement is one by itself."""
+        with self.db.write_at_once() as connection:
+            yield Transaction(connection, self.clock(), writes=True)

@@ -1,7 +1,6 @@
 """Changes of jobs inside one transaction; each checks the transition table and adds its event."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -14,13 +13,16 @@ from service.errors import StaleClaim, UnknownJob
 
 Note = tuple[EventType, dict[str, Any]]
 
-_NEW_JOB = insert(jobs).returning(jobs)
-_NEW_BUILDS = insert(builds).returning(builds, sort_by_parameter_order=True)
 _NEW_EVENTS = insert(events)
-_NOT_ENDED = {**records.outcome_values(Outcome(State.QUEUED)), "finished_at": None}
 
 
-def _finished(outcome: Outcome) -> Note:
+def counter_of(outcome: Outcome) -> str:
+    """The counter of builds that end so."""
+    return ENDED + (CACHED if outcome.cached else outcome.state.value)
+
+
+def finished(outcome: Outcome) -> Note:
+    """The event of a build that ends so."""
     values = records.outcome_values(outcome)
     data = {name: values[name] for name in ("cached", "artifact", "error")}
     return EventType.BUILD_FINISHED, {"state": outcome.state, **data}
@@ -35,42 +37,6 @@ class Transaction:
         self.connection = connection
         self.now = now
         self._writes = writes
-
-    def create(
-        self,
-        header: dict[str, Any],
-        parts: Sequence[dict[str, Any]],
-        note: Note,
-        outcomes: Mapping[str, Outcome] = MappingProxyType({}),
-    ) -> Job:
-        """A new job of one row of `jobs` and its rows of `builds` in order, with its events, in as
-        few statements as there are tables. Builds for the targets of `outcomes` have ended so;
-        `count_ended` is left to do.
-        """
-        ended = {target: self._ended(outcome) for target, outcome in outcomes.items()}
-        parts = [self._begun(part, ended.get(part["target"])) for part in parts]
-        state = job_state([State(part["state"]) for part in parts])
-        notes: list[tuple[str | None, Note]] = [(None, note)]
-        notes += [(target, _finished(outcome)) for target, outcome in outcomes.items()]
-        if state.terminal:
-            notes.append((None, (EventType.JOB_FINISHED, {"state": state})))
-        about = {"state": state, "finished_at": self.now if state.terminal else None}
-        values = {**header, **about, "created_at": self.now, "last_seq": len(notes)}
-        row = self.connection.execute(_NEW_JOB, values).one()
-        found = [records.build_from(part) for part in self.connection.execute(_NEW_BUILDS, parts)]
-        self._write_events(row.id, 1, notes)
-        return records.job_from(row, found)
-
-    def _begun(self, part: dict[str, Any], ended: dict[str, Any] | None) -> dict[str, Any]:
-        fresh = {"state": State.QUEUED, **_NOT_ENDED} if ended is None else ended
-        return {**part, **fresh, "created_at": self.now, "rung_at": self.now}
-
-    def _ended(self, outcome: Outcome) -> dict[str, Any]:
-        return {
-            "state": outcome.state,
-            **records.outcome_values(outcome),
-            "finished_at": self.now,
-        }
 
     def lock(self, job_id: str, tenant: str | None = None) -> Row[Any]:
         """The row of the job, locked against other writers in a writing transaction; raises
@@ -117,12 +83,13 @@ class Transaction:
             .returning(jobs.c.last_seq)
         )
         first = self.connection.execute(counted).scalar_one() - len(notes) + 1
-        self._write_events(job_id, first, notes)
+        self.connection.execute(_NEW_EVENTS, self.event_rows(job_id, first, notes))
 
-    def _write_events(
+    def event_rows(
         self, job_id: str, first: int, notes: Sequence[tuple[str | None, Note]]
-    ) -> None:
-        rows = [
+    ) -> list[dict[str, Any]]:
+        """Rows of `events` from the seq `first` on, of notes about targets or the job."""
+        return [
             {
                 "job_id": job_id,
                 "seq": first + offset,
@@ -133,7 +100,6 @@ class Transaction:
             }
             for offset, (target, (kind, data)) in enumerate(notes)
         ]
-        self.connection.execute(_NEW_EVENTS, rows)
 
     def change(self, build: Build, to: State, *notes: Note, **values: Any) -> None:
         """Compare-and-set the build's state and columns, append events, and bring the job's state
@@ -175,17 +141,16 @@ class Transaction:
         values |= {"finished_at": self.now, "waiting_on": None, "lease_until": None, **columns}
         for build in ended:
             self._set(build, outcome.state, values)
-        self._append(job_id, [(build.target, _finished(outcome)) for build in ended])
+        self._append(job_id, [(build.target, finished(outcome)) for build in ended])
         self._align(job_id)
-        self.count_ended(outcome, len(ended))
+        self._count_ended(outcome, len(ended))
 
-    def count_ended(self, outcome: Outcome, number: int) -> None:
+    def _count_ended(self, outcome: Outcome, number: int) -> None:
         """Count builds that have ended so, last of all: from here to the commit, other builds wait
         for the counter to end.
         """
-        name = ENDED + (CACHED if outcome.cached else outcome.state.value)
-        values = {"value": counters.c.value + number}
-        self.connection.execute(update(counters).where(counters.c.name == name).values(values))
+        counted = update(counters).where(counters.c.name == counter_of(outcome))
+        self.connection.execute(counted.values(value=counters.c.value + number))
 
     def requeue(self, build: Build, reason: str, *, attempts: int) -> None:
         """Take a running build from its worker and put it back into the queue; raises

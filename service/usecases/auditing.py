@@ -7,7 +7,6 @@ from sqlalchemy import delete, insert, select
 from service.core import Core
 from service.db import records
 from service.db.schema import audit
-from service.db.transaction import Transaction
 from service.identity import Entry
 
 BATCH = 1000
@@ -43,15 +42,16 @@ def record(
     """Write an entry; raises DatabaseUnavailable."""
     change = Change(principal, action, request_id, detail or {})
     with core.writing() as tx:
-        write(tx, change, tenant=tenant, subject=subject, outcome=outcome)
+        values = entry_of(change, tx.now, tenant=tenant, subject=subject, outcome=outcome)
+        tx.connection.execute(_ENTRY, values)
 
 
-def write(
-    tx: Transaction, change: Change, *, tenant: str, subject: str, outcome: str = "done"
-) -> None:
-    """Write an entry, in the transaction of the change itself."""
-    values = {
-        "time": tx.now,
+def entry_of(
+    change: Change, at: float, *, tenant: str, subject: str, outcome: str = "done"
+) -> dict[str, object]:
+    """The row of an entry, also for who writes it with the change itself."""
+    return {
+        "time": at,
         "tenant": tenant,
         "principal": change.principal,
         "action": change.action,
@@ -60,7 +60,6 @@ def write(
         "request_id": change.request_id,
         "detail": change.detail,
     }
-    tx.connection.execute(_ENTRY, values)
 
 
 def listed(core: Core, tenant: str | None, limit: int, before: int | None = None) -> list[Entry]:

@@ -12,6 +12,7 @@ from relaxd.contract.canonical import canonical_bytes, digest_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
+from service.db.creating import NewJob, create
 from service.db.schema import jobs
 from service.domain import Artifact, EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
@@ -69,7 +70,7 @@ def submit(
         "index_digest": indexing.prepared(core, tenant, _artifacts(found)),
     }
     try:
-        job = _write(core, header, places, found, change)
+        job = _write(core, request, header, places, found, change)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
@@ -114,12 +115,13 @@ def _artifacts(found: Mapping[str, Answer]) -> dict[str, Artifact]:
 
 def _write(
     core: Core,
+    request: CompileRequest,
     header: dict[str, Any],
     places: Sequence[Mapping[str, str]],
     found: Mapping[str, Answer],
     change: Change | None,
 ) -> Job:
-    """The job and all that is written with it, in one transaction."""
+    """The job and all that is written with it."""
     job_id, tenant = header["id"], header["tenant"]
     keys = {target: answer.flight for target, answer in found.items()}
     rows = [
@@ -136,14 +138,10 @@ def _write(
     traceparent = core.tracer.current()
     traced = {TRACEPARENT: traceparent} if traceparent else {}
     note = (EventType.JOB_QUEUED, {"targets": [place["target"] for place in places], **traced})
-    with core.writing() as tx:
-        job = tx.create(
-            header, rows, note, {target: answer.outcome for target, answer in found.items()}
-        )
-        if change:
-            auditing.write(tx, change, tenant=tenant, subject=job_id)
-        for answer in list(found.values())[:1]:  # all of them are successes of the cache
-            tx.count_ended(answer.outcome, len(found))
+    outcomes = {target: answer.outcome for target, answer in found.items()}
+    with core.writing_at_once() as tx:
+        entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
+        job = create(tx, NewJob(request, header, rows, note, outcomes, entry))
     if change:
         change.written = True
     return job
