@@ -48,6 +48,7 @@ _PARTS: tuple[tuple[type | tuple[type, ...], Callable[[Expr], list[Expr]]], ...]
     ((prim.Not, prim.BitwiseNot), lambda expr: [expr.a]),
     (prim.Ramp, lambda expr: [expr.base, expr.stride]),
     (prim.Let, lambda expr: [expr.value, expr.body]),
+    (prim.Shuffle, lambda expr: list(expr.vectors)),
 )
 
 
@@ -64,6 +65,7 @@ _REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
     prim.Broadcast: lambda expr, parts: prim.Broadcast(parts[0], expr.lanes),
     prim.Ramp: lambda expr, parts: prim.Ramp(*parts, expr.lanes),
     prim.Let: lambda expr, parts: prim.Let(expr.var, *parts),
+    prim.Shuffle: lambda expr, parts: prim.Shuffle(parts, expr.indices),
 }
 """How a node is made anew of other subexpressions, where its class does not take these alone."""
 

@@ -6,7 +6,8 @@ of each row; their results, a block of columns at a time, over all values.
 
 In both matmuls registers hold the accumulators of 6 queries by one or two vectors. The scores of 6
 queries are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
-each. Up to two queries, as when text is decoded, read the keys straight from memory.
+each. Up to two queries of a task read the keys straight from memory; up to two of a head, as when
+text is decoded, are `decode`'s.
 """
 
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.attention.decode import FEW, emit_few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
@@ -54,13 +56,16 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
         *batch, row, column = computed_once(axes)
         known = replace(attention, batch=tuple(batch), row=row, column=column)
         heads, m, n = product(extents_of(batch)), row.extent, column.extent
-        # Never 0, as it divides: no queries are no parts of one.
-        all_rows = tirx.max(m, 1)
-        each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
-        work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-        for at, part in share_places(batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
-            first = let("first", part * each)
-            _emit_head(known, unit, at, first, tirx.min(each, m - first))
+        with when(m <= FEW):
+            emit_few(known, unit)
+        with otherwise():
+            # Never 0, as it divides: no queries are no parts of one.
+            all_rows = tirx.max(m, 1)
+            each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
+            work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
+            for at, part in share_places(batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
+                first = let("first", part * each)
+                _emit_head(known, unit, at, first, tirx.min(each, m - first))
     return body.stmt
 
 

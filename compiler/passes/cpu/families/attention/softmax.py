@@ -26,10 +26,12 @@ def softmax_row(
     begin: Expr,
     totals: Any,
     i: Expr,
+    greatest_of: Any = None,
 ) -> None:
     """Replace the scores from scores[begin] on by exp(score - greatest), whose sum is totals[i].
 
-    The division by that sum is left to the few results of the row.
+    The division by that sum is left to the few results of the row. greatest_of: where the columns
+    are a part of a row, greatest_of[i] becomes their greatest score.
     """
     column, n = attention.column.var, attention.column.extent
     greatest = alloc([1], "float32", "greatest")
@@ -42,6 +44,11 @@ def softmax_row(
         store(acc, tirx.max(load(acc, [slot]), load(scores, [begin + j])), slot)
     # exp of a score less the greatest one cannot overflow.
     store(greatest, pairwise(acc, lanes + 1, tirx.max), 0)
+    if greatest_of is not None:
+        store(greatest_of, load(greatest, [0]), i)
+        # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
+        hidden = load(greatest, [0]) == tirx.const(float("-inf"), "float32")
+        store(greatest, tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [0])), 0)
     lanes = unit.lanes(32)
     acc = _accumulators(lanes, 0.0)
     for j, slot in _columns(n, lanes):

@@ -11,7 +11,8 @@ from compiler.passes.manager import to_kernels
 from compiler.tir.stages import read_program
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
-from tests.compiler.ir.onnx.operators.test_group_query import model_of
+from tests.compiler.ir.onnx.operators.test_group_query import feed, model_of
+from tests.compiler.passes.lowered import assert_like_onnxruntime
 
 op = relax.op
 
@@ -73,6 +74,9 @@ SIZES = [
     (1, 64, 31),
     (1, 65, 33),
     (3, 67, 130),
+    (2, 1, 256),
+    (1, 2, 257),
+    (3, 1, 600),
 ]
 """(batch, queries, keys), around the kernel's groups of rows, panels and tasks."""
 
@@ -309,3 +313,17 @@ def test_heads_that_share_a_cache_are_read_where_they_lie():
     kernels = {gvar.name_hint.rstrip("0123456789") for gvar in scheduled.get_global_vars()}
     assert "attention" in kernels
     assert "expand" not in kernels
+
+
+@pytest.mark.parametrize("form", [{}, {"local_window_size": 70}], ids=["all", "window"])
+def test_few_queries_by_parts_of_a_shared_cache(form):
+    """Entries of one part and of several, some of whose parts the window or the end hides whole."""
+    feeds = [
+        feed([257], 1, 256),
+        feed([600, 3, 256], 1, 599),
+        feed([300, 512], 1, 520),
+        feed([530], 2, 528),
+        feed([530], 3, 527),
+        feed([1], 1, 0),
+    ]
+    assert_like_onnxruntime(model_of("q k v pk pv l t", **form), feeds)
