@@ -19,6 +19,10 @@ _OTHERS = ("rope.scaling.type", "expert_count", "attention.sliding_window", "rop
 """Metadata of decoders that compute something else."""
 _NEUTRAL = (None, 0, 1.0, "none")
 _MOST_ANGLES = 1 << 26
+_ROUNDED = 4
+"""The accuracy_level at which what blocks of few bits are multiplied by is rounded to 8 bits too,
+block by block, as llama.cpp does it.
+"""
 
 
 def decoder_of(file: Gguf) -> onnx.ModelProto:
@@ -110,6 +114,7 @@ class _Decoder:
             N=columns,
             bits=table.bits,
             block_size=BLOCK,
+            accuracy_level=_ROUNDED,
         )
 
     def _normalized(self, x: str, name: str, output: str) -> str:

@@ -42,6 +42,7 @@ _TEXT = {
     "tokenizer.chat_template": "{% for m in messages %}{{ m.content }}:{% endfor %}",
 }
 TOKENS = [3, 49, 0, 17, 17, 8, 30]
+LEVEL = "accuracy_level"
 FORMS = [
     (F32, F32, None),
     (F16, F16, F32),
@@ -62,7 +63,13 @@ def opened(path: Path) -> LoadedModel:
 def test_the_graph_is_the_decoder(tmp_path: Path, kind: int, table: int, head: int | None) -> None:
     path = tmp_path / "model.gguf"
     weights = write(path, tensors(kind, table, head))
-    session: Any = session_of(opened(path).proto)
+    model = opened(path).proto
+    levels = [one for node in model.graph.node for one in node.attribute if one.name == LEVEL]
+    assert len(levels) == sum(node.op_type == "MatMulNBits" for node in model.graph.node)
+    for level in levels:
+        # The decoder in float64 rounds nothing.
+        level.i = 0
+    session: Any = session_of(model)
     caches = {
         given.name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
         for given in session.get_inputs()
@@ -97,7 +104,8 @@ def test_a_library_with_caches_that_stay(tmp_path: Path) -> None:
     want = logits(weights, TOKENS)
     got = [state.step([TOKENS[:4]])["logits"][0]]
     got += [state.step([[token]])["logits"][0] for token in TOKENS[4:]]
-    assert np.abs(np.concatenate(got) - want).max() < 1e-4 * np.abs(want).max()
+    # What matrices of few bits multiply is rounded to 8 bits.
+    assert np.abs(np.concatenate(got) - want).max() < 5e-2 * np.abs(want).max()
     # The bundle has all that serving takes.
     tokens = [VOCABULARY.index(part) for part in ("he", "l", "l", "o", ":")]
     for _ in range(3):
