@@ -1,0 +1,1 @@
+"""Language models beside llama.cpp and onnxruntime-genai: prefill, decode, batches, memory."""

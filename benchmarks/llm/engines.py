@@ -1,0 +1,132 @@
+"""Engines as processes that answer requests, one line each.
+
+`prefill TOKENS` and `decode PAST SEQUENCES STEPS` give seconds by the clock and of the processor,
+for a prompt and for a step of all sequences; `logits TOKENS` the first 256 of the last token;
+`peak` the most memory that the process had, in KiB. Every engine reads the same texts.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from compiler import compile_model
+
+CAPACITY = 2048
+"""Tokens of a sequence at most."""
+_MOST_TOKENS = 512
+_DIMS = {
+    "batch_size": "1:8",
+    "sequence_length": f"1:{_MOST_TOKENS}",
+    "past_sequence_length": f"0:{CAPACITY}",
+    "total_sequence_length": f"1:{CAPACITY}",
+}
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds by the clock, and of the processor."""
+
+    wall: float
+    processor: float
+
+
+class Engine:
+    """A process that holds a model."""
+
+    def __init__(self, name: str, command: Sequence[str], threads: int) -> None:
+        self.name = name
+        cores = sorted(os.sched_getaffinity(0))[:threads]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+        self._read()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def times(self, request: str) -> Times:
+        """The answer to `prefill` or `decode`."""
+        wall, processor = map(float, self._ask(request).split())
+        return Times(wall, processor)
+
+    def logits(self, tokens: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """The first 256 logits behind a prompt."""
+        return np.array(self._ask(f"logits {tokens}").split(), np.float64)
+
+    def peak(self) -> int:
+        """The most memory, in KiB."""
+        return int(self._ask("peak"))
+
+    def _ask(self, request: str) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(request + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+        return line
+
+
+def bundle_of(model: Path, built: Path, options: Mapping[str, object]) -> Path:
+    """The model compiled for this machine with its caches kept, made once."""
+    bundle = built / "-".join([model.stem, *(f"{key}={value}" for key, value in options.items())])
+    if not bundle.exists():
+        chosen = {"verify": False, "profile": False, "state": "lifted", **options}
+        compile_model(model, output=bundle, dims=_DIMS, options=chosen)
+    return bundle
+
+
+def relaxd(bundle: Path, threads: int) -> Engine:
+    """Ours, by `Model.state`."""
+    command = [sys.executable, "-m", "benchmarks.llm.ours", str(bundle)]
+    return Engine("relaxd", [*command, str(threads), str(CAPACITY)], threads)
+
+
+def llama(program: Path, model: Path, threads: int) -> Engine:
+    """llama.cpp, by its C API."""
+    command = [str(program), str(model), str(threads), str(CAPACITY)]
+    return Engine("llama.cpp", command, threads)
+
+
+def llama_program(build: Path | None, built: Path) -> Path | None:
+    """llama.c compiled against a build folder of llama.cpp, None where that has no library."""
+    if build is None or not (build / "bin" / "libllama.so").exists():
+        return None
+    cached = (build / "CMakeCache.txt").read_text().splitlines()
+    home = next(line for line in cached if line.startswith("CMAKE_HOME_DIRECTORY"))
+    source, libraries = Path(home.split("=", 1)[1]), (build / "bin").resolve()
+    program = built / "llama"
+    built.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [
+            "cc", "-O2", Path(__file__).with_name("llama.c"), "-o", program,
+            f"-I{source}/include", f"-I{source}/ggml/include", f"-L{libraries}",
+            "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{libraries}",
+        ],
+        check=True,
+    )  # fmt: skip
+    return program
