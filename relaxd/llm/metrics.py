@@ -45,7 +45,7 @@ class LlmMetrics:
             self._between.observe(following - one)
 
     def refused(self, code: str) -> None:
-        """Counts a request that got no answer."""
+        """Counts a request that got no answer, by the code of its error."""
         self._ended.labels(code).inc()
 
     def text(self) -> bytes:

@@ -8,13 +8,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from relaxd.errors import InputError, RelaxdError
 from relaxd.llm.engine import Engine
-from relaxd.llm.generation import Generation, Piece
+from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.metrics import LlmMetrics
 from relaxd.llm.wire import Answer, Asked, asked, failure
 
@@ -126,6 +126,10 @@ class _Endpoint:
             self._metrics.refused(error.code)
             status, document = failure(error)
             return JSONResponse(document, status)
+        except ClientDisconnect:
+            # It left within its own request: nobody reads what is returned.
+            self._metrics.refused(Finish.CANCELLED)
+            return Response(status_code=400)
 
     async def _whole(self, request: Request, listening: _Listening, answer: Answer) -> Response:
         """The answer at once; a client that leaves ends it."""

@@ -1,5 +1,6 @@
 """The endpoint, as the client from PyPI and plain HTTP see it."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -171,6 +172,26 @@ def test_a_client_that_leaves_frees_its_place(address: str) -> None:
     while 'state="running"} 0.0' not in plain_http.get(f"{address}/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_client_that_leaves_within_its_request(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = httpx.URL(address)
+    head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"
+    before = plain_http.get(f"{address}/metrics").text
+    with socket.create_connection((url.host, url.port)) as connection:
+        connection.sendall(head.encode())
+    deadline = time.monotonic() + 20
+    while cancelled(plain_http.get(f"{address}/metrics").text) <= cancelled(before):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not caplog.records
+
+
+def cancelled(metrics: str) -> float:
+    lines = [line for line in metrics.splitlines() if 'total{finish="cancelled"}' in line]
+    return float(lines[0].split()[1]) if lines else 0.0
 
 
 def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -> None:

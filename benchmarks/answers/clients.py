@@ -1,0 +1,243 @@
+"""An endpoint in a process of its own under many clients: whole answers, streams, conversations,
+clients that leave, prompts that are refused, and more requests than may wait.
+
+Every answer has to be the one that its prompt gets alone; memory, files and threads may not grow.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from relaxd.llm import Engine, Sampling
+from tests.relaxd.llm.models import LETTERS, built, tokenizer
+
+_PROMPTS, _LONGEST_ANSWER = 48, 20
+_BEGINNINGS = ("", "", "You are asked in a few words: ", "Here is a beginning that some share. ")
+_WARM = 0.25
+"""Part of the time after which memory may not grow."""
+_SLACK = 16 << 20
+_PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request and the text that it has to get."""
+
+    path: str
+    document: dict[str, Any]
+    want: str
+
+
+@dataclass
+class Seen:
+    """What clients saw."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def judge(self, kind: str, asked: Asked, got: str) -> None:
+        """Counts an answer, and keeps it where it is another than that of the prompt alone."""
+        self.counts[kind] += 1
+        if got != asked.want:
+            self.wrong.append(f"{kind} {asked.document}: {got!r}, alone {asked.want!r}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what clients saw; exit status 0 where nothing is wrong and nothing grew."""
+    with tempfile.TemporaryDirectory(prefix="relaxd-clients-") as scratch:
+        bundle, words = options.bundle, options.bundle
+        if bundle is None:
+            bundle, words = built(Path(scratch), "filled"), tokenizer(Path(scratch, "words"))
+        asked = _asked(bundle, words, options.threads)
+        with _endpoint(bundle, words, options, Path(scratch)) as (process, address):
+            seen = asyncio.run(_all(address, asked, options, process.pid))
+            shown = httpx.get(f"{address}/metrics").text
+    for name, count in sorted(seen.counts.items()):
+        print(f"{name}: {count}")
+    print(*(line for line in shown.splitlines() if line.startswith(_SHOWN)), sep="\n")
+    for line in seen.wrong[:10]:
+        print("wrong:", line)
+    return int(bool(seen.wrong))
+
+
+_SHOWN = ("relaxd_llm_tokens_total", "relaxd_llm_requests")
+
+
+def _asked(bundle: Path, words: Path, threads: int) -> list[Asked]:
+    """Requests with the answers that each gets alone, and without anything of another's."""
+    draw = random.Random(0)
+    found = []
+    with Engine.open(bundle, words, threads=threads, sequences=1, sharing=False) as engine:
+        for index in range(_PROMPTS):
+            text = draw.choice(_BEGINNINGS)
+            text += "".join(draw.choices(LETTERS, k=draw.randint(1, 24)))
+            length = draw.randint(1, min(_LONGEST_ANSWER, engine.capacity - 48))
+            plain = {"model": "m", "max_tokens": length, "temperature": 0}
+            if index % 4:
+                answer = engine.generate(text, Sampling(max_tokens=length)).text()
+                found.append(Asked("/v1/completions", {"prompt": text, **plain}, answer))
+            else:
+                talk = [{"role": "user", "content": text[-8:]}]
+                answer = engine.chat(talk, Sampling(max_tokens=length)).text()
+                found.append(Asked("/v1/chat/completions", {"messages": talk, **plain}, answer))
+    return found
+
+
+@contextmanager
+def _endpoint(
+    bundle: Path, words: Path, options: argparse.Namespace, scratch: Path
+) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """The endpoint's process and address."""
+    port = scratch / "port"
+    command = [sys.executable, "-m", "relaxd", "llm", str(bundle), "--tokenizer", str(words)]
+    # Fewer may wait than there are clients, so that some are refused.
+    waiting = max(options.clients // 2, 1)
+    command += ["--port", "0", "--port-file", str(port), "--threads", str(options.threads)]
+    process = subprocess.Popen([*command, "--waiting", str(waiting)], stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + _PATIENCE
+        while not (port.is_file() and port.read_text()):
+            if process.poll() is not None or time.monotonic() > end:
+                raise SystemExit("the endpoint did not start")
+            time.sleep(0.05)
+        yield process, f"http://127.0.0.1:{port.read_text()}"
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE)
+
+
+async def _all(address: str, asked: list[Asked], options: argparse.Namespace, server: int) -> Seen:
+    """Runs the clients to the end, and looks at the server's process on the way."""
+    seen, stop = Seen(), time.monotonic() + options.seconds
+    tasks = [
+        asyncio.create_task(_client(address, asked, random.Random(index), seen, stop))
+        for index in range(options.clients)
+    ]
+    await asyncio.sleep(_WARM * options.seconds)
+    before = _held(server)
+    while (left := stop - time.monotonic()) > 0:
+        print(f"{left:4.0f} s left: {_held(server)}", flush=True)
+        await asyncio.sleep(min(left, options.seconds / 10))
+    await asyncio.gather(*tasks)
+    async with httpx.AsyncClient() as client:
+        end = time.monotonic() + _PATIENCE
+        while not _idle((await client.get(f"{address}/metrics")).text):
+            if time.monotonic() > end:
+                seen.wrong.append("the endpoint is busy without clients")
+                break
+            await asyncio.sleep(0.1)
+    after = _held(server)
+    print("warm and at the end:", before, after)
+    if after["bytes"] > before["bytes"] * 1.05 + _SLACK or after["threads"] > before["threads"] + 2:
+        seen.wrong.append("the endpoint grew")
+    return seen
+
+
+def _idle(metrics: str) -> bool:
+    return all(
+        f'requests_now{{state="{state}"}} 0.0' in metrics for state in ("running", "waiting")
+    )
+
+
+def _held(process: int) -> dict[str, int]:
+    """Memory, threads and open files of a process."""
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines()
+    )
+    return {
+        "bytes": int(status["VmRSS"].split()[0]) << 10,
+        "threads": int(status["Threads"]),
+        "files": len(list(Path(f"/proc/{process}/fd").iterdir())),
+    }
+
+
+async def _client(
+    address: str, asked: list[Asked], draw: random.Random, seen: Seen, stop: float
+) -> None:
+    """Asks until the time is over."""
+    async with httpx.AsyncClient(base_url=address, timeout=_PATIENCE) as client:
+        while time.monotonic() < stop:
+            try:
+                act = draw.choices(_ACTS, _WEIGHTS)[0]
+                await act(client, draw.choice(asked), draw, seen)
+            except (httpx.HTTPError, KeyError, ValueError) as error:
+                seen.wrong.append(f"{type(error).__name__}: {error}")
+
+
+async def _whole(client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen) -> None:
+    response = await client.post(asked.path, json=asked.document)
+    if await _overloaded(response, draw, seen):
+        return
+    choice = response.json()["choices"][0]
+    seen.judge("whole", asked, choice.get("text", choice.get("message", {}).get("content")))
+
+
+async def _stream(client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen) -> None:
+    """Reads a stream, one in three not to its end."""
+    leaves, got = draw.random() < 1 / 3, ""
+    document = {**asked.document, "stream": True}
+    async with client.stream("POST", asked.path, json=document) as response:
+        if response.status_code != 200:
+            await response.aread()
+            await _overloaded(response, draw, seen)
+            return
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                choice = json.loads(line[6:])["choices"][0]
+                got += choice.get("text", choice.get("delta", {}).get("content")) or ""
+            if leaves and got:
+                seen.counts["left a stream"] += 1
+                return
+    seen.judge("stream", asked, got)
+
+
+async def _hurried(
+    client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen
+) -> None:
+    """Leaves before the answer is there, wherever the request is by then."""
+    try:
+        async with asyncio.timeout(draw.random() * 0.05):
+            await client.post(asked.path, json=asked.document)
+        seen.counts["answered in a hurry"] += 1
+    except TimeoutError:
+        seen.counts["left"] += 1
+
+
+async def _too_long(
+    client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen
+) -> None:
+    """Sends what no cache holds."""
+    document = {**asked.document, "prompt": "a" * 100_000}
+    response = await client.post("/v1/completions", json=document)
+    code = response.json()["error"]["code"]
+    if (response.status_code, code) != (400, "context_length_exceeded"):
+        seen.wrong.append(f"too long: {response.status_code} {response.text[:200]}")
+    seen.counts["refused as too long"] += 1
+
+
+async def _overloaded(response: httpx.Response, draw: random.Random, seen: Seen) -> bool:
+    """Whether too many waited; the client then waits a little."""
+    if response.status_code == 200:
+        return False
+    if (response.status_code, response.json()["error"]["type"]) != (429, "rate_limit_error"):
+        raise ValueError(f"{response.status_code} {response.text[:200]}")
+    seen.counts["refused as too many"] += 1
+    await asyncio.sleep(draw.random() * 0.2)
+    return True
+
+
+_ACTS = (_whole, _stream, _hurried, _too_long)
+_WEIGHTS = (60, 25, 10, 5)
