@@ -15,7 +15,6 @@ from compiler import rounding, state, targets
 from compiler.bundle import files
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
-from compiler.ir.weights import Rounded
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
@@ -31,7 +30,6 @@ from compiler.toolchain.objects import Objects
 from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
-from compiler.verify.reference.rounded import with_rounded
 from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
@@ -52,13 +50,13 @@ _EMULATED_VERIFY = report.Budget(seconds=480.0)
 @dataclass(frozen=True)
 class _Compiled:
     """A library in the partial bundle: its manifest and signature, the notes of its kernels, and
-    what became of weights that were to be stored in fewer bits.
+    what became of weights and layers that were to be rounded.
     """
 
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
-    rounded: Rounded | None
+    rounded: rounding.Found
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
             target,
             imported.ranges,
             (names, work),
-            rounding.rounding_of(request, imported, target),
+            rounding.rounding_of(request, imported, target, rounding.Found()),
         )
         table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         return {"target": target.name, "kernels": table}
@@ -218,13 +216,13 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        found: list[Rounded] = []
+        found = rounding.Found()
         scheduled = manager.to_kernels(
             imported.module,
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(this.request, imported, this.target, found.append),
+            rounding.rounding_of(this.request, imported, this.target, found),
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
@@ -247,11 +245,11 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         weights=table,
         memory=memory.report,
         state=imported.kept.state if imported.kept else None,
-        stored=found[0].stored if found else None,
+        stored=found.weights.stored if found.weights else None,
+        narrow=found.layers,
         left_out=dict(model.text.left_out),
     )
-    rounded = found[0] if found else None
-    return _Compiled(maker.described(manifest, this.partial), signature, notes, rounded)
+    return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
 
 
 def _kernels(this: _Build) -> "KernelCache | None":
@@ -369,12 +367,7 @@ def _verify(
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
-    unrounded = None
-    if compiled.rounded is not None:
-        unrounded, found = original, compiled.rounded.roundings
-        original = dataclasses.replace(
-            original, model=with_rounded(original.model, found, this.scratch)
-        )
+    original, rounded = rounding.references_of(original, compiled.rounded, this.scratch)
     return report.verify(
         this.partial,
         original,
@@ -384,7 +377,7 @@ def _verify(
         this.scratch,
         budget,
         runner,
-        unrounded,
+        rounded,
     )
 
 

@@ -19,7 +19,7 @@ from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
-from relaxd.contract.options import StateForm
+from relaxd.contract.options import Precision, StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
@@ -90,7 +90,12 @@ class Trials:
         )
         to_npz(folder / reproducer.INPUTS, arrays)
         options = dataclasses.replace(
-            self.request.options, verify=True, profile=False, state=StateForm.PASSED
+            self.request.options,
+            verify=True,
+            profile=False,
+            state=StateForm.PASSED,
+            precision=Precision.FLOAT32,
+            precision_error=None,
         )
         request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
         try:

@@ -49,7 +49,8 @@ class Imported:
     quantized: whether the model computes with small integers that represent reals.
     caches: how attention uses its caches, and which inputs state how far they are filled.
     kept: the caches that are buffers of the caller.
-    weights: the large weights of the model's file by digest, where some may be rounded.
+    weights: the large weights of the model's file by digest, where some may be rounded. products:
+    of `nodes`, those whose operands a reference can be given rounded.
     """
 
     module: tvm.IRModule
@@ -63,3 +64,4 @@ class Imported:
     nodes: tuple[str, ...] = ()
     kept: Kept | None = None
     weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
+    products: frozenset[str] = frozenset()

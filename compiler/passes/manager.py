@@ -13,8 +13,7 @@ from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
 from compiler.passes.framework.te_order import dims_in_order
-from compiler.passes.pack.round_weights import RoundWeights
-from compiler.passes.pipelines import pipeline
+from compiler.passes.pipelines import Rounding, pipeline
 from compiler.targets import Target
 
 LAST_OF_KERNELS = Phase.LOOPS
@@ -40,12 +39,12 @@ def to_kernels(
     target: Target,
     ranges: Ranges,
     observers: Sequence[Observer] = (),
-    rounding: RoundWeights | None = None,
+    rounding: Rounding | None = None,
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
     PassError naming the pass, or ToolchainMissing.
 
-    rounding: of weights that are stored in fewer bits.
+    rounding: of weights that are stored in fewer bits, or of what is multiplied.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")

@@ -42,6 +42,8 @@ from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
 from compiler.passes.pack.nbits import PackNBits
+from compiler.passes.pack.pairs import PackPairs
+from compiler.passes.pack.round_operands import RoundOperands
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.store_weights import StoreWeights
 from compiler.targets import Target
@@ -58,13 +60,13 @@ _graph, _pack, _programs, _plan, _machine = (
     )
 )
 
+Rounding = RoundWeights | RoundOperands
 
-def pipeline(
-    target: Target, ranges: Ranges, rounding: RoundWeights | None = None
-) -> tuple[Pass, ...]:
+
+def pipeline(target: Target, ranges: Ranges, rounding: Rounding | None = None) -> tuple[Pass, ...]:
     """Every pass from an imported module to one that TVM's code generators accept, in order.
 
-    rounding: of weights, which targets with grids keep as they are.
+    rounding: of weights or operands, which targets with grids keep as they are.
     """
     if target.device is not None:
         return for_grids(target)
@@ -72,7 +74,7 @@ def pipeline(
 
 
 def for_processors(
-    target: Target, ranges: Ranges, rounding: RoundWeights | None = None
+    target: Target, ranges: Ranges, rounding: Rounding | None = None
 ) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on the cores of a processor."""
     unit, transform = VectorUnit.of(target), relax.transform
@@ -93,7 +95,8 @@ def for_processors(
         # Attention reads projections through slices of heads, so these are brought into form first.
         CombineProjections(),
         FuseAttention(),
-        *(() if rounding is None else (StoreWeights(rounding.form),)),
+        *((StoreWeights(rounding.form),) if isinstance(rounding, RoundWeights) else ()),
+        *((PackPairs(unit),) if isinstance(rounding, RoundOperands) else ()),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
         PackNBits(unit),

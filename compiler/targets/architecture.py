@@ -40,6 +40,18 @@ class IntegerUnit:
 
 
 @dataclass(frozen=True)
+class PairUnit:
+    """An instruction that adds to each float32 of a vector the products of two neighbouring
+    bfloat16 of either side; bits: of its vectors; feature: as /proc/cpuinfo spells what a processor
+    has it with; intrinsic: LLVM's name of it.
+    """
+
+    bits: int
+    feature: str
+    intrinsic: str
+
+
+@dataclass(frozen=True)
 class Registers:
     """Width in bits (0 without vectors) and count of the vector registers; fma: whether a*b+c is
     one instruction.
@@ -77,7 +89,8 @@ class Architecture:
     name of a feature. A raw target that asks for more cannot be checked by a loader.
     registers: of a processor and its features (both LLVM's names), never wider than those promise.
     native: the target for a machine with these features and caches; None where none is known.
-    products: instructions for sums of products of small integers, the fastest first.
+    products: instructions for sums of products of small integers, the fastest first; pairs: of
+    bfloat16.
     together: steps of a sum that kernels take in a row between two looks at its end.
     """
 
@@ -89,5 +102,6 @@ class Architecture:
     registers: Callable[[str, tuple[str, ...]], Registers]
     native: Callable[[frozenset[str], Caches], Target] | None = None
     products: tuple[IntegerUnit, ...] = ()
+    pairs: tuple[PairUnit, ...] = ()
     together: int = 1
     emulation: Emulation | None = None

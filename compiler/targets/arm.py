@@ -7,6 +7,7 @@ from compiler.targets.architecture import (
     Emulation,
     IntegerProduct,
     IntegerUnit,
+    PairUnit,
     Registers,
 )
 from compiler.targets.caches import Caches
@@ -166,6 +167,7 @@ AARCH64 = Architecture(
             IntegerProduct("llvm.aarch64.neon.sdot.v4i32.v16i8", 4, "int8", "int8", True),
         ),
     ),
+    pairs=(PairUnit(128, "bf16", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),),
     emulation=Emulation(
         "aarch64",
         widest=("-cpu", "max"),

@@ -20,6 +20,7 @@ class VectorUnit:
     together: steps of a sum in a row between two looks at its end.
     integer_products: the instructions for products of small integers, the fastest first.
     converts_halves: whether it turns vectors of float16 into float32.
+    pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one.
     """
 
     vector_bits: int = 128
@@ -31,6 +32,7 @@ class VectorUnit:
     together: int = 1
     integer_products: tuple[IntegerProduct, ...] = ()
     converts_halves: bool = False
+    pair_product: str | None = None
 
     @classmethod
     def of(cls, target: Target) -> "VectorUnit":
@@ -52,6 +54,14 @@ class VectorUnit:
                 if unit.bits == target.vector_bits and unit.feature in target.isa
             ),
             converts_halves=target.arch == "aarch64" or "f16c" in target.isa,
+            pair_product=next(
+                (
+                    unit.intrinsic
+                    for unit in architecture.pairs
+                    if unit.bits == target.vector_bits and unit.feature in target.isa
+                ),
+                None,
+            ),
         )
 
     @property

@@ -4,6 +4,7 @@ from compiler.targets.architecture import (
     Architecture,
     IntegerProduct,
     IntegerUnit,
+    PairUnit,
     Registers,
 )
 from compiler.targets.caches import Caches
@@ -161,6 +162,7 @@ X86_64 = Architecture(
         IntegerUnit(256, "avx2", _PAIRS_256),
         IntegerUnit(128, "sse4_1", _PAIRS_128),
     ),
+    pairs=(PairUnit(512, "avx512_bf16", "llvm.x86.avx512bf16.dpbf16ps.512"),),
     # Where two hardware threads share a core its decoder feeds each at half speed, and instructions
     # count: four steps of a sum in a row take a fifth fewer of them than one.
     together=4,

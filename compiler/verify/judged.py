@@ -1,13 +1,24 @@
-"""One output at one point as it was judged, and over all points as numerics.json has it."""
+"""Judges an output at a point by its reference, and sums up all points as numerics.json has
+them.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
+from compiler.errors import VerifyError
 from compiler.isolation.step import Record
-from compiler.verify.inputs import Trial
-from compiler.verify.tolerance import Difference, Tolerance
-from relaxd.contract.tensors import TensorSpec
+from compiler.verify import npz
+from compiler.verify.inputs import Signature, Trial
+from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
+from relaxd.contract.options import CompileOptions
+from relaxd.contract.tensors import STORAGE, TensorSpec
+from relaxd.loader.narrow import dtype_of
+
+SIDES = ("library", "reference")
+"""Of a trial, what is judged and by what."""
 
 
 class Verdict(StrEnum):
@@ -39,6 +50,43 @@ class Judged:
         }
 
 
+def judge_all(
+    trials: Sequence[Trial],
+    signature: Signature,
+    options: CompileOptions,
+    slack: Mapping[str, float] = MappingProxyType({}),
+) -> list[Judged]:
+    """Every output at every trial; raises VerifyError where the reference lacks one.
+
+    slack: by output, what is allowed beyond its tolerance.
+    """
+    return [item for trial in trials for item in _judge(trial, signature, options, slack)]
+
+
+def _judge(
+    trial: Trial, signature: Signature, options: CompileOptions, slack: Mapping[str, float]
+) -> list[Judged]:
+    got, want = (npz.read(trial.outputs(side)) for side in SIDES)
+    judged = []
+    for output in signature.outputs:
+        usual = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
+        tolerance = replace(usual, slack=slack.get(output.name, 0.0))
+        if output.name not in want:
+            raise VerifyError(
+                f"the reference gives no output {output.name!r}",
+                reason="missing_output",
+                output=output.name,
+            )
+        difference = compare(got[output.name], _narrowed(want[output.name], output), tolerance)
+        judged.append(Judged(output, trial, tolerance, difference))
+    return judged
+
+
+def _narrowed(want: Any, output: TensorSpec) -> Any:
+    """The reference's output: it gives those of narrow types as float32."""
+    return want.astype(dtype_of(output.dtype)) if output.dtype in STORAGE else want
+
+
 def verdict_of(judged: Sequence[Judged]) -> Verdict:
     """FAILED for any fault; PASSED if a comparison proved something, or there was nothing to."""
     if any(item.difference.problem for item in judged):
@@ -63,5 +111,6 @@ def summary(judged: Sequence[Judged]) -> Record:
         "worst": worst.to_json(),
         "atol": worst.tolerance.atol,
         "rtol": worst.tolerance.rtol,
+        "slack": worst.tolerance.slack,
         "points": [item.to_json() for item in judged],
     }

@@ -14,13 +14,11 @@ from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
 from compiler.verify import npz
 from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
-from compiler.verify.judged import Judged, Verdict, summary, verdict_of
+from compiler.verify.judged import SIDES, Judged, Verdict, judge_all, summary, verdict_of
 from compiler.verify.reference.onnx import ONNX
-from compiler.verify.tolerance import compare, tolerance_of
-from compiler.verify.unrounded import UNROUNDED, check_error, weights_report
+from compiler.verify.spread import TIMES, spreads, undecided_integers
+from compiler.verify.unrounded import UNROUNDED, changes, check_error, wording_of
 from relaxd.contract.options import CompileOptions
-from relaxd.contract.tensors import STORAGE, TensorSpec
-from relaxd.loader.narrow import dtype_of
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,16 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """What the library and its reference round: the model as its file has it, and the reference
+    with its numbers nudged before they are rounded, where roundings depend on them.
+    """
+
+    original: Reference
+    nudged: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True)
 class Runner:
     """What runs the library: the task's module, what its spec has beside the bundle and the points,
     and the status a pass gives.
@@ -61,9 +69,6 @@ class Runner:
     patience: float = 1.0
 
 
-_SIDES = ("library", "reference")
-
-
 class Mismatch(VerifyError):
     """Outputs differ from the reference's; trial: the first where they do; departing: the names of
     those that differ there; got, want: all outputs there.
@@ -75,7 +80,7 @@ class Mismatch(VerifyError):
         super().__init__(message, **fields)
         self.trial = trial
         self.departing = departing
-        self.got, self.want = (npz.read(trial.outputs(side)) for side in _SIDES)
+        self.got, self.want = (npz.read(trial.outputs(side)) for side in SIDES)
 
 
 NATIVE = Runner()
@@ -106,13 +111,13 @@ def verify(
     folder: Path,
     budget: Budget,
     runner: Runner = NATIVE,
-    unrounded: Reference | None = None,
+    rounded: Rounded | None = None,
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs, and when no point
     could be compared or no comparison proves anything. `folder` is scratch space.
 
-    unrounded: the model with its own weights where the library and the reference have rounded ones:
-    the report then states what rounding changes, and more than the options allow is an error too.
+    rounded: where the library and the reference have rounded weights or operands: the report then
+    states what rounding changes, and more than the options allow is an error too.
     """
     left_out = list(trials.left_out)
     engine, answered, refused = _ask_reference(reference, trials.chosen, folder, budget)
@@ -125,7 +130,9 @@ def verify(
     if not ran:
         reason = f"the library finished no point: {unfinished[0].reason}"
         raise _nothing_ran(reason, left_out)
-    judged = [item for trial in ran for item in _judge(trial, signature, options)]
+    judged = judge_all(ran, signature, options)
+    if rounded is not None and rounded.nudged:
+        judged = _with_spread(judged, ran, signature, options, rounded, folder, budget)
     report = {
         **_report(engine, judged, ran, left_out, options),
         "verified_up_to": _reached(ran),
@@ -136,15 +143,41 @@ def verify(
         raise _mismatch(judged, report)
     if report["verdict"] == Verdict.INCONCLUSIVE:
         raise _nothing_proven(judged, report)
-    if unrounded is not None:
-        engine, answered, refused = _ask_reference(unrounded, ran, folder, budget, UNROUNDED)
+    if rounded is not None:
+        engine, answered, refused = _ask_reference(rounded.original, ran, folder, budget, UNROUNDED)
         if not answered:
             raise _nothing_ran(
-                f"the model with its own weights answered at no point: {refused[0].reason}", refused
+                f"the model without rounding answered at no point: {refused[0].reason}", refused
             )
-        report["weights"] = {"reference": engine, **weights_report(answered, signature, options)}
+        part = wording_of(options).part
+        report[part] = {"reference": engine, **changes(answered, signature, options)}
         check_error(report, options)
     return report
+
+
+def _with_spread(
+    judged: list[Judged],
+    ran: Sequence[Trial],
+    signature: Signature,
+    options: CompileOptions,
+    rounded: Rounded,
+    folder: Path,
+    budget: Budget,
+) -> list[Judged]:
+    """Judged anew with what equal roundings come apart by, where the usual tolerance is too
+    little.
+    """
+    if not any(item.difference.problem for item in judged):
+        return judged
+    sides = []
+    for number, nudged in enumerate(rounded.nudged):
+        side = f"nudged{number}"
+        _, answered, _ = _ask_reference(nudged, ran, folder, budget, side)
+        if len(answered) == len(ran):
+            sides.append(side)
+    found = spreads(ran, signature, sides)
+    slack = {name: TIMES * apart for name, apart in found.items()}
+    return [undecided_integers(item) for item in judge_all(ran, signature, options, slack)]
 
 
 def _ask_reference(
@@ -243,33 +276,6 @@ def _sorted_out(
             case _:
                 well.append(trial)
     return well, others
-
-
-def _judge(trial: Trial, signature: Signature, options: CompileOptions) -> list[Judged]:
-    got, want = (npz.read(trial.outputs(side)) for side in _SIDES)
-    judged = []
-    for output in signature.outputs:
-        tolerance = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
-        if output.name not in want:
-            raise VerifyError(
-                f"the reference gives no output {output.name!r}",
-                reason="missing_output",
-                output=output.name,
-            )
-        judged.append(
-            Judged(
-                output,
-                trial,
-                tolerance,
-                compare(got[output.name], _narrowed(want[output.name], output), tolerance),
-            )
-        )
-    return judged
-
-
-def _narrowed(want: Any, output: TensorSpec) -> Any:
-    """The reference's output: it gives those of narrow types as float32."""
-    return want.astype(dtype_of(output.dtype)) if output.dtype in STORAGE else want
 
 
 def _report(

@@ -15,7 +15,8 @@ this range, but not beside the outputs, is no evidence of a fault, nor of its ab
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|got - want| may reach atol * range + rtol * |want|; the range is the largest finite |want|.
+    """|got - want| may reach atol * range + rtol * |want| + slack; the range is the largest finite
+    |want|.
 
     mean: what the mean of |got - want| may reach of the range; steps: by how much integers may
     differ.
@@ -25,6 +26,7 @@ class Tolerance:
     rtol: float
     mean: float = math.inf
     steps: int = 0
+    slack: float = 0.0
 
 
 _TOLERANCES = {
@@ -123,7 +125,7 @@ def compare(
     apart = np.abs(ours - theirs)
     largest = float(np.abs(theirs).max())
     span = max(largest, _LEAST_RANGE)
-    allowed = tolerance.atol * largest + tolerance.rtol * np.abs(theirs)
+    allowed = tolerance.atol * largest + tolerance.rtol * np.abs(theirs) + tolerance.slack
     outside = int(np.count_nonzero(apart > allowed))
     large = np.abs(theirs) > tolerance.atol * largest
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None

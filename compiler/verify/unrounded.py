@@ -1,52 +1,95 @@
-"""What rounded weights change: a library's outputs beside those of the model's own weights."""
+"""What rounding changes: a library's outputs beside those of the model as its file has it."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.verify import npz
 from compiler.verify.inputs import Signature, Trial
-from compiler.verify.weight_errors import weight_errors
-from relaxd.contract.options import CompileOptions
+from compiler.verify.weight_errors import OutputError, weight_errors
+from relaxd.contract.options import CompileOptions, Precision
 
 UNROUNDED = "unrounded"
-"""The side of a trial that has the model's own weights."""
+"""The side of a trial that has the model as its file has it."""
 
 
-def weights_report(
-    trials: Sequence[Trial], signature: Signature, options: CompileOptions
-) -> Record:
-    """As `relaxd.contract.report.WeightsReport`, of trials that both sides answered."""
-    found = weight_errors(
-        (output.name, got[output.name], want[output.name])
-        for trial in trials
-        for got, want in [[npz.read(trial.outputs(side)) for side in ("library", UNROUNDED)]]
-        for output in signature.outputs
-    )
-    worst = max((output.error for output in found), default=0.0)
+@dataclass(frozen=True)
+class Wording:
+    """How reports and messages speak of what was rounded: the name of the option and of the
+    report's part, what has an error, and what makes it smaller.
+    """
+
+    part: str
+    subject: str
+    remedy: str
+
+    def form(self, options: CompileOptions) -> Any:
+        """What was rounded to."""
+        return getattr(options, self.part)
+
+    def limit(self, options: CompileOptions) -> float | None:
+        """What the request allows."""
+        allowed: float | None = getattr(options, f"{self.part}_error")
+        return allowed
+
+
+WEIGHTS = Wording("weights", "weights of", "store the weights in more bits")
+PRECISION = Wording("precision", "operands of", "compute in float32")
+
+
+def wording_of(options: CompileOptions) -> Wording:
+    """Of the option that rounds."""
+    return WEIGHTS if options.precision is Precision.FLOAT32 else PRECISION
+
+
+def changes(trials: Sequence[Trial], signature: Signature, options: CompileOptions) -> Record:
+    """As `relaxd.contract.report.WeightsReport`, of trials that the library, the reference and the
+    unrounded model answered. expected: the error of the reference, which rounds the same.
+    """
+    found, worst = _errors(trials, signature, "library")
+    _, expected = _errors(trials, signature, "reference")
+    wording = wording_of(options)
     return {
-        "form": options.weights.value,
+        "form": wording.form(options).value,
         "points": len(trials),
-        "limit": options.weights_error,
-        "error": worst if math.isfinite(worst) else None,
+        "limit": wording.limit(options),
+        "error": worst,
+        "expected": expected,
         "outputs": [output.to_json() for output in found],
     }
 
 
+def _errors(
+    trials: Sequence[Trial], signature: Signature, side: str
+) -> tuple[list[OutputError], float | None]:
+    """Of each output of that side, and the greatest, None for one that is not finite."""
+    found = weight_errors(
+        (output.name, got[output.name], want[output.name])
+        for trial in trials
+        for got, want in [[npz.read(trial.outputs(one)) for one in (side, UNROUNDED)]]
+        for output in signature.outputs
+    )
+    worst = max((output.error for output in found), default=0.0)
+    return found, worst if math.isfinite(worst) else None
+
+
 def check_error(report: Record, options: CompileOptions) -> None:
-    """Raises VerifyError for a greater error of the weights than the options allow."""
-    limit, error = options.weights_error, report["weights"]["error"]
+    """Raises VerifyError for a greater error than the options allow."""
+    wording = wording_of(options)
+    limit, error = wording.limit(options), report[wording.part]["error"]
     if limit is None or (error is not None and error <= limit):
         return
-    outputs = report["weights"]["outputs"]
+    outputs = report[wording.part]["outputs"]
     worst = max(outputs, key=lambda one: math.inf if one["error"] is None else one["error"])
     share = "no finite share" if error is None else f"{error:.3g}"
     raise VerifyError(
-        f"with weights of {options.weights} the error of output {worst['name']!r} is {share} of "
-        f"its values, more than the {limit:g} allowed",
-        reason="weights_error",
-        field="options.weights_error",
-        hint="store the weights in more bits, or raise options.weights_error",
+        f"with {wording.subject} {wording.form(options)} the error of output {worst['name']!r} is "
+        f"{share} of its values, more than the {limit:g} allowed",
+        reason=f"{wording.part}_error",
+        field=f"options.{wording.part}_error",
+        hint=f"{wording.remedy}, or raise options.{wording.part}_error",
         numerics=report,
     )

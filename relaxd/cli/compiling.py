@@ -118,6 +118,8 @@ def compile_command(
     flavour: declare.Flavours = None,
     weights: declare.Weights = None,
     weights_error: declare.WeightsError = None,
+    precision: declare.PrecisionOption = None,
+    precision_error: declare.PrecisionError = None,
     grid: declare.Grid = None,
     target: declare.Targets = None,
     samples: Samples = None,
@@ -147,6 +149,8 @@ def compile_command(
         flavour=flavour,
         weights=weights,
         weights_error=weights_error,
+        precision=precision,
+        precision_error=precision_error,
         targets=target,
         grid=grid,
     )

@@ -9,7 +9,7 @@ import typer
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.grid import AUTO
-from relaxd.contract.options import Flavour, WeightForm
+from relaxd.contract.options import Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
@@ -90,6 +90,24 @@ WeightsError = Annotated[
         show_default=False,
     ),
 ]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(
+        "--precision",
+        help="What matmuls and convolutions multiply; numerics.json says what it changes.",
+        show_default="float32",
+    ),
+]
+PrecisionError = Annotated[
+    float | None,
+    typer.Option(
+        "--precision-error",
+        metavar="SHARE",
+        min=0,
+        help="Fail where rounded operands change an output by more, as 0.02 of its values.",
+        show_default=False,
+    ),
+]
 Grid = Annotated[
     list[str] | None,
     typer.Option(
@@ -146,13 +164,21 @@ def read_request(
     flavour: Flavour | None = None,
     weights: WeightForm | None = None,
     weights_error: float | None = None,
+    precision: Precision | None = None,
+    precision_error: float | None = None,
     targets: list[str] | None = None,
     grid: list[str] | None = None,
 ) -> CompileRequest:
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
     """
-    given = {"flavour": flavour, "weights": weights, "weights_error": weights_error}
+    given = {
+        "flavour": flavour,
+        "weights": weights,
+        "weights_error": weights_error,
+        "precision": precision,
+        "precision_error": precision_error,
+    }
     options = [
         *(options or []),
         *(f"{name}={value}" for name, value in given.items() if value is not None),

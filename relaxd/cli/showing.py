@@ -1,6 +1,7 @@
 """`relaxd show`: everything that is known of a build, by folder, tar, digest or job."""
 
 import json as json_format
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, Tim
 from relaxd.contract.report import (
     ComparedPoint,
     DimReport,
+    NarrowReport,
     NumericsReport,
     OutputReport,
     Report,
@@ -108,6 +110,7 @@ def render(report: Report) -> Group:
         parts += _titled("Memory and load", _costs(report, profile))
     parts += _titled("Numerics", _numerics(report.numerics))
     parts += _titled("Weights", _weights(report, report.stored)) if report.stored else []
+    parts += _titled("Precision", _precision(report, report.narrow)) if report.narrow else []
     return Group(*parts)
 
 
@@ -271,10 +274,17 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
             f"{output.max_abs:.2g}" if output.max_abs is not None else "",
             f"{output.range:.3g}" if output.range is not None else "",
             _point(output.worst.dims) if output.worst else "",
-            f"{output.atol:g} + {output.rtol:g} of it" if output.atol is not None else "",
+            _tolerance(output),
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
     return Group(unfolded(table), *against, *_by_point(numerics.outputs))
+
+
+def _tolerance(output: OutputReport) -> str:
+    if output.atol is None:
+        return ""
+    slack = f" + {output.slack:.2g}" if output.slack else ""
+    return f"{output.atol:g} + {output.rtol:g} of it{slack}"
 
 
 def _weights(report: Report, stored: StoredReport) -> RenderableType:
@@ -291,11 +301,28 @@ def _weights(report: Report, stored: StoredReport) -> RenderableType:
     if len(kept) > MOST_KEPT:
         lines.append(Text(f"and {len(kept) - MOST_KEPT} others stay", style="dim"))
     if report.numerics.weights is not None:
-        lines += [Text(), *_changed(report.numerics.weights)]
+        lines += [Text(), *_changed(report.numerics.weights, "the model's own weights")]
     return Group(*lines)
 
 
-def _changed(weights: WeightsReport) -> list[RenderableType]:
+def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
+    """How much of the model multiplies rounded numbers, why the rest does not, and what it
+    changes.
+    """
+    lines: list[RenderableType] = [
+        Text(
+            f"{narrow.layers} of {narrow.layers + len(narrow.kept)} matmuls and convolutions "
+            f"multiply {narrow.form}"
+        )
+    ]
+    reasons = Counter(narrow.kept.values()).most_common(MOST_KEPT)
+    lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
+    if report.numerics.precision is not None:
+        lines += [Text(), *_changed(report.numerics.precision, "the model in its own precision")]
+    return Group(*lines)
+
+
+def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
     table = plain_table("OUTPUT", "ERROR", "LARGEST", "COSINE", "SAME GREATEST", "DIVERGENCE")
     for one in sorted(weights.outputs, key=lambda one: -(one.error or 0.0))[:MOST_OUTPUTS]:
         table.add_row(
@@ -307,7 +334,7 @@ def _changed(weights: WeightsReport) -> list[RenderableType]:
             "" if one.divergence is None else f"{one.divergence:.2g}",
         )
     limit = "" if weights.limit is None else f", at most {weights.limit:.2%} is allowed"
-    return [table, Text(f"against the model's own weights{limit}", style="dim")]
+    return [table, Text(f"against {against}{limit}", style="dim")]
 
 
 def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:

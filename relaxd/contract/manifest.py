@@ -15,6 +15,7 @@ from relaxd.contract.documents import (
     texts,
     whole,
 )
+from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Flavour
 from relaxd.contract.state import State
 from relaxd.contract.tensors import DTYPES, TensorSpec
@@ -104,6 +105,7 @@ class Manifest:
     state: the inputs that are caches, which a call writes; None where the library has none.
     stored: the weights that take fewer bits than in the model; None where the build asked for none.
     left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
+    narrow: the layers that multiply rounded numbers, likewise.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Manifest:
     state: State | None = None
     stored: StoredWeights | None = None
     left_out: dict[str, str] = field(default_factory=dict)
+    narrow: NarrowLayers | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class Manifest:
         document["outputs"] = [spec.to_json() for spec in self.outputs]
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
-        for name in ("state", "stored"):
+        for name in ("state", "stored", "narrow"):
             part = getattr(self, name)
             document.pop(name)
             # Loaders that do not know a part refuse manifests that have it.
@@ -189,6 +192,9 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
             None if document.get("stored") is None else StoredWeights.from_json(document["stored"])
         ),
         "left_out": texts(document.get("left_out", {}), "left_out"),
+        "narrow": (
+            None if document.get("narrow") is None else NarrowLayers.from_json(document["narrow"])
+        ),
     }
 
 

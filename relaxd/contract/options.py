@@ -35,6 +35,15 @@ class WeightForm(StrEnum):
     INT4 = "int4"
 
 
+class Precision(StrEnum):
+    """What matmuls and convolutions multiply: numbers as the model has them, or rounded to
+    bfloat16; their sums are float32.
+    """
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The settings of a request beyond shapes and targets; every field but `dump` is part of the
@@ -51,6 +60,8 @@ class CompileOptions:
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
     None for any.
+    precision: what matmuls and convolutions by constant weights multiply; precision_error: as
+    weights_error, of the rounded operands.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
     micro-controllers, whose programs have no files.
     """
@@ -65,6 +76,8 @@ class CompileOptions:
     state: StateForm = StateForm.PASSED
     weights: WeightForm = WeightForm.FLOAT32
     weights_error: float | None = None
+    precision: Precision = Precision.FLOAT32
+    precision_error: float | None = None
     embed_weights: bool | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +85,7 @@ class CompileOptions:
         self._choose("flavour", Flavour, optional=True)
         self._choose("state", StateForm)
         self._choose("weights", WeightForm)
+        self._choose("precision", Precision)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
@@ -83,14 +97,26 @@ class CompileOptions:
                     f"option {name!r} must be a number of at least 0, not {value!r}",
                     field=f"options.{name}",
                 )
-        if self.weights_error is not None and (
-            not self.verify or self.weights is WeightForm.FLOAT32
+        self._limit("weights", "rounding weights")
+        self._limit("precision", "rounding operands")
+        if self.precision is not Precision.FLOAT32 and self.weights is not WeightForm.FLOAT32:
+            raise DeclarationError(
+                f"weights of {self.weights} are multiplied in float32, not in {self.precision}",
+                field="options.precision",
+                hint="set one of precision and weights to float32: precision=bfloat16 stores "
+                "weights as bfloat16",
+            )
+
+    def _limit(self, name: str, what: str) -> None:
+        """Raises DeclarationError for a limit of an error that nothing will find."""
+        limit = f"{name}_error"
+        if getattr(self, limit) is not None and (
+            not self.verify or getattr(self, name) == "float32"
         ):
             raise DeclarationError(
-                "option 'weights_error' limits what rounding weights changes, which only "
-                "verification finds",
-                field="options.weights_error",
-                hint="leave it out, or set weights to another form than float32, and verify to "
+                f"option {limit!r} limits what {what} changes, which only verification finds",
+                field=f"options.{limit}",
+                hint=f"leave it out, or set {name} to another form than float32, and verify to "
                 "true",
             )
 
@@ -130,8 +156,9 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("rtol", (float, int, type(None)), "a number"),
     ("atol", (float, int, type(None)), "a number"),
     ("weights_error", (float, int, type(None)), "a number"),
+    ("precision_error", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
     ("dump", (bool,), "true or false"),
     ("embed_weights", (bool, type(None)), "true or false"),
 )
-_LIMITS = ("rtol", "atol", "weights_error")
+_LIMITS = ("rtol", "atol", "weights_error", "precision_error")

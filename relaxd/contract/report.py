@@ -89,7 +89,9 @@ class ComparedPoint:
 
 @dataclass(frozen=True)
 class OutputReport:
-    """One output over all points; `range` is the largest value that the reference gave."""
+    """One output over all points; `range` is the largest value that the reference gave; slack: by
+    how much more outputs may differ, since equal roundings do.
+    """
 
     name: str
     dtype: str = ""
@@ -100,6 +102,7 @@ class OutputReport:
     range: float | None = None
     atol: float | None = None
     rtol: float | None = None
+    slack: float | None = None
     worst: ComparedPoint | None = None
     points: tuple[ComparedPoint, ...] = ()
 
@@ -134,13 +137,15 @@ class WeightError:
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """What it changes that weights are stored in fewer bits.
+    """What it changes that weights are stored in fewer bits, or that operands are rounded.
 
-    error: the greatest of all outputs; limit: what the request allows of it, None for any.
+    error: the greatest of all outputs; expected: that of the reference with the same roundings;
+    limit: what the request allows of the error, None for any.
     """
 
     form: str
     error: float | None = None
+    expected: float | None = None
     limit: float | None = None
     reference: str | None = None
     outputs: tuple[WeightError, ...] = ()
@@ -149,7 +154,7 @@ class WeightsReport:
 @dataclass(frozen=True)
 class NumericsReport:
     """How the build was verified; None where it has no report. weights: None where the library has
-    the model's own.
+    the model's own; precision: None where it computes in the model's.
     """
 
     status: str | None = None
@@ -160,6 +165,7 @@ class NumericsReport:
     outputs: tuple[OutputReport, ...] = ()
     left_out: tuple[UncomparedPoint, ...] = ()
     weights: WeightsReport | None = None
+    precision: WeightsReport | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,17 @@ class StoredReport:
 
 
 @dataclass(frozen=True)
+class NarrowReport:
+    """Matmuls and convolutions by constant weights: `layers` of them multiply numbers of the form;
+    kept: those that multiply float32, with the reasons.
+    """
+
+    form: str
+    layers: int
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Report:
     """digest: of the bundle, None for one that is a folder; profiles: one a machine, the newest
     last; sentences: at most three that say why it is slow, and what would help.
@@ -212,6 +229,7 @@ class Report:
     sizes: Sizes = Sizes()
     memory: Memory = Memory()
     stored: StoredReport | None = None
+    narrow: NarrowReport | None = None
     numerics: NumericsReport = NumericsReport()
     kernels: tuple[Kernel, ...] = ()
     profiles: tuple[Profile, ...] = ()

@@ -6,11 +6,13 @@ from typing import Any
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.profile import KernelTime, KernelTimes, Profile
 from relaxd.contract.report import (
     DimReport,
     Kernel,
     Memory,
+    NarrowReport,
     NumericsReport,
     Report,
     Sizes,
@@ -50,6 +52,7 @@ def assemble(
         sizes=_sizes(manifest),
         memory=read_typed(Memory, manifest.memory, "memory"),
         stored=None if manifest.stored is None else _stored(manifest.stored),
+        narrow=None if manifest.narrow is None else _narrow(manifest.narrow),
         numerics=compared,
         kernels=notes,
         profiles=named,
@@ -101,6 +104,10 @@ def _stored(weights: StoredWeights) -> StoredReport:
         sum(layer.before for layer in layers),
         dict(weights.kept),
     )
+
+
+def _narrow(found: NarrowLayers) -> NarrowReport:
+    return NarrowReport(found.form.value, len(found.layers), dict(found.kept))
 
 
 def _sizes(manifest: Manifest) -> Sizes:

@@ -82,6 +82,8 @@ class OptionsIn(Document):
     state: Literal["passed", "lifted"] = "passed"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    precision_error: Tolerance | None = None
     embed_weights: bool | None = None
 
 

@@ -1,5 +1,6 @@
 """Builds whose weights are stored in fewer bits: what their reports say, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -9,10 +10,12 @@ from onnx import helper
 from compiler import targets
 from compiler.errors import ImportFailed, VerifyError
 from compiler.ir.imported import Imported
-from compiler.rounding import require_plain, rounding_of
-from relaxd.contract.options import CompileOptions, WeightForm
+from compiler.rounding import Found, require_plain, rounding_of
+from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.options import CompileOptions, Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.weights import StoredWeight
+from relaxd.loader.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
 from tests.compiler.ir.onnx.running import model_of, normal
@@ -57,13 +60,65 @@ def test_a_build_states_what_rounding_changes(tmp_path: Path) -> None:
     assert "'y'" in error.message
 
 
-def test_targets_and_models_that_keep_their_weights() -> None:
-    request = CompileRequest.of(options=CompileOptions(weights=WeightForm.INT8).to_json())
+@pytest.mark.slow
+def test_a_build_states_what_narrow_operands_change(tmp_path: Path) -> None:
+    options = CompileOptions(profile=False, precision=Precision.BFLOAT16, precision_error=0.02)
+    output = tmp_path / "out"
+    manifest = build(output, perceptron(), dims=DIMS, options=options)
+    assert manifest.narrow == NarrowLayers(
+        Precision.BFLOAT16,
+        ("first", "second"),
+        {"inner": "neither side is constant", "few": "it has fewer than 8 columns"},
+    )
+    assert read_manifest(output).narrow == manifest.narrow
+    numerics = report(output, "numerics.json")
+    assert numerics["verdict"] == "passed"
+    found = numerics["precision"]
+    assert (found["form"], found["limit"]) == ("bfloat16", 0.02)
+    assert 0.001 < found["error"] < 0.01
+    assert found["error"] < 1.2 * found["expected"]
+    assert [one["name"] for one in found["outputs"]] == ["y", "z", "s"]
+    shown = report_of(output)
+    assert shown.narrow is not None
+    assert (shown.narrow.layers, len(shown.narrow.kept)) == (2, 2)
+    assert shown.numerics.precision is not None
+    alone = replace(options, flavour=Flavour.STANDALONE)
+    manifest = build(tmp_path / "alone", perceptron(), dims=DIMS, options=alone)
+    assert manifest.narrow is not None
+    assert report(tmp_path / "alone", "numerics.json")["precision"]["error"] < 0.01
+    options = CompileOptions(profile=False, precision=Precision.BFLOAT16, precision_error=0.0005)
+    error = failing(tmp_path / "other", VerifyError, perceptron(), dims=DIMS, options=options)
+    assert error.code == "verify.precision_error"
+    assert error.failure.field == "options.precision_error"
+
+
+def perceptron() -> onnx.ModelProto:
+    """Two matmuls by constants, one of two computed sides, and one of few columns."""
+    constants = {
+        "u": normal(160, 128) / 13,
+        "v": normal(128, 96, seed=1) / 11,
+        "few": normal(96, 5, seed=2) / 10,
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "u"], ["h"], name="first"),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["y"], name="second"),
+        helper.make_node("Transpose", ["y"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["y", "t"], ["s"], name="inner"),
+        helper.make_node("MatMul", ["y", "few"], ["z"], name="few"),
+    ]
+    return model_of(nodes, {"x": "float32[n,160]"}, constants, outputs=["y", "z", "s"])
+
+
+def test_targets_and_models_that_round_nothing() -> None:
     imported = Imported(None, (), (), (), {})  # type: ignore[arg-type]
-    with pytest.raises(ImportFailed, match="not for webgpu") as caught:
-        rounding_of(request, imported, targets.resolve("webgpu"))
-    assert caught.value.failure.field == "options.weights"
-    with pytest.raises(ImportFailed, match="ONNX"):
-        require_plain(request)
+    for option, form in (("weights", "int8"), ("precision", "bfloat16")):
+        request = CompileRequest.of(options={option: form})
+        with pytest.raises(ImportFailed, match="not for webgpu") as caught:
+            rounding_of(request, imported, targets.resolve("webgpu"), Found())
+        assert caught.value.failure.field == f"options.{option}"
+        assert caught.value.code == f"import.{option}"
+        with pytest.raises(ImportFailed, match="ONNX"):
+            require_plain(request)
     require_plain(CompileRequest())
-    assert rounding_of(CompileRequest(), imported, targets.resolve("webgpu")) is None
+    assert rounding_of(CompileRequest(), imported, targets.resolve("webgpu"), Found()) is None

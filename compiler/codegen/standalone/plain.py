@@ -15,7 +15,7 @@ from tvm_ffi import structural_equal, structural_map, structural_walk
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
-from compiler.tir.loops import TAKE, Stmt, seq
+from compiler.tir.loops import TAKE, TAKE_CODE, Stmt, seq
 
 _IMPORT = "pragma_import_llvm"
 
@@ -142,7 +142,7 @@ class _Body:
         match stmt:
             case tirx.SeqStmt():
                 return seq(*(self.statement(part) for part in stmt.seq))
-            case tirx.AttrStmt() if str(stmt.attr_key) == _IMPORT:
+            case tirx.AttrStmt() if _takes(stmt):
                 return self.statement(self._take(stmt.body))
             case tirx.AttrStmt():
                 return tirx.AttrStmt(
@@ -229,6 +229,11 @@ def _share(loop: Any, index: Any, count: Any) -> Stmt:
     )
 
 
+def _takes(stmt: Any) -> bool:
+    """Whether it holds a parallel loop whose workers take shares; kernels import other code too."""
+    return str(stmt.attr_key) == _IMPORT and str(stmt.value.value) == TAKE_CODE
+
+
 def serial(stmt: Stmt) -> Stmt:
     """The statement with the serial half alone of every loop that comes in two; other parallel
     loops are serial ones.
@@ -236,7 +241,7 @@ def serial(stmt: Stmt) -> Stmt:
     match stmt:
         case tirx.SeqStmt():
             return seq(*map(serial, stmt.seq))
-        case tirx.AttrStmt() if str(stmt.attr_key) == _IMPORT:
+        case tirx.AttrStmt() if _takes(stmt):
             # One worker takes every share.
             loop = stmt.body
             one = tirx.For(
@@ -274,7 +279,7 @@ def _shared(stmt: Stmt) -> Iterator[Any]:
     last = stmt.seq[-1] if isinstance(stmt, tirx.SeqStmt) else stmt
     if isinstance(last, tirx.For) and last.kind == ForKind.PARALLEL:
         yield last.extent
-    elif isinstance(last, tirx.AttrStmt) and str(last.attr_key) == _IMPORT:
+    elif isinstance(last, tirx.AttrStmt) and _takes(last):
         found: list[Any] = []
 
         def take(node: Any) -> None:

@@ -26,6 +26,7 @@ from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
 from compiler.ir.onnx.lists import Items, Stacked
+from compiler.ir.onnx.products import products_of
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.state import lifted
 from compiler.ir.onnx.walking import walk
@@ -35,7 +36,7 @@ from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
-from relaxd.contract.options import StateForm, WeightForm
+from relaxd.contract.options import Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 
 
@@ -50,6 +51,8 @@ def read(
         support.check(model)
     flat = without_calls(model)
     found = explore(lambda assumed: _read(flat, request, trace, assumed))
+    if request.options.precision is not Precision.FLOAT32:
+        return replace(found, products=products_of(model))
     if request.options.weights is WeightForm.FLOAT32:
         return found
     return replace(found, weights=file_weights(model))

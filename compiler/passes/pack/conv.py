@@ -138,8 +138,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
         # Integer weights come from a quantised model. Their sums are exact in float32, which
         # Winograd's transforms are not.
-        if not np.array_equal(weight, np.rint(weight)) and self._suits_winograd(
-            data, columns, channels, window
+        sizes = data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3])
+        if not np.array_equal(weight, np.rint(weight)) and suits_winograd(
+            self.unit, self.ranges, sizes, columns, channels, window
         ):
             return self._winograd(data, weight, window)
         panel = panel_width(self.unit, columns)
@@ -151,37 +152,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="panel_conv",
             primfunc_attrs=FUSABLE,
         )
-
-    def _suits_winograd(self, data: Any, columns: int, channels: int, window: Window) -> bool:
-        """Whether Winograd pays: it reads 4 times the weights for a quarter of the multiplications,
-        a loss where tiles are few and channels many.
-        """
-        lanes = self.unit.lanes(32)
-        plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
-        if (
-            not plain
-            or self.unit.registers < 16
-            or channels % lanes
-            or columns % lanes
-            or min(channels, columns) < 16
-        ):
-            return False
-        images, height, width = map(
-            self._favoured, (data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3]))
-        )
-        # Without a favoured size, only small weights: large ones mostly come with few tiles.
-        if height is None or width is None:
-            return columns * channels <= 1 << 16
-        return (images or 1) * -(-height // 4) * -(-width // 4) >= 8
-
-    def _favoured(self, extent: Any) -> int | None:
-        """The extent at the favoured values of dims, None if one of its dims has no such value."""
-        dims = {
-            var: const(dim.opt)
-            for var in tirx.analysis.undefined_vars(extent)
-            if (dim := self.ranges.get(var)) is not None and dim.opt is not None
-        }
-        return as_int(sym.Analyzer().simplify(substitute(extent, dims)))
 
     def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
         columns = weight.shape[0]
@@ -239,6 +209,44 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="grouped_conv",
             primfunc_attrs=FUSABLE,
         )
+
+
+def suits_winograd(
+    unit: VectorUnit,
+    ranges: Ranges,
+    sizes: tuple[Any, Any, Any],
+    columns: int,
+    channels: int,
+    window: Window,
+) -> bool:
+    """Whether Winograd pays: it reads 4 times the weights for a quarter of the multiplications,
+    a loss where tiles are few and channels many. sizes: images, height and width of the result.
+    """
+    lanes = unit.lanes(32)
+    plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
+    if (
+        not plain
+        or unit.registers < 16
+        or channels % lanes
+        or columns % lanes
+        or min(channels, columns) < 16
+    ):
+        return False
+    images, height, width = (_favoured(extent, ranges) for extent in sizes)
+    # Without a favoured size, only small weights: large ones mostly come with few tiles.
+    if height is None or width is None:
+        return columns * channels <= 1 << 16
+    return (images or 1) * -(-height // 4) * -(-width // 4) >= 8
+
+
+def _favoured(extent: Any, ranges: Ranges) -> int | None:
+    """The extent at the favoured values of dims, None if one of its dims has no such value."""
+    dims = {
+        var: const(dim.opt)
+        for var in tirx.analysis.undefined_vars(extent)
+        if (dim := ranges.get(var)) is not None and dim.opt is not None
+    }
+    return as_int(sym.Analyzer().simplify(substitute(extent, dims)))
 
 
 def takes_conv(call: Any, image: str, kernel: str) -> bool:

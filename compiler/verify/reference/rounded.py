@@ -1,6 +1,6 @@
-"""The reference of a library whose weights are rounded: the model with the same rounded values."""
+"""The references of a library that rounds: the model with the same rounded weights or operands."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from compiler.ir.model_file import LoadedScript, open_model
@@ -22,3 +22,18 @@ def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path
     assert not isinstance(loaded, LoadedScript)
     round_weights(loaded.proto, roundings)
     return written(loaded.proto, scratch, "rounded")
+
+
+def with_operands(
+    model: Path, labels: Collection[str], scratch: Path, nudge: float = 0.0, name: str = "rounded"
+) -> Path:
+    """As `with_rounded`, with the operands of those nodes rounded; nudge: as in
+    `compiler.ir.onnx.products`.
+    """
+    from compiler.ir.onnx.products import round_operands
+
+    if not labels:
+        return model
+    loaded = open_model(model)
+    assert not isinstance(loaded, LoadedScript)
+    return written(round_operands(loaded.proto, labels, nudge), scratch, name)

@@ -3,7 +3,7 @@
 import pytest
 
 from relaxd.cli.declarations import read_request
-from relaxd.contract.options import Flavour, WeightForm
+from relaxd.contract.options import Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
@@ -39,6 +39,13 @@ def test_the_switches_for_weights_are_options() -> None:
     assert (given.options.weights, given.options.weights_error) == (WeightForm.INT4, 0.05)
     with pytest.raises(DeclarationError, match="weights_error"):
         read_request(weights_error=0.05)
+
+
+def test_the_switches_for_precision_are_options() -> None:
+    given = read_request(precision=Precision.BFLOAT16, precision_error=0.05)
+    assert given == read_request(options=["precision=bfloat16", "precision_error=0.05"])
+    with pytest.raises(DeclarationError, match="precision_error"):
+        read_request(precision_error=0.05)
 
 
 @pytest.mark.parametrize(

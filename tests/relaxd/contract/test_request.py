@@ -67,6 +67,8 @@ def test_defaults():
         "state": "passed",
         "weights": "float32",
         "weights_error": None,
+        "precision": "float32",
+        "precision_error": None,
         "embed_weights": None,
     }
 
@@ -113,6 +115,14 @@ def test_defaults():
             {"options": {"weights": "int4", "verify": False, "weights_error": 0.1}},
             "options.weights_error",
         ),
+        ({"options": {"precision": "float8"}}, "options.precision"),
+        ({"options": {"precision": "bfloat16", "precision_error": -1}}, "options.precision_error"),
+        ({"options": {"precision_error": 0.1}}, "options.precision_error"),
+        (
+            {"options": {"precision": "bfloat16", "verify": False, "precision_error": 0.1}},
+            "options.precision_error",
+        ),
+        ({"options": {"precision": "bfloat16", "weights": "int8"}}, "options.precision"),
     ],
 )
 def test_the_error_names_the_field(document, field):

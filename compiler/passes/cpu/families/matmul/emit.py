@@ -16,6 +16,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
+from compiler.passes.cpu.families.matmul.pairs import held_as, with_instruction
 from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
@@ -55,7 +56,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
                     _emit_block(known, unit, m, (first, count), (base + p, 1), 1)
             else:
                 _emit_block(known, unit, m, (first, count), (base, panels), tiling.panels)
-    return body.stmt
+    return with_instruction(body.stmt, unit) if matmul.paired else body.stmt
 
 
 def _tasks(matmul: Matmul, m: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
@@ -128,7 +129,8 @@ def _emit_block(
     results = alloc([size], "float32", "sums", scope)
     left = None
     if not matmul.in_place:
-        left = alloc([tiling.block_rows * tiling.kc], "float32", "left", "global")
+        kind, each = (held_as(unit), 2) if matmul.paired else ("float32", 1)
+        left = alloc([tiling.block_rows * tiling.kc * each], kind, "left", "global")
     block = Block(matmul, unit, m, first, count, base, results, left)
     if matmul.several:
         with serial(panels, "panel") as p:
@@ -147,7 +149,7 @@ def _emit_passes(block: Block, panels: Expr | int) -> None:
         length = step if matmul.depth % kc == 0 else tirx.min(step, matmul.depth - start)
         if block.left is not None:
             rows, depths = (block.first, block.count), (start, length)
-            gather_rows(matmul.contraction, block.unit, block.left, kc, rows, depths)
+            gather_rows(matmul, block.unit, block.left, rows, depths)
         with serial(panels, "panel") as p:
             emit_panel(block, p, start, length)
 

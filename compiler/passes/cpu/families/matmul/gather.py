@@ -7,7 +7,8 @@ every panel, so the innermost loops see neither strides nor conditions.
 
 from typing import Any
 
-from compiler.passes.cpu.families.matmul.match import Contraction
+from compiler.passes.cpu.families.matmul.match import Matmul
+from compiler.passes.cpu.families.matmul.pairs import gathered
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import VectorUnit
@@ -18,49 +19,55 @@ from compiler.tir.stages import Axis
 
 
 def gather_rows(
-    contraction: Contraction,
+    matmul: Matmul,
     unit: VectorUnit,
     left: Any,
-    kc: int,
     rows: tuple[Expr, Expr],
     depths: tuple[Expr, Expr],
 ) -> None:
-    """left[i * kc + k] = the left side at row `first + i` and depth `start + k`.
+    """left[i * kc + k] = the left side at row `first + i` and step `start + k` of the depth; of
+    pairs, two numbers for each step.
 
     rows: (first, count); depths: (start, length), both multiples of the inner run.
     """
     first, count = rows
     start, length = depths
-    run, outer = contraction.inner_run, contraction.reduce[:-1]
+    contraction, run, kc = matmul.contraction, matmul.run, matmul.tiling.kc
+    each = 2 if matmul.paired else 1
     with serial(count, "row") as row:
         at = let_all(place_of(contraction.rows, first + row))
         # Without `hidden` LLVM unrolls this loop where the length is known, which takes it seconds.
         with serial(hidden(length // run, count), "position") as position:
             # The run may lie anywhere in memory; only within it are channels contiguous.
-            window = place_of(outer, start // run + position)
-            _copy_run(contraction, unit, left, row * kc + position * run, {**at, **window})
+            window = place_of(contraction.reduce[:-1], start // run + position)
+            begin = (row * kc + position * run) * each
+            _copy_run(matmul, unit, left, begin, {**at, **window})
 
 
-def _copy_run(
-    contraction: Contraction, unit: VectorUnit, left: Any, begin: Expr, at: Table
-) -> None:
+def _copy_run(matmul: Matmul, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
     """Copy one run of the innermost axis, from its place `at`, to left[begin]."""
-    value, inner = contraction.left, contraction.reduce[-1]
+    value, inner = matmul.contraction.left, matmul.contraction.reduce[-1]
     if _guarded(value, inner):
         # One test for the whole run: inside the image copy it, outside write zeros.
         condition, inside, outside = value.args
         with when(substitute(condition, at)):
-            _copy(inside, inner, unit.lanes(32), left, begin, at)
+            _copy(matmul, inside, unit, left, begin, at)
         with otherwise():
-            _copy(outside, inner, unit.lanes(32), left, begin, at)
+            _copy(matmul, outside, unit, left, begin, at)
     else:
-        lanes = unit.lanes(32) if vectorizable(value, inner.var) else 1
-        _copy(value, inner, lanes, left, begin, at)
+        _copy(matmul, value, unit, left, begin, at)
 
 
-def _copy(value: Expr, inner: Axis, lanes: int, left: Any, begin: Expr, at: Table) -> None:
+def _copy(matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
+    inner = matmul.contraction.reduce[-1]
+    lanes = unit.lanes(32) if vectorizable(value, inner.var) else 1
     for j in strips(inner.extent, lanes, inner.var.name):
-        store(left, substitute(value, {**at, inner.var: j}), begin + j)
+        here = substitute(value, {**at, inner.var: j})
+        store(left, gathered(here, unit) if matmul.paired else here, begin + j)
+    extent = matmul.contraction.inner_run
+    if matmul.paired and extent % 2:
+        # The second of the last pair meets a zero of the weights, but might be a NaN.
+        store(left, 0, begin + extent)
 
 
 def _guarded(value: Expr, inner: Axis) -> bool:

@@ -9,11 +9,12 @@ import tvm
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.families.matmul import pairs
 from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
 from compiler.passes.cpu.shared.reduction import Anchored, Epilogue, Output, read_anchored
 from compiler.passes.cpu.shared.register_tile import panel_widths
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import Expr, as_int, const, dtype_of, nodes, substitute, uses
+from compiler.tir.exprs import Expr, as_int, const, dtype_of, load, loads, nodes, substitute, uses
 from compiler.tir.flat import analyzer_for, merge, stride
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program
@@ -74,6 +75,7 @@ class Matmul:
     """A contraction by constant weights in panels of `tiling.nr` columns.
 
     in_place: the left side is read from memory as it lies; otherwise each pass gathers its rows.
+    depth: steps of the innermost loop. paired: whether a step is a pair of bfloat16.
     """
 
     contraction: Contraction
@@ -81,6 +83,13 @@ class Matmul:
     in_place: bool
     depth: int
     columns: int
+    paired: bool = False
+
+    @property
+    def run(self) -> int:
+        """Steps by one innermost run of the left side."""
+        elements = self.contraction.inner_run
+        return -(-elements // 2) if self.paired else elements
 
     @property
     def panel_count(self) -> int:
@@ -95,6 +104,8 @@ class Matmul:
 
 def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
     """The program as a matmul by weights that are packed for the vector unit."""
+    if program.stages[0].name == pairs.STAGE:
+        return _match_pairs(program, unit)
     contraction = read_contraction(program)
     if isinstance(contraction, Declined):
         return contraction
@@ -116,9 +127,34 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
     return Matmul(contraction, tiling, in_place, depth, columns)
 
 
+def _match_pairs(program: Program, unit: VectorUnit) -> Matmul | Declined:
+    """The program as a matmul by pairs of bfloat16."""
+    anchored = read_anchored(program)
+    if anchored is None:
+        return Declined("it is no reduction followed by elementwise stages")
+    term: Any = anchored.combine.term
+    weights = loads(term.b)[0].source
+    _, depth, width = (int(extent) for extent in weights.shape)
+    if width not in panel_widths(unit):
+        return Declined(f"its panels of {width} columns do not fit the vectors of this target")
+    # Which pair an element belongs to is known from its place in a run, so runs stay apart.
+    flat = anchored.flat
+    right = load(flat.views[weights], [const(0)])
+    contraction = _contraction(anchored, pairs.operand_of(term.a), term.b)
+    if isinstance(contraction, Declined):
+        return contraction
+    contraction = replace(contraction, right=right)
+    columns = as_int(contraction.column.extent)
+    if columns is None or contraction.batch:
+        return Declined("its columns are not those of the panels")
+    tiling = tiling_for(unit, width, depth, -(-contraction.inner_run // 2))
+    return Matmul(contraction, tiling, False, depth, columns, paired=True)
+
+
 def describe_tile(matmul: Matmul, unit: VectorUnit) -> str:
     """The register tile and the depth of a pass."""
-    return f"{matmul.tiling.mr}x{matmul.tiling.nr}, depth {matmul.tiling.kc} a pass"
+    steps = "pairs of bfloat16" if matmul.paired else "depth"
+    return f"{matmul.tiling.mr}x{matmul.tiling.nr}, {steps} {matmul.tiling.kc} a pass"
 
 
 def _better_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
@@ -149,6 +185,13 @@ def read_contraction(program: Program) -> Contraction | Declined:
 
 
 def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
+    """The contraction with these two sides, of which the right is read."""
+    if not isinstance(right, tvm.ir.TensorLoad):
+        return Declined("its right side is computed, not read")
+    return _contraction(anchored, left, right)
+
+
+def _contraction(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
     """The contraction with these two sides."""
     anchor, flat = anchored.anchor, anchored.flat
     # Axes of extent 1 have no stride, and would only hide which side depends on what.
@@ -156,8 +199,6 @@ def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Decl
     axes = tuple(axis for axis in anchor.axes if axis.var not in ones)
     analyzer = analyzer_for(axes)
     left, right = (flat.value(substitute(side, ones), analyzer) for side in (left, right))
-    if not isinstance(right, tvm.ir.TensorLoad):
-        return Declined("its right side is computed, not read")
     # Axes that every access walks as one become one, so that images have few axes of rows.
     sides = [side for out in anchored.epilogue.outputs for side in (out.target, out.value)]
     axes, (left, right, init, *sides) = merge(axes, [left, right, anchor.init, *sides])

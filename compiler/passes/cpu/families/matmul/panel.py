@@ -15,6 +15,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Matmul
+from compiler.passes.cpu.families.matmul.pairs import emit_steps
 from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.register_tile import least
 from compiler.passes.cpu.shared.sharing import place_of
@@ -204,14 +205,25 @@ def _emit_tile(
     weights = matmul.contraction.right.source
     left = matmul.contraction.left.source if block.left is None else block.left
     starts = [fresh(f"a{i}", block.row_start(row, i, start, clamped)) for i in range(rows)]
+    together = block.unit.together if rows == tiling.mr and not clamped else 1
+    multiple = gcd(matmul.depth, tiling.kc)
+    if matmul.paired:
+        acc = alloc([rows * nr], "float32", "acc")
+        for i, lane in tile(rows, nr, lanes):
+            before = load(block.results, [place + i * nr + lane]) if matmul.several else 0
+            store(acc, before, i * nr + lane)
+        loop = length, together, multiple, between
+        emit_steps(acc, block.unit, (left, starts), (weights, panel * nr), loop)
+        for i, lane in tile(rows, nr, lanes):
+            store(block.results, load(acc, [i * nr + lane]), place + i * nr + lane)
+        return
     acc = alloc([rows, nr], "float32", "acc")
     for i, lane in tile(rows, nr, lanes):
         store(acc, load(block.results, [place + i * nr + lane]) if matmul.several else 0, i, lane)
     # Four steps in a row on x86: of a 6x16 tile that leaves 22 instructions for 12 multiply-adds in
     # place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak of 97; eight steps
     # gave no more. Tiles of other sizes are rare, and each step is code to compile.
-    together = block.unit.together if rows == tiling.mr and not clamped else 1
-    for k in steps(length, together, gcd(matmul.depth, tiling.kc), between=between):
+    for k in steps(length, together, multiple, between=between):
         # LLVM loads each vector of the panel once for all rows. Read as operands of the
         # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
         for i, lane in tile(rows, nr, lanes):

@@ -1,0 +1,191 @@
+"""Packs the weights of matmuls and convolutions whose operands are rounded to bfloat16."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from compiler.passes.cpu.families.matmul.pairs import HELD, STAGE, rounded, weight_at
+from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.rewriting import (
+    FUSABLE,
+    constant_of,
+    is_weight,
+    rewrite_functions,
+    with_simple_shape,
+)
+from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
+from compiler.passes.pack.integer import MOVING
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import op_name
+
+Array = np.ndarray[Any, Any]
+
+
+def bits_of_bfloats(values: Array) -> Array:
+    """The upper halves of float32 that bfloat16 holds exactly, as uint32; None is not asked."""
+    return np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)
+
+
+def round_to_bfloat(values: Array) -> Array:
+    """The nearest bfloat16 of each float32, even ones where two are equally near, as float32."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    near = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(
+        0xFFFF0000
+    )
+    return np.where(np.isnan(values), np.float32(np.nan), near.view(np.float32))
+
+
+def pack_pairs(runs: Sequence[Array], width: int) -> Array:
+    """Runs of the depth, each [K, N], as int32 [ceil(N / width), pairs of all runs, width]; a run
+    of odd length ends with half a pair of zero.
+    """
+    depth, columns = runs[0].shape
+    part, panels = -(-depth // 2), -(-columns // width)
+    halves = np.zeros((len(runs), 2 * part, panels * width), np.uint32)
+    for place, run in enumerate(runs):
+        halves[place, :depth, :columns] = bits_of_bfloats(run)
+    whole = halves[:, 0::2] | halves[:, 1::2] << np.uint32(16)
+    panelled = whole.reshape(len(runs) * part, panels, width).transpose(1, 0, 2)
+    return np.ascontiguousarray(panelled).view(HELD)
+
+
+@dataclass(frozen=True)
+class PackPairs:
+    """Rewrites `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` whose x is rounded
+    to bfloat16, as `RoundOperands` writes that, into programs over pairs.
+    """
+
+    unit: VectorUnit
+    name = "pack_pairs"
+    phase = Phase.PACK
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function and drops dead bindings."""
+        made = rewrite_functions(_Rewriter(module, self.unit), module)
+        return relax.transform.DeadCodeElimination()(made)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
+        super().__init__(module)
+        self.unit = unit
+        self.packed: dict[int, tuple[Any, Any]] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        name = op_name(call)
+        if name not in ("relax.matmul", "relax.nn.conv2d"):
+            return call
+        right = constant_of(self, call.args[1])
+        plain = None if right is None else self._plain(call.args[0])
+        if right is None or plain is None:
+            return call
+        if name == "relax.matmul":
+            return self._matmul(plain, right) if is_weight(right) and plain.ty.ndim > 1 else call
+        takes = takes_conv(call, *LAYOUTS[name]) and call.attrs.groups == 1
+        return self._conv(call.attrs, plain, right) if takes else call
+
+    def _plain(self, expr: Any) -> Any:
+        """What `expr` is rounded from, in its shape; None for what is not rounded."""
+        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        if isinstance(bound, relax.Var):
+            return self._plain(bound)
+        if op_name(bound) in MOVING:
+            below = self._plain(bound.args[0])
+            if below is None:
+                return None
+            moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
+            return self.builder_.emit(moved)
+        if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
+            return None
+        narrow: Any = bound.args[0]
+        narrow = self.lookup_binding(narrow) if isinstance(narrow, relax.Var) else narrow
+        if op_name(narrow) != "relax.astype" or str(narrow.ty.dtype) != "bfloat16":
+            return None
+        wide = narrow.args[0]
+        return wide if str(wide.ty.dtype) == "float32" else None
+
+    def _matmul(self, left: Any, right: Any) -> Any:
+        columns = int(right.value.shape[1])
+        return self.builder_.call_te(
+            _pair_matmul,
+            with_simple_shape(self, left),
+            self._panels(right, lambda weight: [weight], columns),
+            columns,
+            primfunc_name_hint="pair_matmul",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _conv(self, attrs: Any, data: Any, right: Any) -> Any:
+        columns, height, width, channels = (int(extent) for extent in right.value.shape)
+        window = Window.of(attrs, (height, width))
+        # Few channels make short runs: of a row of a padded image they are one run.
+        joined = channels < self.unit.lanes(32) and width > 1 and window.dilation[1] == 1
+        if joined and any(window.pads):
+            top, bottom, left, right_pad = (window.pads[i] for i in (0, 2, 1, 3))
+            widths = [0, 0, top, bottom, left, right_pad, 0, 0]
+            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, widths)))
+            window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+
+        def runs(weight: Array) -> list[Array]:
+            if joined:
+                return [weight[:, y].reshape(columns, -1).T for y in range(height)]
+            return [weight[:, y, x].T for y, x in np.ndindex(height, width)]
+
+        return self.builder_.call_te(
+            lambda x, panels: _pair_conv(x, panels, columns, window, joined),
+            data,
+            self._panels(right, runs, columns),
+            primfunc_name_hint="pair_conv",
+            primfunc_attrs=FUSABLE,
+        )
+
+    def _panels(self, right: Any, runs: Any, columns: int) -> Any:
+        """The panels of a weight; layers that share one share them."""
+        key = right.__hash__()
+        if key not in self.packed:
+            packed = pack_pairs(runs(right.value.numpy()), panel_width(self.unit, columns))
+            self.packed[key] = (right, relax.const(packed))
+        return self.packed[key][1]
+
+
+def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
+    *lead, depth = left.shape
+    width = int(panels.shape[2])
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*lead, tirx.IntImm("int64", columns)),
+        lambda *at: te.sum(
+            rounded(left(*at[:-1], k)) * weight_at(panels, at[-1] // width, k, 0, at[-1] % width),
+            axis=k,
+        ),
+        name=STAGE,
+    )
+
+
+def _pair_conv(data: Any, panels: Any, columns: int, window: Window, joined: bool) -> Any:
+    channels, (height, width) = int(data.shape[3]), window.kernel
+    panel, each = int(panels.shape[2]), channels * width if joined else channels
+    places = ((height, "kh"),) if joined else ((height, "kh"), (width, "kw"))
+    where = [te.reduce_axis((0, extent), name=name) for extent, name in places]
+    c = te.reduce_axis((0, each), name="c")
+    part = -(-each // 2)
+
+    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+        kh, kw = (where[0], c // channels) if joined else where
+        place = where[0] if joined else where[0] * width + where[1]
+        value = window.read(data, n, y, x, kh, kw, c % channels if joined else c)
+        weight = weight_at(panels, o // panel, c, place * part, o % panel)
+        return te.sum(rounded(value) * weight, axis=[*where, c])
+
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
+        at,
+        name=STAGE,
+    )

@@ -1,0 +1,150 @@
+"""Rounds the operands of matmuls and convolutions by constant weights to bfloat16."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from compiler.ir.imported import Imported, Ranges
+from compiler.ir.origins import position_of
+from compiler.passes.framework.base import Phase
+from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
+from compiler.passes.pack.conv import Window, suits_winograd
+from compiler.passes.pack.pairs import round_to_bfloat
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import op_name
+from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.options import Precision
+
+LEAST_DEPTH = 16
+LEAST_COLUMNS = 8
+"""Smaller products leave most of a panel or of a pair's instruction unused."""
+_OPERATORS = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv3d")
+
+
+@dataclass(frozen=True)
+class RoundOperands:
+    """Writes casts to bfloat16 and back before both operands, weights being rounded at once, so
+    that graph passes see matmuls and convolutions of float32; `PackPairs` narrows them.
+
+    labels: the model's nodes by position; products: those of them that the reference can be given
+    with the same casts. note: called with what became of the layers.
+    """
+
+    unit: VectorUnit
+    ranges: Ranges
+    labels: tuple[str, ...]
+    products: frozenset[str]
+    note: Callable[[NarrowLayers], None]
+    name = "round_operands"
+    phase = Phase.GRAPH
+
+    @classmethod
+    def of(
+        cls, imported: Imported, unit: VectorUnit, note: Callable[[NarrowLayers], None]
+    ) -> "RoundOperands":
+        """For a model that was imported to be rounded."""
+        return cls(unit, imported.ranges, imported.nodes, imported.products, note)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        rewriter = _Rewriter(module, self)
+        made = rewrite_functions(rewriter, module)
+        layers = tuple(name for name in self.labels if name in rewriter.layers)
+        kept = {name: rewriter.kept[name] for name in self.labels if name in rewriter.kept}
+        self.note(NarrowLayers(Precision.BFLOAT16, layers, kept))
+        return made
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, options: RoundOperands) -> None:
+        super().__init__(module)
+        self.options = options
+        self.layers: set[str] = set()
+        self.kept: dict[str, str] = {}
+        self.rounded: dict[Any, Any] = {}
+        self.weights: dict[int, tuple[Any, Any]] = {}
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        # Values of a block are not seen outside of it.
+        self.rounded = {}
+        return super().visit_dataflow_block_(block)
+
+    def visit_binding_block_(self, block: Any) -> Any:
+        self.rounded = {}
+        return super().visit_binding_block_(block)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        call = binding.value
+        if op_name(call) not in _OPERATORS or str(call.ty.dtype) != "float32":
+            super().visit_var_binding_(binding)
+            return
+        position = position_of(str(binding.var.name))
+        label = "" if position is None else self.options.labels[position]
+        constant = constant_of(self, call.args[1])
+        why = self._objection(call, constant, label)
+        if why is not None:
+            self.kept |= {label: why} if label else {}
+            super().visit_var_binding_(binding)
+            return
+        self.layers.add(label)
+        left, right = self._rounded(self.visit_expr(call.args[0])), self._weight(constant)
+        rebind(self, binding.var, relax.Call(call.op, [left, right], call.attrs, call.ty_args))
+
+    def _objection(self, call: Any, constant: Any, label: str) -> str | None:
+        """Why the operands of a product stay float32, None where they are rounded."""
+        if constant is None:
+            return "neither side is constant"
+        if label not in self.options.products:
+            return "it is part of another operator, or stands in a loop or a branch"
+        weight = constant.value.numpy()
+        if np.array_equal(weight, np.rint(weight)):
+            return "its weights are integers"
+        if op_name(call) == "relax.matmul":
+            if weight.ndim != 2 or call.args[0].ty.ndim < 2:
+                return "its weights are no matrix"
+            depth, columns = weight.shape
+        else:
+            why = self._objection_to_conv(call, weight)
+            if why is not None:
+                return why
+            columns, depth = len(weight), weight[0].size
+        if depth < LEAST_DEPTH:
+            return f"its sums have fewer than {LEAST_DEPTH} products"
+        return f"it has fewer than {LEAST_COLUMNS} columns" if columns < LEAST_COLUMNS else None
+
+    def _objection_to_conv(self, call: Any, weight: np.ndarray) -> str | None:
+        if weight.ndim != 4:
+            return "it is a convolution over volumes"
+        if call.attrs.groups != 1:
+            return "its channels are in groups"
+        if (str(call.attrs.data_layout), str(call.attrs.kernel_layout)) != ("NCHW", "OIHW"):
+            return "its layout is unknown"
+        images, _, height, width = call.ty.shape.values
+        window = Window.of(call.attrs, weight.shape[2:])
+        sizes = images, height, width
+        channels = weight.shape[1]
+        if suits_winograd(
+            self.options.unit, self.options.ranges, sizes, len(weight), channels, window
+        ):
+            return "Winograd's algorithm in float32 takes fewer multiplications"
+        return None
+
+    def _rounded(self, value: Any) -> Any:
+        """The value cast to bfloat16 and back, once for all that multiply it."""
+        if value not in self.rounded:
+            narrow = self.builder_.emit(relax.op.astype(value, "bfloat16"))
+            self.rounded[value] = self.builder_.emit(relax.op.astype(narrow, "float32"))
+        return self.rounded[value]
+
+    def _weight(self, constant: Any) -> Any:
+        """The rounded constant; layers that share one share it."""
+        key = constant.__hash__()
+        if key not in self.weights:
+            made = relax.const(round_to_bfloat(constant.value.numpy()))
+            self.weights[key] = (constant, made)
+        return self.weights[key][1]
