@@ -226,7 +226,9 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
-        separated = weights.separate(scheduled)
+        # What launches kernels itself has no way to upload constants but that of weights.
+        smallest = 0 if this.target.launches else weights.SMALLEST
+        separated = weights.separate(scheduled, smallest=smallest)
         table = weights.write(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)

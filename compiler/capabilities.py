@@ -51,6 +51,8 @@ def verification(target: Target) -> TargetStatus:
     """How a build for the target would be verified here."""
     if cannot_run(target) is None:
         return TargetStatus.EMULATED if in_software(target) else TargetStatus.EXECUTED
+    if target.launches:
+        return TargetStatus.COMPILED_ONLY
     if target.platform.object_format is ObjectFormat.WASM:
         return TargetStatus.COMPILED_ONLY if engine.lacking() else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

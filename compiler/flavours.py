@@ -19,6 +19,8 @@ from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_kernels
 from compiler.codegen.standalone.source import Signature, driver_source
 from compiler.codegen.standalone.wrappers import wrappers
+from compiler.codegen.webgpu import section, shaders
+from compiler.codegen.webgpu.source import EXPORTS, device_source
 from compiler.ir.checks import messages_of
 from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
@@ -76,7 +78,9 @@ class Maker(Protocol):
 
 def maker_of(flavour: Flavour, subject: Subject) -> Maker:
     """How libraries of a flavour are made."""
-    return Machine(subject) if flavour is Flavour.VM else Standalone(subject)
+    if flavour is Flavour.VM:
+        return Machine(subject)
+    return Launching(subject) if subject.target.launches else Standalone(subject)
 
 
 @dataclass(frozen=True)
@@ -191,9 +195,9 @@ class Standalone:
         files.add_helpers(folder, target)
         files.add_licences(folder)
 
-    def _signature(self, weights: Path) -> Signature:
+    def _signature(self, weights: Path | None) -> Signature:
         imported = self.subject.imported
-        size = weights.stat().st_size if weights.exists() else 0
+        size = weights.stat().st_size if weights is not None and weights.exists() else 0
         return Signature(
             self.subject.name,
             imported.inputs,
@@ -214,3 +218,29 @@ class Standalone:
             entry=self._prefix,
             load=dataclasses.replace(manifest.load, runtime={}),
         )
+
+
+@dataclass(frozen=True)
+class Launching(Standalone):
+    """Shaders, launched by a driver in C."""
+
+    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+        """The shaders, and what of each tensor program runs beside them."""
+        return lowered, shaders.split(lowered, self.subject.target), nodes
+
+    def link(
+        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
+    ) -> None:
+        """The module, with the shaders in a section of it. Its caller uploads the weights."""
+        (module, split, nodes), target = code, self.subject.target
+        signature = self._signature(None)
+        messages = messages_of(module)
+        source = device_source(module, split, signature, self._prefix, messages, nodes)
+        text = c_header.header_text(signature, self._prefix, target.name, allocator=True)
+        linking.warm_up(target)
+        parts = Parts(self._prefix, source.driver, text, None, exports=EXPORTS)
+        linked = link_standalone(parts, folder, target)
+        linked.write_bytes(section.with_section(linked.read_bytes(), source.table))
+        # Tensors are numbers of a page's buffers: no program in C could call it.
+        (folder / "model.h").unlink()
+        files.add_licences(folder)

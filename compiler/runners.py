@@ -19,6 +19,8 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     reason = cannot_run(target)
     if reason is None:
         return report.ON_SOFTWARE if in_software(target) else report.NATIVE
+    if target.launches:
+        return f"{reason}; nothing here runs pages with {target.kind}"
     if target.platform.object_format is ObjectFormat.WASM:
         return _engine(scratch / "engine", reason)
     if target.emulator is None:

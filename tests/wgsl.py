@@ -3,31 +3,21 @@ node finds it (NODE_PATH).
 """
 
 import json
-import re
 import shutil
-import struct
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from compiler.codegen.webgpu.section import NAME
+
 _PROGRAM = Path(__file__).with_suffix(".mjs")
-_ENTRY = re.compile(rb"@compute[^{]*?fn (\w+)\(")
-_LONGEST = 1 << 20
 
 
 def shaders(library: bytes) -> dict[str, str]:
-    """The WGSL of each kernel in a library; TVM writes a text after its length."""
-    found = {}
-    for entry in _ENTRY.finditer(library):
-        begin = library.rindex(b"//----", 0, entry.start())
-        begin = library.rindex(b"//----", 0, begin)
-        (length,) = struct.unpack_from("<Q", library, begin - 8)
-        assert entry.end() - begin < length < _LONGEST, (
-            "TVM writes shaders in another way than it did"
-        )
-        found[entry[1].decode()] = library[begin : begin + length].decode()
-    return found
+    """The WGSL of each kernel in a library, whose last section holds them."""
+    table = json.loads(library[library.rindex(NAME.encode()) + len(NAME) :])
+    return {shader["name"]: shader["code"] for shader in table["shaders"]}
 
 
 @cache

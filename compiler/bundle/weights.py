@@ -19,7 +19,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from relaxd.contract.manifest import Weight
 
 ALIGNMENT = 64
-_SMALLEST_BYTES = 1024
+SMALLEST = 1024
+"""Bytes of a constant that is worth a place of its own in the file."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Separated:
     constants: tuple[tvm.runtime.Tensor, ...]
 
 
-def separate(module: tvm.IRModule, entry: str = "main") -> Separated:
-    """Make every constant of `entry` that has a kilobyte or more a parameter; equal ones share one.
+def separate(module: tvm.IRModule, entry: str = "main", smallest: int = SMALLEST) -> Separated:
+    """Make every constant of `entry` of `smallest` bytes or more a parameter; equal ones share one.
 
     Empty ones too: TVM writes them into a library, and then cannot read it.
     """
-    lift = _Lift(module)
+    lift = _Lift(module, smallest)
     function = module[entry]
     body = lift.visit_expr(function.body)
     parameters = [*function.params, *(variable for variable, _ in lift.lifted)]
@@ -72,8 +73,9 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> tuple[Weight, 
 class _Lift(PyExprMutator):  # type: ignore[misc]
     """Replaces large constants by variables and remembers which."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
+    def __init__(self, module: tvm.IRModule, smallest: int) -> None:
         super().__init__(module)
+        self.smallest = smallest
         self.lifted: list[tuple[relax.Var, tvm.runtime.Tensor]] = []
         self._known: dict[Any, relax.Var] = {}
 
@@ -83,7 +85,7 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
         if not isinstance(tensor, tvm.runtime.Tensor):
             return op
         values = tensor.numpy()
-        if 0 < values.nbytes < _SMALLEST_BYTES:
+        if 0 < values.nbytes < self.smallest:
             return op
         key = (str(tensor.dtype), values.shape, hashlib.sha256(values.tobytes()).digest())
         if key not in self._known:

@@ -49,22 +49,28 @@ _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 @dataclass(frozen=True)
 class Parts:
-    """What is linked: the driver's source, its header, the object of the kernels, and the file of
-    weights if the source includes it.
+    """What is linked: the driver's source, its header, the object of the kernels if they are
+    machine code, and the file of weights if the source includes it; exports: what a library exports
+    beside FUNCTIONS.
     """
 
     prefix: str
     source: str
     header: str
-    kernels: Path
+    kernels: Path | None
     weights: Path | None = None
+    exports: tuple[str, ...] = ()
+
+    def objects(self, driver: Path) -> list[Path]:
+        """The compiled driver and the kernels."""
+        return [driver] if self.kernels is None else [driver, self.kernels]
 
 
 def link_watched(parts: Parts, output: Path, target: Target) -> None:
     """Writes a shared library that reports the calls of its kernels; raises LinkError."""
     with tempfile.TemporaryDirectory() as workspace:
         driver = _driver(parts, Path(workspace), target, "-DRD_WATCH")
-        _share(parts, [driver, parts.kernels], output, target, WATCH)
+        _share(parts, parts.objects(driver), output, target, WATCH)
 
 
 def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
@@ -72,13 +78,13 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
     output = folder / target.platform.library
     (folder / "model.h").write_text(parts.header)
     with tempfile.TemporaryDirectory() as workspace:
-        driver = _driver(parts, Path(workspace), target)
+        objects = parts.objects(_driver(parts, Path(workspace), target))
         if target.platform.object_format is ObjectFormat.WASM:
-            _module(parts, [driver, parts.kernels], output, target)
+            _module(parts, objects, output, target)
         elif target.platform.archived:
-            _archive([driver, parts.kernels], output, target)
+            _archive(objects, output, target)
         else:
-            _share(parts, [driver, parts.kernels], output, target)
+            _share(parts, objects, output, target)
     return output
 
 
@@ -115,8 +121,9 @@ def _wasm_features(target: Target) -> list[str]:
 
 
 def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> None:
-    """Links a WebAssembly module that imports nothing."""
-    names = [f"{parts.prefix}_{function}" for function in (*FUNCTIONS, *ALLOCATOR)]
+    """Links a WebAssembly module that imports nothing but what its driver declares so."""
+    functions = (*FUNCTIONS, *ALLOCATOR, *parts.exports)
+    names = [f"{parts.prefix}_{function}" for function in functions]
     linked = objects[0].parent / output.name
     flags = ("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}")
     exported = [f"--export={name}" for name in names]

@@ -189,9 +189,14 @@ class Target:
         return self.platform.object_format is not ObjectFormat.WASM and not self.platform.bare
 
     @property
+    def launches(self) -> bool:
+        """Whether a library for it has no runtime that launches its device's kernels."""
+        return self.device is not None and self.platform.runtime is Runtime.NONE
+
+    @property
     def flavours(self) -> tuple[Flavour, ...]:
         """What may run the graph of a library for it, the default first."""
-        if self.device is not None:
+        if self.device is not None and not self.launches:
             return (Flavour.VM,)
         return _FLAVOURS[self.platform.runtime]
 
@@ -221,6 +226,13 @@ class Target:
                 reason="embed_weights",
                 field="options.embed_weights",
                 hint="add --flavour standalone, or leave embed_weights out",
+            )
+        if wanted and self.launches:
+            raise UnknownTarget(
+                f"a library for {self.name} cannot hold its weights: its page uploads them",
+                reason="embed_weights",
+                field="options.embed_weights",
+                hint="leave embed_weights out",
             )
         return self.platform.bare if wanted is None else wanted
 

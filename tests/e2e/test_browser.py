@@ -1,5 +1,5 @@
 """A page in headless Chromium pulls a model by digest from a service, checks it, runs it at several
-shapes and agrees with ONNX Runtime.
+shapes, in WebAssembly and on WebGPU, and agrees with ONNX Runtime.
 """
 
 from pathlib import Path
@@ -34,19 +34,23 @@ def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
     if program is None:
         missing("Chromium", "apt-get install chromium")
     with origins(tmp_path) as (pages, server), relaxd.Client(server) as client:
-        options = {"profile": False}
         job = client.compile(
-            perceptron().SerializeToString(), dims=DIMS, targets=["wasm32-simd"], options=options
+            perceptron().SerializeToString(),
+            dims=DIMS,
+            targets=["wasm32-simd", "webgpu"],
+            options={"profile": False},
         )
-        build = job.wait().build()
-        assert build["state"] == "succeeded", build["error"]
-        assert build["numerics"]["status"] == "executed"
-        reference_of = build["artifact"]["ref"]
-        plan(pages, server, reference_of, points())
-        for where in ("", "?in=page"):
+        builds = {build["target"]: build for build in job.wait().builds}
+        assert [build["error"] for build in builds.values()] == [None, None]
+        assert builds["wasm32-simd"]["numerics"]["status"] == "executed"
+        for target, where in (("wasm32-simd", ""), ("wasm32-simd", "?in=page"), ("webgpu", "")):
+            reference_of = builds[target]["artifact"]["ref"]
+            plan(pages, server, reference_of, points())
             seen = watch(program, f"{pages.url}/{where}", seconds=120)
             assert (seen.state, seen.wrong) == ("near", ())
             assert len(seen.rows) == len(SHAPES)
+        assert "adapter" in seen.facts
+        assert "emulated" in seen.facts["adapter"]
         # What is not what the digest says is refused.
         plan(pages, server, reference_of[:-1] + "01"[reference_of.endswith("0")], points())
         assert watch(program, pages.url, seconds=120).state == "wrong"

@@ -32,12 +32,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the page came to: its verdict, the rows of its table, what went wrong in it."""
+    """What the page came to: its verdict, the rows of its table, what went wrong in it, and what it
+    says of the model.
+    """
 
     state: str
     verdict: str
     rows: tuple[tuple[str, ...], ...]
     wrong: tuple[str, ...]
+    facts: Mapping[str, str]
 
 
 @contextmanager
@@ -90,6 +93,13 @@ def watch(
             page.locator("#verdict").inner_text(),
             tuple(tuple(row.locator("td").all_inner_texts()) for row in rows),
             tuple(wrong),
+            dict(
+                zip(
+                    page.locator("#facts dt").all_inner_texts(),
+                    page.locator("#facts dd").all_inner_texts(),
+                    strict=True,
+                )
+            ),
         )
         look(page)
         return seen

@@ -8,6 +8,9 @@ from playwright.sync_api import Page, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
+SOFTWARE_GPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+"""Options with which pages get a WebGPU adapter that is made of the processor."""
+
 
 def find() -> str | None:
     """The browser that is installed, None without one."""
@@ -21,7 +24,7 @@ def opened(
     """An empty page, and what goes wrong in it: exceptions, errors on its console."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=program, args=["--disable-dev-shm-usage"]
+            executable_path=program, args=["--disable-dev-shm-usage", *SOFTWARE_GPU]
         )
         try:
             page = browser.new_page(viewport={"width": 1000, "height": 640})

@@ -53,11 +53,44 @@ export interface Model {
   run(inputs: Inputs, dims?: Dims): Outputs;
 }
 
+/** A context whose tensors lie in the memory of a GPU. */
+export interface GpuContext extends Omit<Context, 'run'> {
+  /** One inference; others may begin before it ends. Rejects with InputError and ExecutionError. */
+  run(inputs: Inputs): Promise<Outputs>;
+}
+
+/** A model whose kernels run on WebGPU. */
+export interface GpuModel extends Omit<Model, 'context' | 'run'> {
+  /** A GPUDevice. */
+  readonly device: object;
+  /** What the browser says of the adapter. */
+  readonly info?: { readonly vendor: string; readonly architecture: string; readonly description: string };
+  /** Whether the adapter is made of the processor. */
+  readonly emulated: boolean;
+  context(): GpuContext;
+  /** As that of a context; runs of other dims may begin before it ends. */
+  run(inputs: Inputs, dims?: Dims): Promise<Outputs>;
+  /** Gives the memory back that the model's own context and its weights have on the device. */
+  close(): void;
+}
+
 /** The files of a bundle by name: manifest.json, the library, and weights.bin where the model has weights. */
 export type Files = Readonly<Record<string, Bytes>> | ReadonlyMap<string, Bytes>;
 
 /** Checks the files' sha256 and makes a model of them. Throws BundleError and LoadContractError. */
 export function load(files: Files): Promise<Model>;
+
+export interface GpuOptions {
+  /** The GPUDevice to take; else one is made, with the limits that the model needs. */
+  device?: object;
+  powerPreference?: 'low-power' | 'high-performance';
+}
+
+/**
+ * As `load`, for a bundle whose target is webgpu. Throws LoadContractError where there is no adapter, or one whose limits
+ * are too small.
+ */
+export function loadGpu(files: Files, options?: GpuOptions): Promise<GpuModel>;
 
 export interface PullOptions {
   /** Sent as a bearer token. */

@@ -12,16 +12,27 @@ const ARRAYS = {
   uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array,
   bool: Uint8Array, int4: Int8Array, int2: Int8Array,
 };
-const arrayOf = (dtype) => ARRAYS[dtype] ?? Uint8Array;
+export const arrayOf = (dtype) => ARRAYS[dtype] ?? Uint8Array;
 
 /** Checks the files of a bundle against its manifest, and makes a model of them. */
 export async function load(files) {
-  const manifest = manifestOf(fileOf(files, 'manifest.json'));
+  const { manifest, module, weights } = await opened(files, 'cpu');
+  return new Model(manifest, await instance(module, manifest), weights);
+}
+
+/** The manifest, the compiled library and the weights of a bundle for a device. */
+export async function opened(files, device) {
+  const manifest = manifestOf(fileOf(files, 'manifest.json'), device);
   const library = await checked(files, manifest, manifest.library);
   const weights = manifest.weights?.length ? await checked(files, manifest, manifest.weights_file) : null;
-  const module = await compiled(library, manifest);
-  const { exports } = await WebAssembly.instantiate(module);
-  return new Model(manifest, exports, weights);
+  return { manifest, weights, module: await compiled(library, manifest) };
+}
+
+/** The exports of a library that imports nothing else than what is given. */
+export async function instance(module, manifest, given = {}) {
+  const strange = WebAssembly.Module.imports(module).find((one) => !given[one.module]?.[one.name]);
+  if (strange) throw new BundleError(`the library imports ${strange.module}.${strange.name}`);
+  return (await WebAssembly.instantiate(module, given)).exports;
 }
 
 function fileOf(files, name) {
@@ -34,7 +45,7 @@ const bytesOf = (content) => ArrayBuffer.isView(content)
   ? new Uint8Array(content.buffer, content.byteOffset, content.byteLength)
   : new Uint8Array(content);
 
-function manifestOf(bytes) {
+function manifestOf(bytes, device) {
   let manifest;
   try {
     manifest = JSON.parse(new TextDecoder().decode(bytes));
@@ -51,6 +62,11 @@ function manifestOf(bytes) {
       hint: 'compile with --target wasm32-simd',
     });
   }
+  if ((manifest.load.device ?? 'cpu') !== device) {
+    throw new LoadContractError(`the bundle's kernels are for ${manifest.load.device ?? 'cpu'}`, {
+      hint: device === 'cpu' ? 'use loadGpu' : 'use load',
+    });
+  }
   return manifest;
 }
 
@@ -63,25 +79,21 @@ async function checked(files, manifest, name) {
 }
 
 async function compiled(library, manifest) {
-  let module;
   try {
-    module = await WebAssembly.compile(library);
+    return await WebAssembly.compile(library);
   } catch (cause) {
     throw new LoadContractError(`this engine does not take ${manifest.library}: ${cause.message}`, {
       cause, hint: "compile with --target wasm32, or allow 'wasm-unsafe-eval' in the page's script-src",
     });
   }
-  const [needed] = WebAssembly.Module.imports(module);
-  if (needed) throw new BundleError(`the library imports ${needed.module}.${needed.name}`);
-  return module;
 }
 
 export class Model {
-  constructor(manifest, exports, weights) {
+  constructor(manifest, exports, weights, more = []) {
     const call = (name) => exports[`${manifest.entry}_${name}`];
     Object.assign(this, { manifest, inputs: manifest.inputs, outputs: manifest.outputs });
     this.calls = Object.fromEntries(
-      ['size', 'open', 'bind', 'arena', 'run', 'shape', 'output', 'failure', 'interface', 'close', 'allocate', 'release']
+      ['size', 'open', 'bind', 'arena', 'run', 'shape', 'output', 'failure', 'interface', 'close', 'allocate', 'release', ...more]
         .map((name) => [name, call(name)]),
     );
     this.memory = exports.memory;
@@ -130,7 +142,7 @@ function boundDims(model) {
   return Array.from({ length: count }, (_, i) => model.text(view.getUint32(rows + 32 * i, true)));
 }
 
-class Context {
+export class Context {
   constructor(model) {
     this.model = model;
     this.held = [];
@@ -150,14 +162,14 @@ class Context {
     new BigInt64Array(model.memory.buffer, this.vectors, values.length).set(values.map(BigInt));
     const need = Number(model.calls.bind(this.at, this.vectors));
     if (need < 0) this.check(-need);
-    this.check(model.calls.arena(this.at, this.hold(need)));
+    this.check(model.calls.arena(this.at, need && this.hold(need)));
     this.place(Object.fromEntries(values.map((value, i) => [model.bound[i], value])));
     this.key = key;
   }
 
   place(dims) {
     const { model } = this;
-    this.counts = model.axes.map((axes) => axes.reduce((n, axis) => n * axis.size(dims), 1));
+    this.measure(dims);
     const places = model.inputs.map(({ dtype }, i) => this.hold(this.counts[i] * arrayOf(dtype).BYTES_PER_ELEMENT));
     new Uint32Array(model.memory.buffer, this.vectors, places.length).set(places);
     this.places = places;
@@ -165,26 +177,46 @@ class Context {
     this.buffer = null;
   }
 
+  /** How many values each input has. */
+  measure(dims) {
+    this.counts = this.model.axes.map((axes) => axes.reduce((n, axis) => n * axis.size(dims), 1));
+  }
+
+  ready() {
+    if (this.key === undefined) throw new InputError('the context has no dims', { hint: 'call bind first' });
+  }
+
   /** One inference: typed arrays by input name to shapes and copies of the data by output name. */
   run(inputs) {
     const { model } = this;
-    if (this.key === undefined) throw new InputError('the context has no dims', { hint: 'call bind first' });
+    this.ready();
     if (this.buffer !== model.memory.buffer) this.look();
-    let given = 0;
-    for (let i = 0; i < this.views.length; ++i) {
-      const spec = model.inputs[i], value = inputs[spec.name];
-      if (value === undefined && spec.default !== undefined) this.views[i].fill(numberFor(spec));
-      else {
-        checkInput(spec, value, this.views[i]);
-        this.views[i].set(value);
-        given += 1;
-      }
-    }
-    if (given < Object.keys(inputs).length) throw strangeInput(model, inputs);
+    this.give(inputs);
     this.check(model.calls.run(this.at, this.vectors, 0));
     const results = {};
     for (let i = 0; i < model.outputs.length; ++i) results[model.outputs[i].name] = this.result(i);
     return results;
+  }
+
+  /** Checks the inputs, and puts each where the run reads it. */
+  give(inputs) {
+    const { model } = this;
+    let given = 0;
+    for (let i = 0; i < this.counts.length; ++i) {
+      const spec = model.inputs[i], Array = arrayOf(spec.dtype);
+      let value = inputs[spec.name];
+      if (value === undefined && spec.default !== undefined) value = new Array(this.counts[i]).fill(numberFor(spec));
+      else {
+        checkInput(spec, value, Array, this.counts[i]);
+        given += 1;
+      }
+      this.put(value, i);
+    }
+    if (given < Object.keys(inputs).length) throw strangeInput(model, inputs);
+  }
+
+  put(value, i) {
+    this.views[i].set(value);
   }
 
   /** Views of the inputs; the engine takes the old ones away when the memory grows. */
@@ -236,15 +268,15 @@ function valueOf(model, name, dims) {
   throw new InputError(`dim ${name} is ${value}`, { hint: 'every dim takes a whole number' });
 }
 
-function checkInput(spec, value, view) {
-  const kind = Object.prototype.toString.call(value).slice(8, -1), wanted = view[Symbol.toStringTag];
+function checkInput(spec, value, Array, length) {
+  const kind = Object.prototype.toString.call(value).slice(8, -1), wanted = Array.name;
   if (kind !== wanted) {
     throw new InputError(`input ${spec.name} is ${value === undefined ? 'missing' : `a ${kind}`}`, {
       hint: `${spec.dtype} takes a ${wanted}; nothing is converted`,
     });
   }
-  if (value.length !== view.length) {
-    throw new InputError(`input ${spec.name} has ${value.length} values, it must have ${view.length}`, {
+  if (value.length !== length) {
+    throw new InputError(`input ${spec.name} has ${value.length} values, it must have ${length}`, {
       hint: `its shape is [${spec.shape.join(', ')}] at these dims`,
     });
   }

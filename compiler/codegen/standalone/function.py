@@ -23,7 +23,10 @@ from compiler.codegen.standalone.values import (
 from compiler.errors import CodegenError
 from compiler.tir.exprs import op_name
 
-_VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
+SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")
+"""What reads extents from a tensor."""
+VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
+"""What gives a tensor another shape."""
 _NOTHING = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
 
 
@@ -133,14 +136,14 @@ class Function:
             if isinstance(self.driver.module[call.op], tirx.PrimFunc):
                 return self._kernel(var, call)
             return self._private(var, call)
-        name = str(getattr(call.op, "global_symbol", "")) or op_name(call)
+        name = called(call)
         if name == "relax.memory.alloc_storage":
             return self.memory.storage(var)
         if name in (ALLOCATE, "relax.builtin.alloc_tensor"):
             return self._allocation(var, call, name == ALLOCATE)
-        if name in _VIEWS:
+        if name in VIEWS:
             return self._view(var, call)
-        if name in ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape"):
+        if name in SHAPE_READS:
             return self._read_shape(var, call)
         if name in ("relax.shape_to_tensor", "vm.builtin.shape_to_tensor"):
             return self._write_shape(var, call)
@@ -301,6 +304,11 @@ class Function:
                 f"{quoted(' is expected')})"
             )
         self.lines.append(f"  if ({have} != {wanted}) return {failure};")
+
+
+def called(value: Any) -> str:
+    """What a call calls, an operator or a function of a runtime; empty for anything else."""
+    return str(getattr(getattr(value, "op", None), "global_symbol", "")) or op_name(value)
 
 
 def _sentence(ty: Any, axis: int) -> tuple[str, str]:

@@ -44,10 +44,15 @@ def bound_dims(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> tuple[Dim, 
     return tuple(sorted(found, key=lambda dim: dim.name))
 
 
-def main_function(driver: Driver, inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> Main:
+def main_function(
+    driver: Driver,
+    inputs: Sequence[TensorSpec],
+    dims: Sequence[Dim],
+    written_as: type[Function] = Function,
+) -> Main:
     """`main` with weights as its last parameters; raises CodegenError."""
     func = driver.module["main"]
-    function = Function(driver, lambda called: private_function(driver, called))
+    function = written_as(driver, lambda called: private_function(driver, called))
     function.note_shapes(func)
     _dims(function, func, inputs, bound_dims(inputs, dims))
     function.memory = ArenaMemory(
@@ -55,7 +60,7 @@ def main_function(driver: Driver, inputs: Sequence[TensorSpec], dims: Sequence[D
         function.bound,
         function.text,
         tenants(func, function.extents),
-        _results(func),
+        _results(func) if driver.takes_places else {},
     )
     result = function.sequence(func.body)
     outputs = list(tensors_in(result))
@@ -80,10 +85,9 @@ def _dims(function: Function, func: Any, inputs: Sequence[TensorSpec], dims: Seq
                 function.define(extent, axis_expression(axis, names), early=True)
             shape.append(function.text(extent))
         function.values[param] = TensorValue(f"((void *)inputs[{i}])", tuple(shape))
-    for param, offset in zip(func.params[len(inputs) :], function.driver.offsets, strict=True):
+    for i, param in enumerate(func.params[len(inputs) :]):
         shape = [str(int(extent)) for extent in param.ty.shape.values]
-        data = f"((void *)(c->own.weights + {offset}))"
-        function.values[param] = TensorValue(data, tuple(shape))
+        function.values[param] = TensorValue(function.driver.weight(i), tuple(shape))
 
 
 def _results(func: Any) -> dict[Any, int]:

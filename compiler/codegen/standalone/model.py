@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tvm
@@ -20,8 +20,8 @@ class Driver:
     """The parts of a driver as they grow.
 
     offsets: of each weight in the file of weights. messages: of checks, by number. heap: whether
-    the library may ask its host for memory while it runs; nodes: by kernel, names of the model's
-    nodes that it computes.
+    the library may ask its host for memory while it runs; takes_places: whether a caller may say
+    where an output goes; nodes: by kernel, names of the model's nodes that it computes.
     bind: statements that place things in the arena. statics: constants. functions: private ones,
     finished, and prototypes: of these. slots, growing: how many places there are of either kind.
     """
@@ -32,6 +32,7 @@ class Driver:
     offsets: tuple[int, ...]
     messages: Mapping[str, str]
     heap: bool = True
+    takes_places: ClassVar[bool] = True
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bind: list[str] = field(default_factory=list)
     statics: list[str] = field(default_factory=list)
@@ -52,6 +53,10 @@ class Driver:
         self.bind.append(f"  c->at[{self.slots}] = at, at += RD_ROUND({size});")
         self.slots += 1
         return self.slots - 1
+
+    def weight(self, position: int) -> str:
+        """The address of a weight."""
+        return f"((void *)(c->own.weights + {self.offsets[position]}))"
 
     def grower(self, var: Any) -> int:
         """A place outside of the arena, whose size only a run knows, for a variable; raises

@@ -83,7 +83,7 @@ class Plain:
         symbol = str(func.attrs["global_symbol"])
         body = func.body if self.threads else serial(func.body)
         pointers, declared, params = _unpacked(func.params)
-        origins = _extents(func.params)
+        origins = extents_of(func.params)
         free = [
             var
             for var in tirx.analysis.undefined_vars(seq(*declared, body), pointers)
@@ -324,7 +324,7 @@ def _unpacked(variables: Any) -> tuple[list[Any], list[Stmt], tuple[str | None, 
     return taken, declared, tuple(types)
 
 
-def _extents(params: Any) -> dict[Any, tuple[int, int]]:
+def extents_of(params: Any) -> dict[Any, tuple[int, int]]:
     """By variable, the parameter and the axis of which it is the extent."""
     found: dict[Any, tuple[int, int]] = {}
     for index, param in enumerate(params):

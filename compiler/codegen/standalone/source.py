@@ -61,15 +61,15 @@ def driver_source(
         + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else ""),
         (_FOLDER / "support.h").read_text(),
         "\n".join(driver.kernel_prototypes()),
-        _table(signature, any(kernel.tasks for kernel in kernels.values())),
+        interface_table(signature, any(kernel.tasks for kernel in kernels.values())),
         "\n".join(driver.statics),
         _EMBEDDED if signature.embedded else "",
         _context(driver, main, signature),
         *_launchers(driver, prefix),
         "\n".join(driver.prototypes.values()),
         *driver.functions,
-        _run(main),
-        _entries(main, signature, prefix),
+        run_function(main),
+        entry_points(main, signature, prefix),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -133,7 +133,8 @@ int {task.launch}(void *context{given}) {{
 }}"""
 
 
-def _run(main: Main) -> str:
+def run_function(main: Main) -> str:
+    """What computes `main`, as C."""
     body = "\n".join(main.run)
     return f"""static int rd_run(P *c, const void *const *inputs, void *const *results) {{
   int status RD_UNUSED = RELAXD_OK;
@@ -143,7 +144,7 @@ def _run(main: Main) -> str:
 }}"""
 
 
-def _table(signature: Signature, parallel: bool) -> str:
+def interface_table(signature: Signature, parallel: bool) -> str:
     """The table that describes the model."""
     lines = []
     for kind, specs in (("input", signature.inputs), ("output", signature.outputs)):
@@ -174,7 +175,8 @@ def _tensor(spec: TensorSpec, axes: str) -> str:
     )
 
 
-def _entries(main: Main, signature: Signature, prefix: str) -> str:
+def entry_points(main: Main, signature: Signature, prefix: str) -> str:
+    """The functions that a program calls, as C."""
     count = len(main.ranks)
     bind = "\n".join(main.bind)
     known = "".join(

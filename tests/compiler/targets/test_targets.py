@@ -121,9 +121,9 @@ def test_an_entry_is_whole(name: str) -> None:
     [
         ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "vm standalone"),
         ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
-        ("wasm32 wasm32-simd wasm32-relaxed-simd", "standalone"),
+        ("wasm32 wasm32-simd wasm32-relaxed-simd webgpu", "standalone"),
         ("cortex-m4 cortex-m7 cortex-m55", "standalone"),
-        ("cuda-sm80 opencl opencl-adreno metal webgpu", "vm"),
+        ("cuda-sm80 opencl opencl-adreno metal", "vm"),
     ],
 )
 def test_what_runs_a_graph(names: str, flavours: str) -> None:

@@ -1,5 +1,5 @@
 // Pulls a bundle, runs it at every shape, and compares with what ONNX Runtime gave.
-import { load, pull } from './relaxd/index.js';
+import { load, loadGpu, pull } from './relaxd/index.js';
 
 const ARRAYS = {
   float32: Float32Array, int64: BigInt64Array, int32: Int32Array, bool: Uint8Array, uint8: Uint8Array,
@@ -13,7 +13,8 @@ export async function check(plan, report) {
   const onProgress = (done, total) => report({ kind: 'progress', done, total });
   const files = await pull(plan.server, plan.reference, { onProgress });
   const pulled = performance.now();
-  const model = await load(files);
+  const device = JSON.parse(new TextDecoder().decode(files['manifest.json'])).load.device;
+  const model = await (device === 'webgpu' ? loadGpu : load)(files);
   const loaded = performance.now();
   report({
     kind: 'facts',
@@ -21,6 +22,7 @@ export async function check(plan, report) {
       model: model.manifest.name,
       bundle: plan.reference,
       target: model.manifest.target.name,
+      ...(model.info && { adapter: `${model.info.vendor} ${model.info.architecture}${model.emulated ? ', emulated' : ''}` }),
       library: `${(files[model.manifest.library].length / 1024).toFixed(1)} KiB`,
       weights: `${((files['weights.bin']?.length ?? 0) / 2 ** 20).toFixed(1)} MiB`,
       pulled: `${(pulled - began).toFixed(0)} ms, every sha256 checked`,
@@ -39,7 +41,7 @@ export async function check(plan, report) {
 
 async function compare(model, point, tolerance) {
   const inputs = await arrays(point.inputs), wanted = await arrays(point.outputs);
-  const outputs = model.run(inputs, point.dims), ms = timed(() => model.run(inputs, point.dims));
+  const outputs = await model.run(inputs, point.dims), ms = await timed(() => model.run(inputs, point.dims));
   return point.outputs.map(({ name }) => {
     const { shape, data } = outputs[name], want = wanted[name];
     let difference = data.length === want.length ? 0 : Infinity;
@@ -61,11 +63,11 @@ async function arrays(specs) {
 }
 
 /** The least time of a run; runs too short for the page's clock are timed together. */
-function timed(run) {
+async function timed(run) {
   let least = Infinity, together = 1;
   for (let total = 0; total < LEAST_MS;) {
     const began = performance.now();
-    for (let i = 0; i < together; ++i) run();
+    for (let i = 0; i < together; ++i) await run();
     const took = performance.now() - began;
     least = Math.min(least, took / together);
     if (took < SHORT_MS) [together, least] = [together * 8, Infinity];
