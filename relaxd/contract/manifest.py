@@ -105,7 +105,7 @@ class Manifest:
     state: the inputs that are caches, which a call writes; None where the library has none.
     stored: the weights that take fewer bits than in the model; None where the build asked for none.
     left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
-    narrow: the layers that multiply rounded numbers, likewise.
+    narrow: the layers that multiply rounded numbers; None where there are none.
     """
 
     name: str
