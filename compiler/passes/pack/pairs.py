@@ -27,8 +27,13 @@ Array = np.ndarray[Any, Any]
 
 
 def bits_of_bfloats(values: Array) -> Array:
-    """The upper halves of float32 that bfloat16 holds exactly, as uint32; None is not asked."""
+    """The upper halves of float32 that bfloat16 holds exactly, as uint32."""
     return np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)
+
+
+def are_bfloats(values: Array) -> bool:
+    """Whether bfloat16 holds all of some float32 exactly, and none is a NaN."""
+    return values.dtype == np.float32 and bool((round_to_bfloat(values) == values).all())
 
 
 def round_to_bfloat(values: Array) -> Array:
@@ -83,8 +88,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         right = constant_of(self, call.args[1])
-        plain = None if right is None else self._plain(call.args[0])
-        if right is None or plain is None:
+        if right is None or not are_bfloats(right.value.numpy()):
+            return call
+        plain = self._plain(call.args[0])
+        if plain is None:
             return call
         if name == "relax.matmul":
             return self._matmul(plain, right) if is_weight(right) and plain.ty.ndim > 1 else call

@@ -57,3 +57,22 @@ def test_only_a_declared_maximum_bounds_the_plan() -> None:
     assert greatest(allocation({})) == 1000
     assert greatest(HideOpenBounds().apply(allocation({}))) > 1 << 60
     assert greatest(HideOpenBounds().apply(allocation({"h": 5000}))) == 1000
+
+
+def test_an_extent_is_planned_as_large_as_it_gets() -> None:
+    """The number of windows times what each holds: TVM's bound is b * h * w, at most 3 * 192 ** 2
+    times the number of windows.
+    """
+    most = {"b": 3, "h": 192, "w": 192}
+    b, h, w = (tirx.Var(name, "int64") for name in most)
+    x = relax.Var("x", relax.TensorType([b, h, w], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x], attrs={"tir_var_upper_bound": most}):
+        extents = [tirx.floordiv(b * h * w, tirx.floordiv(h, 8) * tirx.floordiv(w, 8)), h * w]
+        shape = relax.ShapeExpr(extents)
+        builder.emit_func_output(builder.emit(relax.op.builtin.alloc_tensor(shape, "float32", 0)))
+    hidden = HideOpenBounds().apply(builder.get())
+    call = hidden["main"].body.blocks[0].bindings[0].value
+    loose, tight = call.args[0].values
+    assert isinstance(loose, tvm.ir.Call)
+    assert tight.same_as(extents[1])
