@@ -83,7 +83,7 @@ class Block:
 def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     """All rows of the block by panel `p` of it, over `length` of the depth from `start` on."""
     mr = block.matmul.tiling.mr
-    if block.left is not None:
+    if block.left is not None and not block.matmul.paired:
         # The scratch memory has room for whole tiles; results of rows past the last one are never
         # read.
         _emit_whole(block, tirx.ceildiv(block.count, mr), p, start, length)
