@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
 from compiler.codegen.unaligned import unaligned
@@ -112,8 +113,7 @@ def lowering_steps() -> list[Any]:
         schedule.ConvertBlocksToOpaque(),
         schedule.LowerMatchBuffer(),
         schedule.LowerOpaqueBlock(),
-        *map(_ours, (flattened, unaligned, settled)),
-        lower.BF16ComputeLegalize(),
+        *map(_ours, (flattened, unaligned, settled, without_bfloats)),
         lower.NarrowDataType(32),
         _ours(vectorized),
         lower.UnrollLoop(),

@@ -12,20 +12,13 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops.broadcast import aligned
-from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Value
 
 NARROW = ("float16", "bfloat16")
 """Floats that functions are worked out for in float32."""
 
 
-def pointwise(
-    b: Builder,
-    scalar: Callable[..., Any],
-    *values: Value,
-    name: str,
-    attrs: dict[str, Any] | None = None,
-) -> Value:
+def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
     """`scalar` of the elements of broadcast values; its result decides the dtype."""
     tensors, shape = aligned(b, *values)
 
@@ -34,7 +27,7 @@ def pointwise(
             [ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name
         )
 
-    return b.te(compute, *tensors, name=name, attrs=attrs)
+    return b.te(compute, *tensors, name=name)
 
 
 def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
@@ -55,11 +48,8 @@ def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) 
     dtype = values[0].dtype
     if dtype not in NARROW:
         return pointwise(b, scalar, *values, name=name)
-    # TVM's lowering of bfloat16 fails on the bindings that our vector functions make: kept from
-    # fusing with the casts.
-    attrs = {"op_pattern": OPAQUE} if dtype == "bfloat16" else None
     wide = [ew.cast(b, value, "float32") for value in values]
-    return ew.cast(b, pointwise(b, scalar, *wide, name=name, attrs=attrs), dtype)
+    return ew.cast(b, pointwise(b, scalar, *wide, name=name), dtype)
 
 
 def like(item: Any, value: float) -> Any:
