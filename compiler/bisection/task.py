@@ -17,7 +17,7 @@ from compiler.bisection.graph import Graph
 from compiler.bisection.judging import judged
 from compiler.bisection.search import Found, Search
 from compiler.bisection.trials import Departure, Trials
-from compiler.bisection.values import Values, fixed_inputs, specs_of
+from compiler.bisection.values import Values, fixed_inputs, specs_of, typed_inputs
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
@@ -55,7 +55,7 @@ def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
     graph = Graph(model, fixed)
     feed = {name: numpy_helper.to_array(tensor) for name, tensor in fixed.items()}
     with np.load(Path(str(job.reproducer)) / reproducer.INPUTS, allow_pickle=False) as archive:
-        feed.update((name, archive[name]) for name in archive.files)
+        feed.update(typed_inputs(model, archive))
     values = Values(graph, feed, scratch)
     named = [name for names in graph.gives for name in names if name in values.tensors]
     return Trials(job, graph, values, specs_of(model, named, request), scratch)

@@ -4,10 +4,12 @@ shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -16,6 +18,7 @@ from compiler.bisection.cuts import Array
 from compiler.bisection.graph import Graph
 from compiler.errors import CompileError
 from compiler.ir import import_model
+from compiler.verify import npz
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import DTYPES, TensorSpec
 
@@ -31,21 +34,13 @@ class Values:
     """
 
     def __init__(self, graph: Graph, feed: Mapping[str, Array], scratch: Path) -> None:
-        import onnxruntime
-
-        onnxruntime.disable_telemetry_events()
-        settings = onnxruntime.SessionOptions()
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        settings.log_severity_level = 4
         path = scratch / "values.onnx"
         onnx.save_model(
             exposed(graph.model, (name for names in graph.gives for name in names)),
             path,
             save_as_external_data=graph.model.ByteSize() > _INLINE_BYTES,
         )
-        self._session = onnxruntime.InferenceSession(
-            str(path), settings, providers=["CPUExecutionProvider"]
-        )
+        self._session = session_of(str(path))
         self._feed = dict(feed)
         kinds = {output.name: dtype_of(output.type) for output in self._session.get_outputs()}
         self.tensors = {name: dtype for name, dtype in kinds.items() if dtype in DTYPES}
@@ -59,8 +54,45 @@ class Values:
                 raise KeyError(name)
         found = dict(self._feed)
         if inner:
-            found.update(zip(inner, self._session.run(inner, self._feed), strict=True))
+            found.update(zip(inner, evaluated(self._session, inner, self._feed), strict=True))
         return {name: np.asarray(found[name]) for name in wanted}
+
+
+def session_of(model: str | bytes) -> Any:
+    """ONNX Runtime on a path, or a file's bytes, without rewriting."""
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    settings = onnxruntime.SessionOptions()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.log_severity_level = 4
+    settings.add_session_config_entry("session.x64quantprecision", "1")
+    return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+
+
+def evaluated(session: Any, names: Sequence[str], feed: Mapping[str, Array]) -> list[Array]:
+    """The outputs of that name of ONNX Runtime's session.
+
+    Its arrays are numpy's, which has no bfloat16: these go as bits.
+    """
+    from onnxruntime import OrtValue
+
+    def given(array: Array) -> Any:
+        if array.dtype != ml_dtypes.bfloat16:
+            return OrtValue.ortvalue_from_numpy(array)
+        bits = np.require(npz.storable(array), requirements="C")
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+
+    def taken(value: Any) -> Array:
+        if value.data_type() != "tensor(bfloat16)":
+            return np.asarray(value.numpy())
+        size = value.tensor_size_in_bytes()
+        return np.frombuffer(ctypes.string_at(value.data_ptr(), size), ml_dtypes.bfloat16).reshape(
+            value.shape()
+        )
+
+    wide = {name: given(np.asarray(array)) for name, array in feed.items()}
+    return [taken(value) for value in session.run_with_ort_values(list(names), wide)]
 
 
 def dtype_of(kind: str) -> str:
@@ -92,6 +124,19 @@ def fixed_inputs(model: onnx.ModelProto, consts: Mapping[str, Any]) -> dict[str,
         array = np.full(shape, consts[entry.name]).astype(dtype)
         found[entry.name] = numpy_helper.from_array(array, entry.name)
     return found
+
+
+def typed_inputs(model: onnx.ModelProto, stored: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays of an .npz, which holds the bits of bfloat16, in the dtypes of the model's inputs."""
+    narrow = {
+        entry.name
+        for entry in model.graph.input
+        if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
+    }
+    return {
+        name: npz.typed(array, "bfloat16") if name in narrow else array
+        for name, array in stored.items()
+    }
 
 
 def specs_of(

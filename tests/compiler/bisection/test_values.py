@@ -1,0 +1,51 @@
+"""Values of bfloat16, which numpy and ONNX Runtime's arrays do not know."""
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from compiler.bisection.graph import Graph
+from compiler.bisection.values import Values, typed_inputs
+from compiler.verify.samples import to_npz
+
+MODEL = onnx.parser.parse_model(
+    """<ir_version: 9, opset_import: ["": 19]>
+    g (bfloat16[n, 5] x, float[n, 5] z) => (float[n, 5] y)
+    {
+        wide = Cast<to = 1>(x)
+        sum = Add(wide, z)
+        narrow = Cast<to = 16>(sum)
+        y = Cast<to = 1>(narrow)
+    }"""
+)
+
+
+def test_inputs_and_inner_values_of_bfloat16(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for rows in (0, 1, 17):
+        x, z = random.standard_normal((2, rows, 5)).astype(np.float32)
+        x = x.astype(ml_dtypes.bfloat16)
+        values = Values(Graph(MODEL, {}), {"x": x, "z": z}, tmp_path)
+        assert values.tensors["narrow"] == "bfloat16"
+        found = values.of(["x", "narrow", "y"])
+        narrow = (x.astype(np.float32) + z).astype(ml_dtypes.bfloat16)
+        assert found["narrow"].dtype == narrow.dtype
+        np.testing.assert_array_equal(found["x"].astype("f4"), x.astype("f4"))
+        np.testing.assert_array_equal(found["narrow"].astype("f4"), narrow.astype("f4"))
+        np.testing.assert_array_equal(found["y"], narrow.astype("f4"))
+
+
+def test_inputs_of_a_reproducer_have_the_dtypes_of_the_model(tmp_path: Path) -> None:
+    given = {
+        "x": np.ones((2, 5), ml_dtypes.bfloat16),
+        "z": np.ones((2, 5), np.float32),
+    }
+    to_npz(tmp_path / "inputs.npz", given)
+    with np.load(tmp_path / "inputs.npz", allow_pickle=False) as archive:
+        inputs = typed_inputs(MODEL, archive)
+    assert {name: array.dtype for name, array in inputs.items()} == {
+        name: array.dtype for name, array in given.items()
+    }
+    np.testing.assert_array_equal(inputs["x"].astype("f4"), given["x"].astype("f4"))
