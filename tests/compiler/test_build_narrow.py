@@ -51,6 +51,42 @@ def cast(target: int) -> onnx.ModelProto:
     return model_of(nodes, inputs, [INFO("y", target, ["batch", 5])], 25)
 
 
+def around_functions() -> onnx.ModelProto:
+    """A cast from bfloat16 before a function, one to it behind a function, and both between two."""
+    nodes = [
+        NODE("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
+        NODE("Tanh", ["wide"], ["y"]),
+        NODE("Sigmoid", ["x"], ["part"]),
+        NODE("Cast", ["part"], ["z"], to=TensorProto.BFLOAT16),
+        NODE("Tanh", ["x"], ["first"]),
+        NODE("Cast", ["first"], ["narrow"], to=TensorProto.BFLOAT16),
+        NODE("Cast", ["narrow"], ["again"], to=TensorProto.FLOAT),
+        NODE("Neg", ["again"], ["v"]),
+    ]
+    kinds = {"x": TensorProto.FLOAT, "w": TensorProto.BFLOAT16}
+    gives = {"y": TensorProto.FLOAT, "z": TensorProto.BFLOAT16, "v": TensorProto.FLOAT}
+    inputs, outputs = (
+        [INFO(name, kind, ["batch", 5]) for name, kind in given.items()] for given in (kinds, gives)
+    )
+    return model_of(nodes, inputs, outputs, 19)
+
+
+@pytest.mark.parametrize("flavour", ["vm", "standalone"])
+def test_casts_of_bfloat16_beside_functions(flavour: str, tmp_path: Path) -> None:
+    build(tmp_path / "out", around_functions(), options={**QUIET, "flavour": flavour})
+    assert report(tmp_path / "out", "numerics.json")["verdict"] == "passed"
+    model = relaxd.load(tmp_path / "out")
+    for batch in (1, 3, 8):
+        x, w = np.random.default_rng(batch).standard_normal((2, batch, 5)).astype(np.float32)
+        w = w.astype("bfloat16")
+        got = model.run({"x": x, "w": w})
+        np.testing.assert_allclose(got["y"], np.tanh(w.astype("f4")), atol=1e-6)
+        part = (1 / (1 + np.exp(-x))).astype("bfloat16")
+        np.testing.assert_array_equal(got["z"].astype("f4"), part.astype("f4"))
+        rounded = np.tanh(x).astype("bfloat16").astype("f4")
+        np.testing.assert_array_equal(got["v"], -rounded)
+
+
 def feed(batch: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(batch)
     return {

@@ -23,6 +23,18 @@ def half(draft: Draft) -> None:
     draft.apply("Cast", [name], x.shape, to=TensorProto.FLOAT)
 
 
+@operator(1)
+def rounded(draft: Draft) -> None:
+    """Functions of float32 on both sides of a cast to 16 bits and back."""
+    x, functions = draft.pick(), ("Tanh", "Sigmoid", "Erf", "Softplus", "Neg", "Abs")
+    draft.quantized = True
+    kind = draft.choose((TensorProto.BFLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT16))
+    bounded = draft.node("Tanh", [x.name])[0]
+    name = draft.node("Cast", [draft.node(draft.choose(functions), [bounded])[0]], to=kind)[0]
+    wide = draft.node("Cast", [name], to=TensorProto.FLOAT)[0]
+    draft.apply(draft.choose(functions), [wide], x.shape)
+
+
 @operator(0.7)
 def half_product(draft: Draft) -> None:
     """A matrix in float16 by itself turned."""

@@ -149,3 +149,20 @@ def test_numbers_promote_by_category_alone(dtype: str) -> None:
         ),
         (dtype, "n,3"),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_are_rounded_between_functions(dtype: torch.dtype) -> None:
+    """Functions of the narrow type, and of float32 on both sides of it."""
+
+    def rounded(x: Any) -> Any:
+        narrow = x.neg().to(dtype)
+        return (
+            x.neg().to(dtype).float().neg(),
+            torch.tanh(narrow.float()),
+            (narrow * narrow + narrow).float(),
+            torch.tanh(narrow).to(torch.float32),
+            narrow.to(torch.float64),
+        )
+
+    check(rounded, ("float32", "n,5"), sizes=(1, 15, 16, 17))
