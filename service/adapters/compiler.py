@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from compiler.capabilities import Capabilities, capabilities
@@ -17,6 +18,13 @@ from relaxd.contract.action import ActionKey
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
 from service.domain import Kind
+
+
+@lru_cache(maxsize=256)
+def _described(target: str) -> Description | None:
+    """A target that is the same on every machine; raises UnknownTarget."""
+    resolved = resolve(target)
+    return Description.of(resolved) if resolved.device is None else None
 
 
 @dataclass(frozen=True)
@@ -87,8 +95,7 @@ class ChildCompiler:
             reported = identity.get("native")
             described = Description.from_json(reported) if reported else None
         else:
-            resolved = resolve(target)
-            described = Description.of(resolved) if resolved.device is None else None
+            described = _described(target)
         if described is None:
             return None
         flavour = request.options.flavour or described.flavours[0]

@@ -3,7 +3,7 @@ each costs the processor more than the rows that it writes.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,15 @@ _AT_ONCE = text(
     f"UPDATE {counters} SET value = value + :number WHERE name = :counter"
 )
 """Foreign keys are checked at the end of the statement."""
+_SHALLOW = 100
+"""Brackets of a document that surely nests less deeply than databases take."""
 
 
 @dataclass(frozen=True)
 class NewJob:
     """A row of `jobs` and its rows of `builds` in order, but for what `create` knows; the first
-    event; how builds end that end at once, by target; and an entry of the audit log.
+    event; how builds end that end at once, by target, in documents that are clean; and an entry of
+    the audit log.
     """
 
     request: CompileRequest
@@ -70,9 +73,19 @@ def create(tx: Transaction, new: NewJob) -> Job:
         "last_seq": len(notes),
     }
     entries = [new.entry] if new.entry else []
-    rows = cleaned({"jobs": [job], "builds": builds_of, "events": notes, "audit": entries})
-    _write(tx.connection, rows, next(iter(new.outcomes.values()), None), len(new.outcomes))
+    rows = {"jobs": [job], "builds": builds_of, "events": notes, "audit": entries}
+    if not _is_clean([job, new.parts, notes, entries]):
+        rows = cleaned(rows)
+    _write(tx.connection, rows, new.outcomes.values())
     return _job(new, rows["jobs"][0], rows["builds"])
+
+
+def _is_clean(document: Any) -> bool:
+    """Whether `cleaned` would leave it as it is; False also where that takes as long to say."""
+    text = json.dumps(document)
+    odd = ("\\u0000", "\\ud", "NaN", "Infinity")  # escapes of a NUL and of a surrogate
+    deep = text.count("{") + text.count("[") > _SHALLOW
+    return not deep and not any(part in text for part in odd)
 
 
 def _build(tx: Transaction, part: Row, outcome: Outcome | None) -> Row:
@@ -91,10 +104,10 @@ def _events(tx: Transaction, new: NewJob, state: State) -> list[Row]:
 
 
 def _write(
-    connection: Connection, rows: dict[str, list[Row]], ended: Outcome | None, number: int
+    connection: Connection, rows: dict[str, list[Row]], outcomes: Collection[Outcome]
 ) -> None:
-    """`number` builds have ended like `ended`."""
-    counter = counter_of(ended) if ended else ""
+    """The rows by table; all outcomes are successes of the cache."""
+    number, counter = len(outcomes), next(map(counter_of, outcomes), "")
     if connection.dialect.name == "postgresql":
         given = {name: json.dumps(part) for name, part in rows.items()}
         connection.execute(_AT_ONCE, {**given, "counter": counter, "number": number})
@@ -102,7 +115,7 @@ def _write(
     for table in _WRITTEN:
         if part := rows[table.name]:
             connection.execute(insert(table), part)
-    if ended:
+    if number:
         counted = update(counters).where(counters.c.name == counter)
         connection.execute(counted.values(value=counters.c.value + number))
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
@@ -27,23 +27,17 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = make_url(url)
-        embedded = self.url.get_backend_name() == "sqlite"
-        self._engine = _sqlite(url) if embedded else _server(url)
-        self._writer = self._engine.execution_options(writes=True)
-        # A server shows each statement what was committed before it, in a transaction too: one
-        # around statements that only read would cost two more exchanges with the server.
-        self._reader = (
-            self._engine
-            if embedded
-            else self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        )
+        self._embedded = self.url.get_backend_name() == "sqlite"
+        self._engine = _sqlite(url) if self._embedded else _server(url)
+        transactions = {} if self._embedded else {"isolation_level": "READ COMMITTED"}
+        self._writer = self._engine.execution_options(writes=True, **transactions)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """For statements that only read, each of which sees a consistent state; raises
         DatabaseUnavailable.
         """
-        with _translated(), self._reader.begin() as connection:
+        with _translated(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -54,12 +48,9 @@ class Database:
         with _translated(), self._writer.begin() as connection:
             yield connection
 
-    @contextmanager
-    def write_at_once(self) -> Iterator[Connection]:
+    def write_at_once(self) -> AbstractContextManager[Connection]:
         """As `write`, for what is one statement on a server: it needs no transaction around it."""
-        engine = self._writer if self.url.get_backend_name() == "sqlite" else self._reader
-        with _translated(), engine.begin() as connection:
-            yield connection
+        return self.write() if self._embedded else self.read()
 
     def ping(self) -> None:
         """Raise DatabaseUnavailable unless the database answers."""
@@ -77,8 +68,14 @@ def _server(url: str) -> Engine:
         if url.startswith(("postgres:", "postgresql:"))
         else url
     )
+    # A server shows each statement what was committed before it, in a transaction too: one around
+    # statements that only read would cost two more exchanges with the server.
     engine = create_engine(
-        name, pool_size=10, max_overflow=30, connect_args={"connect_timeout": CONNECT_S}
+        name,
+        isolation_level="AUTOCOMMIT",
+        pool_size=10,
+        max_overflow=30,
+        connect_args={"connect_timeout": CONNECT_S},
     )
 
     @event.listens_for(engine, "checkin")

@@ -1,7 +1,6 @@
 """Converts rows to domain objects and back."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -144,7 +143,7 @@ def outcome_values(outcome: Outcome) -> dict[str, Any]:
     """Columns of `builds` that an outcome sets, the state aside."""
     return {
         "cached": outcome.cached,
-        "artifact": outcome.artifact and asdict(outcome.artifact),
+        "artifact": outcome.artifact and outcome.artifact.to_json(),
         "report": outcome.report,
         "profile": outcome.profile,
         "numerics": outcome.numerics,

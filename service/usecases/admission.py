@@ -11,9 +11,13 @@ from service.db.schema import builds, tenants
 from service.errors import QueueFull, QuotaExceeded, UnknownTenant
 from service.usecases import holding
 
-_STANDING = select(tenants, holding.MAY_READ.label("may_read")).where(
-    tenants.c.name == bindparam("tenant")
-)
+_STANDING = select(
+    tenants.c.stored_bytes,
+    tenants.c.stored_limit,
+    tenants.c.queued_limit,
+    tenants.c.shares_cache,
+    holding.MAY_READ.label("may_read"),
+).where(tenants.c.name == bindparam("tenant"))
 _QUEUED = select(func.count()).select_from(
     select(builds.c.id)
     .where(builds.c.tenant == bindparam("tenant"), builds.c.state == State.QUEUED)

@@ -9,6 +9,7 @@ from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY, bundle_files
 from relaxd.contract import kernels, numerics
 from relaxd.contract.states import State
+from relaxd.contract.text import cleaned
 from service.core import Core
 from service.db.schema import builds
 from service.domain import Artifact, Claim, Kind, Outcome
@@ -45,8 +46,9 @@ def bundle_outcome(core: Core, digest: str, tenant: str = DEFAULT, *, cached: bo
         State.SUCCEEDED,
         cached,
         artifact,
-        profile=_profile(core, digest, tenant, document(kernels.FILENAME)),
-        numerics=document(numerics.FILENAME),
+        # Here, where it is done once for all builds that get it.
+        profile=cleaned(_profile(core, digest, tenant, document(kernels.FILENAME))),
+        numerics=cleaned(document(numerics.FILENAME)),
     )
 
 

@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event
@@ -97,3 +98,17 @@ def test_a_submit_takes_as_many_statements_however_many_targets(core, jobs, mode
     assert [
         statement for statement in statements if statement.startswith(("INSERT", "UPDATE", "WITH"))
     ] == (tables if database == "sqlite" else ["WITH new_jobs AS"])
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("\U0001f600", "\U0001f600")]
+)
+def test_the_job_of_a_submission_is_the_one_that_is_read(jobs, model, name, kept):
+    request = CompileRequest.of(
+        dims={"n": "1:64%8"}, consts={"word": name, "rate": 0.1}, targets=["x86-64-v3", "aarch64"]
+    )
+    job = jobs.submit(model, request, model_name=name)
+    assert job == replace(jobs.get(job.id), builds=job.builds)
+    assert (job.model_name, dict(job.request.consts)["word"]) == (kept, kept)
+    unnoted = [replace(build, note=None, position=None) for build in jobs.get(job.id).builds]
+    assert list(job.builds) == unnoted
