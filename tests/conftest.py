@@ -3,6 +3,7 @@ out of this process, since tvm_ffi imports it wherever it is installed.
 """
 
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 # Three seconds and 230 MB.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+# TVM's script decorators ask for the source of every frame of the stack. Where no file has a frame,
+# as those that pytest and its workers begin with, Python looks through all modules each time.
+inspect.modulesbyfile |= dict.fromkeys(("<frozen runpy>", "<string>"), "__main__")
 
 # As in a compile process; here the tests and all that they import would be looked through.
 garbage.collect_seldom()

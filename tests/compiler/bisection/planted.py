@@ -20,6 +20,7 @@ from compiler.isolation.step import Record, serve
 from compiler.passes.cpu import schedule
 from compiler.tir.exprs import nodes
 from compiler.tir.stages import Program, Stage
+from tests.geometries import NATIVE, builds_for
 
 FAULTS = {
     "sigmoid": ("tirx.sigmoid", 1),
@@ -32,7 +33,7 @@ FAULTS = {
 
 @contextmanager
 def planted(fault: str) -> Iterator[None]:
-    """The compiler of this process has the fault."""
+    """The compiler of this process has the fault. LLVM has no part in it, and optimises nothing."""
     intrinsic, least = FAULTS[fault]
     read = schedule.read_program
 
@@ -44,7 +45,7 @@ def planted(fault: str) -> Iterator[None]:
             program, stages=tuple(_enlarged(stage, intrinsic) for stage in program.stages)
         )
 
-    with mock.patch.object(schedule, "read_program", wrong):
+    with mock.patch.object(schedule, "read_program", wrong), builds_for(NATIVE, llvm=0):
         yield
 
 
