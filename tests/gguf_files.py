@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-F32, F16, Q4_0, Q4_1, Q5_0, Q8_0 = 0, 1, 2, 3, 6, 8
+from tests import gguf_blocks
+
+F32, F16, Q4_0, Q4_1, Q8_0, Q2_K = 0, 1, 2, 3, 8, 10
 WORDS, LAYERS, HEADS, GROUPS, SIZE, HIDDEN, LONGEST = 50, 2, 4, 2, 16, 96, 64
 WIDTH = HEADS * SIZE
 BASE, EPSILON = 5000.0, 1e-5
@@ -28,9 +30,14 @@ Array = np.ndarray[Any, Any]
 
 
 def encoded(array: Array, kind: int) -> bytes:
-    """The array in blocks, by any rounding; the last block of a Q4_1 has one value."""
+    """The array in blocks, by any rounding; the last block of a Q4_1 has one value. Other formats
+    hold numbers of the array's magnitude alone.
+    """
     if kind in (F32, F16):
         return array.astype("<f4" if kind == F32 else "<f2").tobytes()
+    if kind in gguf_blocks.SIZES:
+        magnitude = 3 * float(array.std())
+        return gguf_blocks.drawn(kind, array.size, magnitude, seed=array.size)
     parts = []
     blocks = array.reshape(-1, 32).astype(np.float64)
     for place, block in enumerate(blocks):
@@ -58,6 +65,8 @@ def decoded(data: bytes, kind: int, shape: tuple[int, ...]) -> Array:
     """float64, number by number."""
     if kind in (F32, F16):
         return np.frombuffer(data, "<f4" if kind == F32 else "<f2").reshape(shape).astype("f8")
+    if kind in gguf_blocks.SIZES:
+        return np.array(gguf_blocks.meant(data, kind)).reshape(shape)
     size = {Q4_0: 18, Q4_1: 20, Q8_0: 34}[kind]
     found: list[float] = []
     for at in range(0, len(data), size):

@@ -1,21 +1,15 @@
-"""Tensors of GGUF files: floats, and blocks of 32 numbers of few bits, whose numbers stay as they
-are.
-"""
+"""Tensors of GGUF files: floats, and blocks of numbers of few bits, which stay as they are."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from compiler.errors import LoadError
 from compiler.ir.gguf.file import Stored
+from compiler.ir.gguf.formats import FORMATS, Array, Parts
 
-Array: TypeAlias = np.ndarray[Any, Any]
-BLOCK = 32
-F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
-_FLOATS = {F32: "<f4", F16: "<f2"}
-_BYTES = {Q4_0: 18, Q4_1: 20, Q8_0: 34}
-"""Of a block."""
+F32, F16, BF16 = 0, 1, 30
+_FLOATS = {F32: "<f4", F16: "<f2", BF16: "<u2"}
 
 
 @dataclass(frozen=True)
@@ -31,24 +25,40 @@ class Quantized:
     scales: Array
     zeros: Array | None
 
+    @property
+    def block(self) -> int:
+        """Numbers that share a scale."""
+        return self.shape[1] // self.scales.shape[1]
+
 
 def tensor_of(name: str, stored: Stored) -> Array | Quantized:
     """float32, or a matrix of few bits; raises LoadError."""
     count = int(np.prod(stored.shape, dtype=object))
     if stored.kind in _FLOATS:
-        floats = _bytes(name, stored, count * np.dtype(_FLOATS[stored.kind]).itemsize)
-        return floats.view(_FLOATS[stored.kind]).astype(np.float32).reshape(stored.shape)
-    if stored.kind not in _BYTES or len(stored.shape) != 2 or stored.shape[1] % BLOCK:
+        form = np.dtype(_FLOATS[stored.kind])
+        floats = _bytes(name, stored, count * form.itemsize).view(form).reshape(stored.shape)
+        if stored.kind == BF16:
+            # The upper half of a float32's bits.
+            return (floats.astype(np.uint32) << 16).view(np.float32)
+        return floats.astype(np.float32)
+    blocks = FORMATS.get(stored.kind)
+    if blocks is None or len(stored.shape) != 2 or stored.shape[1] % blocks.count:
         raise LoadError(
             f"the tensor {name!r} has the format {stored.kind}, which is not supported",
             reason="gguf_format",
             field="model",
-            hint="convert it with llama-quantize to Q4_0, Q4_1, Q8_0, F16 or F32",
+            hint="convert it with llama-quantize to Q4_0, Q4_1, Q4_K_M, Q5_K_M, Q6_K, Q8_0, F16 "
+            "or F32",
         )
     rows, depth = stored.shape
-    blocks = depth // BLOCK
-    held = _bytes(name, stored, rows * blocks * _BYTES[stored.kind])
-    return _quantized(stored.kind, (rows, depth), held.reshape(rows, blocks, -1))
+    groups = depth // blocks.count
+    held = _bytes(name, stored, rows * groups * blocks.size)
+    parts = blocks.read(held.reshape(rows, groups, blocks.size))
+    if parts.bits == 8 and parts.least is not None:
+        # ONNX Runtime, which verifies builds, has no such blocks.
+        found = parts.numbers * parts.scales[..., None] + parts.least[..., None]
+        return np.asarray(found.reshape(stored.shape))
+    return _quantized((rows, depth), parts)
 
 
 def _bytes(name: str, stored: Stored, size: int) -> Array:
@@ -59,29 +69,24 @@ def _bytes(name: str, stored: Stored, size: int) -> Array:
     return np.array(stored.data[:size])
 
 
-def _quantized(kind: int, shape: tuple[int, int], held: Array) -> Quantized:
-    scales = _halves(held, 0)
-    if kind == Q8_0:
-        # Signed numbers become those around 128.
-        return Quantized(8, shape, held[..., 2:] ^ np.uint8(128), scales, None)
-    if kind == Q4_0:
-        return Quantized(4, shape, _neighbours(held[..., 2:]), scales, None)
+def _quantized(shape: tuple[int, int], parts: Parts) -> Quantized:
+    rows = shape[0]
+    numbers = parts.numbers.reshape(rows, -1, parts.numbers.shape[-1])
+    scales = parts.scales.reshape(rows, -1)
+    if parts.least is None:
+        return Quantized(parts.bits, shape, _packed(parts.bits, numbers), scales, None)
     # number * scale + least is (number - zero) * scale; a block of one value has no scale.
-    least, numbers = _halves(held, 2), _neighbours(held[..., 4:])
-    flat = scales == 0
+    least, flat = parts.least.reshape(rows, -1), scales == 0
     zeros = np.where(flat, np.float32(-1), -least / np.where(flat, np.float32(1), scales))
     numbers[flat] = 0
-    return Quantized(4, shape, numbers, np.where(flat, least, scales), zeros)
+    scales = np.where(flat, least, scales)
+    return Quantized(parts.bits, shape, _packed(parts.bits, numbers), scales, zeros)
 
 
-def _halves(held: Array, at: int) -> Array:
-    """The float16 at a place of every block, as float32."""
-    return np.ascontiguousarray(held[..., at : at + 2]).view("<f2")[..., 0].astype(np.float32)
-
-
-def _neighbours(held: Array) -> Array:
-    """Bytes of two neighbours each, of bytes that hold number i and number i + 16."""
-    numbers = np.concatenate([held & 15, held >> 4], -1)
+def _packed(bits: int, numbers: Array) -> Array:
+    """Two numbers of four bits a byte, the first in the lower half."""
+    if bits == 8:
+        return numbers
     return np.asarray(numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4))
 
 

@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.errors import LoadError
-from compiler.ir.gguf.blocks import BLOCK, Array, Quantized, reals, tensor_of
+from compiler.ir.gguf.blocks import Quantized, reals, tensor_of
 from compiler.ir.gguf.file import Gguf
+from compiler.ir.gguf.formats import Array
 
 _MICROSOFT = "com.microsoft"
 _OPSET = 21
@@ -113,7 +114,7 @@ class _Decoder:
             K=depth,
             N=columns,
             bits=table.bits,
-            block_size=BLOCK,
+            block_size=table.block,
             accuracy_level=_ROUNDED,
         )
 
@@ -139,7 +140,7 @@ class _Decoder:
                 "h0",
                 domain=_MICROSOFT,
                 bits=table.bits,
-                block_size=BLOCK,
+                block_size=table.block,
                 gather_axis=0,
                 quantize_axis=1,
             )

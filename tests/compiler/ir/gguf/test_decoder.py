@@ -13,6 +13,7 @@ from compiler.errors import LoadError
 from compiler.ir.model_file import LoadedModel, open_model
 from relaxd.contract.options import CompileOptions, StateForm
 from relaxd.llm import Engine, Sampling
+from tests import gguf_blocks, gguf_files
 from tests.compiler.building import build, report
 from tests.compiler.ir.onnx.running import session_of
 from tests.gguf_files import (
@@ -20,11 +21,10 @@ from tests.gguf_files import (
     F32,
     GROUPS,
     METADATA,
+    Q2_K,
     Q4_0,
     Q4_1,
-    Q5_0,
     Q8_0,
-    SIZE,
     WORDS,
     logits,
     tensors,
@@ -62,7 +62,23 @@ def opened(path: Path) -> LoadedModel:
 @pytest.mark.parametrize(("kind", "table", "head"), FORMS)
 def test_the_graph_is_the_decoder(tmp_path: Path, kind: int, table: int, head: int | None) -> None:
     path = tmp_path / "model.gguf"
-    weights = write(path, tensors(kind, table, head))
+    _check_graph(path, write(path, tensors(kind, table, head)))
+
+
+@pytest.mark.parametrize("kind", gguf_blocks.SIZES)
+def test_groups_of_256_and_numbers_of_five_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    monkeypatch.setattr(gguf_files, "SIZE", 64)
+    monkeypatch.setattr(gguf_files, "WIDTH", 256)
+    monkeypatch.setattr(gguf_files, "HIDDEN", 512)
+    path = tmp_path / "model.gguf"
+    sizes = {"llama.embedding_length": 256, "llama.feed_forward_length": 512}
+    _check_graph(path, write(path, tensors(kind, kind), METADATA | sizes))
+
+
+def _check_graph(path: Path, weights: dict[str, np.ndarray]) -> None:
+    """Compare the graph in ONNX Runtime with the decoder, for a prompt in parts."""
     model = opened(path).proto
     levels = [one for node in model.graph.node for one in node.attribute if one.name == LEVEL]
     assert len(levels) == sum(node.op_type == "MatMulNBits" for node in model.graph.node)
@@ -71,7 +87,7 @@ def test_the_graph_is_the_decoder(tmp_path: Path, kind: int, table: int, head: i
         level.i = 0
     session: Any = session_of(model)
     caches = {
-        given.name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
+        given.name: np.zeros((1, GROUPS, 0, given.shape[-1]), np.float32)
         for given in session.get_inputs()
         if given.name.startswith("past")
     }
@@ -147,7 +163,7 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     write(path, tensors(F32, F32))
     data = bytearray(path.read_bytes())
     place = data.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 2 * 8
-    data[place] = Q5_0
+    data[place] = Q2_K
     path.write_bytes(data)
     with pytest.raises(LoadError, match=r"ffn_up.*llama-quantize") as caught:
         open_model(path)
