@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import rounding, state, targets
+from compiler import rounding, scores, state, targets
 from compiler.bundle import files
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
@@ -121,7 +121,7 @@ def fill(
             request = CompileRequest.from_json(job.request)
             target, partial = targets.resolve(job.target), output.partial_of(job)
             this = _Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
-            model = open_model(Path(job.model))
+            model = _opened(job, request)
         return _build(this, model)
 
 
@@ -131,7 +131,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
     """
     with entered(Stage.LOAD, on_event):
         request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
-        model = open_model(Path(job.model))
+        model = _opened(job, request)
     with entered(Stage.IMPORT, on_event):
         imported = _import(model, request)
     from compiler.passes import manager
@@ -156,13 +156,20 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
     """Reports what an import finds, without compiling; raises CompileError."""
     with entered(Stage.LOAD, on_event):
         request = CompileRequest.from_json(job.request)
-        model = open_model(Path(job.model))
+        model = _opened(job, request)
     with entered(Stage.IMPORT, on_event):
         return (
             inspect_torchscript(model.path, request)
             if isinstance(model, LoadedScript)
             else inspect_model(model.proto, request)
         )
+
+
+def _opened(
+    job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
+) -> LoadedModel | LoadedScript:
+    """The model as the request wants it computed, by the reference too."""
+    return scores.as_wanted(open_model(Path(job.model)), request)
 
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:

@@ -50,7 +50,7 @@ def main() -> int:
     print("| model | threads | request | relaxd, tokens/s | llama.cpp | times as fast | bar |")
     print("|---|---:|---|---:|---:|---:|---:|")
     for name, path in _models(options):
-        bundle = engines.bundle_of(path, options.built, {})
+        bundle = engines.bundle_of(path, options.built, {"logits": "last"})
         for threads in options.threads:
             with engines.relaxd(bundle, threads) as ours:
                 if program is None:

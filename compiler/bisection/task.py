@@ -21,6 +21,7 @@ from compiler.bisection.values import Values, fixed_inputs, specs_of, typed_inpu
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
+from compiler.scores import as_wanted
 from relaxd.contract.request import CompileRequest
 
 
@@ -31,7 +32,7 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     spec: job, as JSON, with the inputs in its reproducer; departing: names of outputs.
     """
     job = CompileJob(**{key: value for key, value in spec["job"].items() if key != "kind"})
-    loaded = open_model(Path(job.model))
+    loaded = as_wanted(open_model(Path(job.model)), CompileRequest.from_json(job.request))
     if isinstance(loaded, LoadedScript):
         raise SystemExit("nodes are searched for in ONNX models alone")
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:

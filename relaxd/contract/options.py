@@ -26,6 +26,15 @@ class StateForm(StrEnum):
     LIFTED = "lifted"
 
 
+class LogitsForm(StrEnum):
+    """Of which tokens of a call a language model's scores are computed: of all, or of each entry's
+    last.
+    """
+
+    ALL = "all"
+    LAST = "last"
+
+
 class WeightForm(StrEnum):
     """What a library stores its weights as; FLOAT32: as the model has them."""
 
@@ -57,6 +66,7 @@ class CompileOptions:
     dump: keep the module after every phase of the compiler, beside the bundle.
     flavour: None takes the target's own.
     state: what becomes of the caches of a language model.
+    logits: of which tokens the output `logits` of a language model has the scores.
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
     None for any.
@@ -74,6 +84,7 @@ class CompileOptions:
     dump: bool = False
     flavour: Flavour | None = None
     state: StateForm = StateForm.PASSED
+    logits: LogitsForm = LogitsForm.ALL
     weights: WeightForm = WeightForm.FLOAT32
     weights_error: float | None = None
     precision: Precision = Precision.FLOAT32
@@ -84,6 +95,7 @@ class CompileOptions:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
         self._choose("flavour", Flavour, optional=True)
         self._choose("state", StateForm)
+        self._choose("logits", LogitsForm)
         self._choose("weights", WeightForm)
         self._choose("precision", Precision)
         for name, kinds, what in _KINDS:

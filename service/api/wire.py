@@ -80,6 +80,7 @@ class OptionsIn(Document):
     dump: bool = False
     flavour: Literal["vm", "standalone"] | None = None
     state: Literal["passed", "lifted"] = "passed"
+    logits: Literal["all", "last"] = "all"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None
     precision: Literal["float32", "bfloat16"] = "float32"

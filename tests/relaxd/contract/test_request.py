@@ -65,6 +65,7 @@ def test_defaults():
         "dump": False,
         "flavour": None,
         "state": "passed",
+        "logits": "all",
         "weights": "float32",
         "weights_error": None,
         "precision": "float32",
