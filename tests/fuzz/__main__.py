@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.fuzz import case as cases
+from tests.fuzz.batch import merged
 from tests.fuzz.case import Case
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
@@ -19,40 +20,58 @@ from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
 OPTIMISED = 10
-ANY = "any"
-"""The geometry that the seed chooses."""
+ANY, ALL = "any", "all"
+"""The geometry that the seed chooses; all of them in turn."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where an answer was wrong or a build or run crashed."""
     options = _parser().parse_args(arguments)
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    if options.geometry == ANY:
-        options.geometry = NAMES[seed % len(NAMES)]
-    judge, tally = Judge(options.geometry, llvm=options.llvm or 0), Tally()
+    geometries = _geometries(options.geometry, seed)
+    judge = Judge(geometries[0], llvm=options.llvm or 0)
+    tallies = {name: Tally() for name in geometries}
     end = time.monotonic() + options.seconds
-    print(f"seed {seed}, geometry {options.geometry}", flush=True)
+    print(f"seed {seed}, geometry {', '.join(geometries)}", flush=True)
     try:
         if options.repeat:
-            return _repeat(judge, options.repeat)
+            return _repeat(judge, options.repeat, geometries)
         for number, batch in enumerate(_batches(seed, options.graphs, options.together)):
-            if time.monotonic() > end or tally.failures >= options.findings:
+            if time.monotonic() > end or _failures(tallies) >= options.findings:
                 break
             if options.llvm is None:
                 judge.llvm = 0 if number % OPTIMISED else 3
-            for case, judgement in judge.judge_all(batch):
-                tally.add(judgement)
-                if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
-                    _tell(case.seed, judgement)
-                if judgement.verdict.failure:
-                    _keep(judge, case, judgement, options)
+            _judge(judge, batch, tallies, options)
     finally:
         judge.stop()
-    print(tally.line(seed, options.geometry))
-    print(
-        f"{tally.graphs / max(_processor_time() / 60, 1e-9):.0f} graphs a minute of one processor"
-    )
-    return int(tally.failures > 0)
+    for name, tally in tallies.items():
+        print(tally.line(seed, name))
+    judged = sum(tally.graphs for tally in tallies.values())
+    print(f"{judged / max(_processor_time() / 60, 1e-9):.0f} graphs a minute of one processor")
+    return int(_failures(tallies) > 0)
+
+
+def _geometries(asked: str, seed: int) -> tuple[str, ...]:
+    return {ALL: NAMES, ANY: (NAMES[seed % len(NAMES)],)}.get(asked, (asked,))
+
+
+def _failures(tallies: Mapping[str, Tally]) -> int:
+    return sum(tally.failures for tally in tallies.values())
+
+
+def _judge(
+    judge: Judge, batch: list[Case], tallies: Mapping[str, Tally], options: argparse.Namespace
+) -> None:
+    """Judges the graphs at every geometry of the run, beside the same references."""
+    union = merged(batch)
+    for geometry, tally in tallies.items():
+        judge.geometry = geometry
+        for case, judgement in judge.judge_all(batch, union):
+            tally.add(judgement)
+            if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
+                _tell(geometry, case.seed, judgement)
+            if judgement.verdict.failure:
+                _keep(judge, case, judgement, options)
 
 
 def _processor_time() -> float:
@@ -74,10 +93,10 @@ def _batches(seed: int, graphs: int, together: int) -> Iterator[list[Case]]:
     yield from (own for own in waiting.values() if own)
 
 
-def _tell(seed: int, judgement: Judgement) -> None:
+def _tell(geometry: str, seed: int, judgement: Judgement) -> None:
     code = f" {judgement.code}" if judgement.code else ""
     why = " ".join(judgement.why.split())[:400]
-    print(f"{seed}: {judgement.verdict.value}{code}: {why}", flush=True)
+    print(f"{seed} at {geometry}: {judgement.verdict.value}{code}: {why}", flush=True)
 
 
 def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Namespace) -> None:
@@ -90,10 +109,10 @@ def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Name
     small = shrink(case, alike, judge.values.ask, options.shrink_seconds)
     last = judge.judge(small)
     kind = judgement.verdict.value.replace(" ", "_")
-    stem = options.keep / f"{kind}_{options.geometry.replace('/', '_')}_{case.seed}"
+    stem = options.keep / f"{kind}_{judge.geometry.replace('/', '_')}_{case.seed}"
     path = stem.with_suffix(".onnx")
     command = (
-        f"python -m tests.fuzz --geometry {options.geometry} --llvm {judge.llvm} --repeat {path}"
+        f"python -m tests.fuzz --geometry {judge.geometry} --llvm {judge.llvm} --repeat {path}"
     )
     about = {"verdict": last.verdict.value, "code": last.code, "why": last.why}
     small.write(stem, {**about, "graph_seed": case.seed, "command": command})
@@ -101,11 +120,14 @@ def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Name
     print(f"  kept {path}: {operators}; {command}", flush=True)
 
 
-def _repeat(judge: Judge, path: Path) -> int:
-    case = cases.read(path)
-    judgement = judge.judge(case)
-    _tell(case.seed, judgement)
-    return int(judgement.verdict.failure)
+def _repeat(judge: Judge, path: Path, geometries: Sequence[str]) -> int:
+    case, failed = cases.read(path), False
+    for geometry in geometries:
+        judge.geometry = geometry
+        judgement = judge.judge(case)
+        _tell(geometry, case.seed, judgement)
+        failed |= judgement.verdict.failure
+    return int(failed)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,7 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--graphs", type=int, default=10**9, help="at most so many")
     parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
     parser.add_argument(
-        "--geometry", choices=(*NAMES, ANY), default=NATIVE, help="any: the seed chooses one"
+        "--geometry",
+        choices=(*NAMES, ANY, ALL),
+        default=NATIVE,
+        help="any: the seed chooses one; all: each graph at each, beside the same references",
     )
     parser.add_argument(
         "--findings", type=int, default=10**9, help="begin no build after so many failures"

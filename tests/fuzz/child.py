@@ -40,6 +40,7 @@ class Child:
         self, function: str, seconds: float, patience: float = 8.0, torch: bool = False
     ) -> None:
         self._torch = torch
+        self.name = function.partition(":")[2]
         self._function, self._seconds, self._patience = function, seconds, patience
         self._process: Any = None
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.fuzz.engines import Failed, runtime
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
+from tests.geometries import NAMES
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +112,8 @@ def test_who_is_wrong_among_several_is_found(
     whose outputs depart are judged alone.
     """
     judge = Faulty(seed, apart)
-    judged = list(judge.judge_all([generate(number) for number in (3, 5, 8)]))
+    cases = [generate(number) for number in (3, 5, 8)]
+    judged = list(judge.judge_all(cases, merged(cases)))
     assert judge.asked == asked
     assert [case.seed for case, one in judged if one.verdict is Verdict.OURS] == found
     assert {case.seed for case, _ in judged} == {3, 5, 8}
@@ -138,7 +141,7 @@ def idle(_: object) -> None:
 class Wrong(Judge):
     """Takes every graph for wrong, and every smaller one for right."""
 
-    def judge_all(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Judgement]]:
+    def judge_all(self, cases: Sequence[Case], union: Case) -> Iterator[tuple[Case, Judgement]]:
         yield from ((case, Judgement(Verdict.OURS, "y departs")) for case in cases)
 
     def judge(self, case: Case) -> Judgement:
@@ -157,6 +160,25 @@ def test_a_failure_ends_the_run_with_its_graph_and_the_command_that_repeats_it(
     assert last.startswith("1 graphs, 0 runs, 1 wrong")
     command = f"python -m tests.fuzz --geometry 256/16 --llvm 3 --repeat {path}"
     assert json.loads(path.with_suffix(".json").read_text())["command"] == command
+
+
+def test_each_graph_is_judged_at_every_geometry_beside_one_reference(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    answers = {"relaxd": Failed("import.unsupported", ""), "runtime": list[Any]()}
+
+    def ask(child: Child, question: Any) -> Any:
+        asked.append((child.name, getattr(question, "geometry", "")))
+        return answers[child.name]
+
+    monkeypatch.setattr(Child, "ask", ask)
+    arguments = ["--geometry", "all", "--graphs", "1", "--seed", "7", "--seconds", "600"]
+    assert fuzz.main(arguments) == 0
+    assert asked == [("runtime", ""), *(("relaxd", name) for name in NAMES)]
+    lines = capsys.readouterr().out.splitlines()
+    refused = "1 graphs, 0 runs, 0 wrong, 0 crashes, 1 refused"
+    assert [line.rpartition(" ")[2] for line in lines if line.startswith(refused)] == [*NAMES]
 
 
 def test_some_graphs_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
