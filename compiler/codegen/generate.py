@@ -52,8 +52,7 @@ def _code(target: Target, kernels: KernelCache | None, programs: tvm.IRModule) -
     """The code of each program, in the order of their names."""
     if kernels is not None:
         return kernels.compiled(programs, target)
-    machine = tvm.target.Target(target.to_tvm())
-    return compile_each(host_code.lowered(programs, machine), machine)
+    return compile_each(programs, tvm.target.Target(target.to_tvm()))
 
 
 def _side_by_side(

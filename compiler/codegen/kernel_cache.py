@@ -14,7 +14,6 @@ from typing import Any
 
 import tvm
 
-from compiler.codegen import host_code
 from compiler.codegen.side_by_side import compile_each, each
 from compiler.runtimes import canonical
 from compiler.targets import Target
@@ -46,12 +45,10 @@ class KernelCache:
         keys = self._keys(programs, target)
         found = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
         made = self._compile(programs, found, target)
-        names = {gvar.name_hint for gvar in programs.functions}
-        # Lowering that makes another function of a program would leave that one out of the cache.
-        for name in made.keys() & keys.keys() if found.keys() | made.keys() == names else ():
+        for name in made.keys() & keys.keys():
             self.fresh.put(keys[name], made[name])
         self.fresh.note_use(keys[name] for name in found)
-        self.report(len(names), len(found))
+        self.report(len(programs.functions), len(found))
         return _modules({**found, **made})
 
     def _get(self, key: str) -> bytes | None:
@@ -84,13 +81,11 @@ class KernelCache:
         if not missing:
             return {}
         machine = tvm.target.Target(target.to_tvm())
-        module = tvm.IRModule(missing, attrs=programs.attrs)
-        lowered = host_code.lowered(module, machine)
-        names = sorted(gvar.name_hint for gvar in lowered.functions)
+        names = sorted(gvar.name_hint for gvar in missing)
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, f"{index}.o") for index in range(len(names))]
-            pairs = zip(compile_each(lowered, machine), files, strict=True)
-            objects = each(_object, pairs)
+            made = compile_each(tvm.IRModule(missing, attrs=programs.attrs), machine)
+            objects = each(_object, zip(made, files, strict=True))
         return dict(zip(names, objects, strict=True))
 
 
