@@ -24,6 +24,7 @@ from compiler.passes.graph.break_chains import BreakChains
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.define_first import DefineFirst
+from compiler.passes.graph.fold_constants import FoldConstants
 from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.graph.legalize_concat import legalize_concat
@@ -83,7 +84,7 @@ def for_processors(
         _graph(transform.EliminateCommonSubexpr()),
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
-        _graph(transform.FoldConstant()),
+        FoldConstants(),
         # Weights are compared with those of the file, so before any is joined with others.
         *(() if rounding is None else (rounding,)),
         # Views first: the layout passes look through transposes, not through views.
@@ -157,7 +158,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _graph(transform.DecomposeOpsForInference()),
         UnpackNBits(),
         FoldLayout(),
-        _graph(transform.FoldConstant()),
+        FoldConstants(),
         FlattenRows(),
         _pack(transform.CanonicalizeBindings()),
         _pack(transform.DeadCodeElimination()),
