@@ -177,7 +177,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     compiled = _compile(this, model)
     manifest, signature = compiled.manifest, compiled.signature
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
-    files.seal(this.partial, manifest)
+    manifest = files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature.original)
         numerics = _verified(this, original, compiled, trials)

@@ -99,9 +99,13 @@ def write_texts(bundle: Path, documents: Mapping[str, Any]) -> None:
 
 def seal(bundle: Path, manifest: Manifest) -> Manifest:
     """Write the manifest, with an entry for every file that is there; may be done again after files
-    were added.
+    were added, of which a sealed manifest has no entry yet.
     """
-    files = {path.name: _entry(path) for path in sorted(bundle.iterdir()) if path.name != FILENAME}
+    files = {
+        path.name: manifest.files.get(path.name) or _entry(path)
+        for path in sorted(bundle.iterdir())
+        if path.name != FILENAME
+    }
     sealed = dataclasses.replace(manifest, files=files)
     (bundle / FILENAME).write_text(json.dumps(sealed.to_json(), indent=1, sort_keys=True) + "\n")
     return sealed

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -63,10 +64,19 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> tuple[Weight, 
                     str(constant.dtype), tuple(int(size) for size in constant.shape), file.tell()
                 )
             )
-            file.write(constant.numpy().tobytes())
+            file.write(_bytes_of(constant))
         if not file.tell():
             file.write(b"\0")  # an empty file cannot be mapped
     return tuple(weights)
+
+
+def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:
+    """The tensor's memory where numpy can share it, else a copy; numpy has no bfloat16."""
+    try:
+        values = np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError):
+        values = tensor.numpy()
+    return np.ascontiguousarray(values).reshape(-1).view("uint8").data
 
 
 @mutator
@@ -84,10 +94,10 @@ class _Lift(PyExprMutator):  # type: ignore[misc]
         tensor = op.value
         if not isinstance(tensor, tvm.runtime.Tensor):
             return op
-        values = tensor.numpy()
+        values = _bytes_of(tensor)
         if 0 < values.nbytes < self.smallest:
             return op
-        key = (str(tensor.dtype), values.shape, hashlib.sha256(values.tobytes()).digest())
+        key = (str(tensor.dtype), tuple(tensor.shape), hashlib.sha256(values).digest())
         if key not in self._known:
             self._known[key] = relax.Var(f"weight_{len(self.lifted)}", op.ty)
             self.lifted.append((self._known[key], tensor))
