@@ -4,7 +4,6 @@ TVM's FlattenBuffer simplifies each index by proofs, which took a quarter of Min
 simplifies indices anyway.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from compiler.tir.building import emit, statements
-from compiler.tir.exprs import const, dtype_of
+from compiler.tir.exprs import const, dtype_of, items
 
 
 def flattened(module: tvm.IRModule) -> tvm.IRModule:
@@ -41,18 +40,18 @@ class _View:
 
     @classmethod
     def of(cls, buffer: Any) -> "_View":
-        shape = list(buffer.shape)
+        shape = items(buffer.shape)
         flat = buffer if len(shape) == 1 else buffer.get_flattened_buffer()
         boolean = dtype_of(buffer) == "bool"
         flat = flat.with_dtype("int8") if boolean else flat
-        return cls(flat, not flat.same_as(buffer), boolean, list(buffer.ty.strides), shape[1:])
+        return cls(flat, not flat.same_as(buffer), boolean, items(buffer.ty.strides), shape[1:])
 
-    def offset(self, indices: Iterable[Any]) -> Any:
+    def offset(self, indices: Any) -> Any:
         """Row by row; strides, where the buffer has some, say otherwise."""
         if self.strides:
-            parts = [index * step for step, index in zip(self.strides, indices, strict=True)]
+            parts = [index * step for step, index in zip(self.strides, items(indices), strict=True)]
             return sum(parts[1:], parts[0])
-        first, *inner = list(indices) or [const(0)]
+        first, *inner = items(indices) or [const(0)]
         # Indices may be int32, offsets are int64.
         total = const(0) + first
         for extent, index in zip(self.extents, inner, strict=True):

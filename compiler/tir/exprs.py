@@ -20,6 +20,14 @@ Table = dict[Any, Expr]
 _LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
 
 
+_size, _item = map(tvm.get_global_func, ("ffi.ArraySize", "ffi.ArrayGetItem"))
+
+
+def items(array: Any) -> list[Any]:
+    """The elements of an array of TVM's, whose iterator takes twice as long over a few."""
+    return [_item(array, index) for index in range(_size(array))]
+
+
 def children(expr: Expr) -> list[Expr]:
     """The direct subexpressions; raises TypeError for a node that is not known."""
     kind: Any = type(expr)
@@ -41,8 +49,8 @@ def _parts_of(kind: type) -> Callable[[Expr], list[Expr]]:
 
 _PARTS: tuple[tuple[type | tuple[type, ...], Callable[[Expr], list[Expr]]], ...] = (
     (_LEAVES, lambda expr: []),
-    (ir.Call, lambda expr: [arg for arg in expr.args if isinstance(arg, ir.Expr)]),
-    (ir.TensorLoad, lambda expr: list(expr.indices)),
+    (ir.Call, lambda expr: [arg for arg in items(expr.args) if isinstance(arg, ir.Expr)]),
+    (ir.TensorLoad, lambda expr: items(expr.indices)),
     (prim.Select, lambda expr: [expr.condition, expr.true_value, expr.false_value]),
     ((prim.Cast, prim.Broadcast), lambda expr: [expr.value]),
     ((prim.Not, prim.BitwiseNot), lambda expr: [expr.a]),
@@ -197,7 +205,10 @@ def is_choice(expr: Expr) -> bool:
 
 
 def const(value: int) -> Expr:
-    """An int64 constant, the type of every extent and index here."""
+    """A new int64 constant, the type of every extent and index here.
+
+    Never a kept one: NarrowDataType decides by the address of a constant how many bits it takes.
+    """
     return tirx.IntImm("int64", value)
 
 
