@@ -32,7 +32,7 @@ _SIMPLIFIED = ("attention", "generic")
 out: over 197 keys attention took twice as long, a layer norm half as long again."""
 
 
-def _ours(change: Callable[[tvm.IRModule], tvm.IRModule]) -> Any:
+def step_of(change: Callable[[tvm.IRModule], tvm.IRModule]) -> Any:
     """A pass of TVM that applies `change`."""
     return tvm.ir.transform.module_pass(
         lambda module, _context: change(module), opt_level=0, name=change.__name__
@@ -113,11 +113,11 @@ def lowering_steps() -> list[Any]:
         schedule.ConvertBlocksToOpaque(),
         schedule.LowerMatchBuffer(),
         schedule.LowerOpaqueBlock(),
-        *map(_ours, (flattened, unaligned, settled, without_bfloats)),
+        *map(step_of, (flattened, unaligned, settled, without_bfloats)),
         lower.NarrowDataType(32),
-        _ours(vectorized),
+        step_of(vectorized),
         lower.UnrollLoop(),
-        _ours(simplified),
+        step_of(simplified),
         schedule.RewriteUnsafeSelect(),
         lower.FP8ComputeLegalize(),
         lower.VerifyMemory(),

@@ -10,6 +10,7 @@ from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
 from compiler.codegen import host_code
+from compiler.codegen.bfloats import without_bfloats
 from compiler.targets import Target
 
 _FUNCTION = re.compile(r"(?m)^// Function: (\w+)\n(?=//-----)")
@@ -132,7 +133,7 @@ def _steps(hosts: _Hosts) -> list[Any]:
         schedule.InjectSoftwarePipeline(),
         schedule.LowerOpaqueBlock(),
         lower.FlattenBuffer(),
-        lower.BF16ComputeLegalize(),
+        host_code.step_of(without_bfloats),
         lower.NarrowDataType(32),
         schedule.LoopPartition(),
         lower.VectorizeLoop(True),

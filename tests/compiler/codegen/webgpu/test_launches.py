@@ -71,3 +71,12 @@ var<workgroup> v : array<vec4<f32>, 16>;
 def test_a_text_of_another_form_is_an_error():
     with pytest.raises(AssertionError, match="another way"):
         Shader.of("k", "fn k() {}")
+
+
+def test_a_cast_to_bfloat16_and_back_rounds():
+    x = te.placeholder((te.var("n", "int64"),), name="x")
+    y = te.compute(x.shape, lambda i: x[i].astype("bfloat16").astype("float32"), name="y")
+    parts, _ = made(te.create_prim_func([x, y], "int64"))
+    (shader,) = parts.shaders.values()
+    assert "let bits : u32 = bitcast<u32>(" in shader.code
+    assert f"& {0xFFFF0000}u" in shader.code
