@@ -74,7 +74,7 @@ def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:
     """The tensor's memory where numpy can share it, else a copy; numpy has no bfloat16."""
     try:
         values = np.from_dlpack(tensor)
-    except (BufferError, RuntimeError, TypeError):
+    except (BufferError, RuntimeError):
         values = tensor.numpy()
     return np.ascontiguousarray(values).reshape(-1).view("uint8").data
 

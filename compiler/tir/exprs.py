@@ -88,35 +88,42 @@ def rewrite(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` with every node for which `replace` gives an expression replaced (top down), shared
     nodes once. A binding whose value changes gets a variable of its own.
     """
-    done: dict[
-        int, Expr
-    ] = {}  # by address: constants of equal value and different dtype hash alike
+    return _Rewriting(replace).visit(expr)
 
-    def visit(node: Expr) -> Expr:
+
+class _Rewriting:
+    """One call of `rewrite`; functions inside of it would be in a circle, which only Python's
+    search for garbage ends.
+    """
+
+    def __init__(self, replace: Callable[[Expr], Expr | None]) -> None:
+        self._replace = replace
+        # By address: constants of equal value and different dtype hash alike.
+        self._done: dict[int, Expr] = {}
+
+    def visit(self, node: Expr) -> Expr:
         key = node.__chandle__()
-        if key in done:
-            return done[key]
-        new = replace(node)
+        if key in self._done:
+            return self._done[key]
+        new = self._replace(node)
         if new is None and type(node) is prim.Let:
-            new = bound(node)
+            new = self._bound(node)
         if new is None:
             parts = children(node)
-            fresh = [visit(part) for part in parts]
+            fresh = [self.visit(part) for part in parts]
             same = all(map(_same, parts, fresh))
             new = node if same else _rebuild(node, fresh)
-        done[key] = new
+        self._done[key] = new
         return new
 
-    def bound(node: Expr) -> Expr | None:
-        value = visit(node.value)
+    def _bound(self, node: Expr) -> Expr | None:
+        value = self.visit(node.value)
         if value.same_as(node.value):
             return None
         # TVM takes a variable of two values for an error, even in loops that exclude each other.
         fresh = tirx.Var(node.var.name, dtype_of(value))
-        done[node.var.__chandle__()] = fresh
-        return prim.Let(fresh, value, visit(node.body))
-
-    return visit(expr)
+        self._done[node.var.__chandle__()] = fresh
+        return prim.Let(fresh, value, self.visit(node.body))
 
 
 def _same(one: Expr, other: Expr) -> bool:
