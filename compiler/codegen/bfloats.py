@@ -77,7 +77,7 @@ class _Widening:
             case prim.Select():
                 return prim.Select(node.condition, node.true_value, node.false_value)
             case ir.Call():
-                wide = ir.Call(node.op, list(node.args), attrs=node.attrs, ret_ty=_type_of(node))
+                wide = _call(node, list(node.args), _type_of(node))
                 return wide if is_choice(node) else _rounded(wide)
         computed = type(node)(node.a, node.b)
         return computed if isinstance(node, _CHOICES) else _rounded(computed)
@@ -98,13 +98,17 @@ def _holds(func: tirx.PrimFunc) -> bool:
     if any(hasattr(param.ty, "shape") and dtype_of(param) == _NARROW for param in func.params):
         return True
 
-    def found(node: Any) -> VisitInterrupt | None:
+    def cast(node: Any) -> VisitInterrupt | None:
+        return VisitInterrupt(node) if _is_narrow(node) or _is_narrow(node.value) else None
+
+    def call(node: Any) -> VisitInterrupt | None:
         return VisitInterrupt(node) if _is_narrow(node) else None
 
-    def allocated(node: Any) -> VisitInterrupt | None:
+    def allocation(node: Any) -> VisitInterrupt | None:
         return VisitInterrupt(node) if dtype_of(node.buffer) == _NARROW else None
 
-    steps = (((prim.Cast, ir.Call, prim.FloatImm), found), (tirx.AllocBuffer, allocated))
+    # Beside buffers, these are where values of the type come from and go to.
+    steps = ((prim.Cast, cast), (ir.Call, call), (tirx.AllocBuffer, allocation))
     return tvm_ffi.structural_walk(func.body, steps, order="pre") is not None
 
 
@@ -125,6 +129,10 @@ def _lanes(expr: Any) -> int:
 
 def _type_of(node: Any) -> Any:
     return ir.PrimType(_as("float32", node))
+
+
+def _call(like: Any, args: list[Any], ty: Any) -> Any:
+    return ir.Call(like.op, args, attrs=like.attrs, ty_args=list(like.ty_args), ret_ty=ty)
 
 
 def _bits(value: Any) -> Any:
@@ -177,4 +185,4 @@ def _address(call: Any) -> Any:
     place = next(node for node in nodes(call.args[0]) if isinstance(node, ir.TensorLoad))
     if place.same_as(call.args[0]):
         return call
-    return ir.Call(call.op, [place], attrs=call.attrs, ret_ty=call.ty)
+    return _call(call, [place], call.ty)
