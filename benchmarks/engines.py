@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,15 +42,16 @@ class Subject:
     built: Path | None = None
 
 
-def relaxd(subject: Subject) -> Runner:
+def relaxd(subject: Subject, precision: str = "float32") -> Runner:
     """Ours, through the public entry points."""
     from compiler import compile_model
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
-    bundle = (subject.built or Path(folder.name)) / "relaxd"
+    name = "relaxd" if precision == "float32" else f"relaxd.{precision}"
+    bundle = (subject.built or Path(folder.name)) / name
     if not bundle.exists():
-        options = {"verify": False, "profile": False}
+        options = {"verify": False, "profile": False, "precision": precision}
         compile_model(
             subject.path, output=bundle, dims=subject.dims, inputs=subject.inputs, options=options
         )
@@ -132,12 +134,15 @@ def iree(subject: Subject) -> Runner:
     return run
 
 
-def openvino(subject: Subject) -> Runner:
-    """OpenVINO on the CPU, float32 throughout."""
+def openvino(subject: Subject, precision: str = "f32") -> Runner:
+    """OpenVINO on the CPU, float32 or bfloat16 throughout."""
     import openvino as engine
 
     core = engine.Core()
-    options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    options: dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
     if subject.threads:
         options["INFERENCE_NUM_THREADS"] = subject.threads
     compiled = core.compile_model(core.read_model(subject.path), "CPU", options)
@@ -188,6 +193,8 @@ PACKAGES = {
     "iree": "iree",
     "torch.compile": "torch",
     "relaxd": "relaxd",
+    "relaxd.bfloat16": "relaxd",
+    "openvino.bfloat16": "openvino",
 }
 """The package whose absence makes an engine missing."""
 
@@ -198,4 +205,6 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "tvm": tvm,
     "iree": iree,
     "torch.compile": torch_compile,
+    "relaxd.bfloat16": partial(relaxd, precision="bfloat16"),
+    "openvino.bfloat16": partial(openvino, precision="bf16"),
 }

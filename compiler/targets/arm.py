@@ -111,10 +111,18 @@ def aarch64(
 
 
 def native_aarch64(isa: frozenset[str], caches: Caches) -> Target:
-    """`aarch64-v8.2` where the features reach it, else `aarch64`."""
+    """`aarch64-v8.2` where the features reach it, with bfloat16 where that is among them; else
+    `aarch64`.
+    """
     if set(V8_2) <= isa:
+        extras = tuple(feature for feature in ("bf16",) if feature in isa)
         return aarch64(
-            "native", caches, LINUX, features=V8_2_FEATURES, isa=V8_2, resolved="aarch64-v8.2"
+            "native",
+            caches,
+            LINUX,
+            features=(*V8_2_FEATURES, *(f"+{feature}" for feature in extras)),
+            isa=tuple(sorted((*V8_2, *extras))),
+            resolved="+".join(("aarch64-v8.2", *extras)),
         )
     return aarch64("native", caches, LINUX, isa=("asimd", "fp"), resolved="aarch64")
 

@@ -22,6 +22,7 @@ from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.passes.pack.integer import MOVING
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
+from compiler.tir.work import ELEMENT_FLOPS
 
 Array = np.ndarray[Any, Any]
 
@@ -173,6 +174,7 @@ def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
             axis=k,
         ),
         name=STAGE,
+        attrs={ELEMENT_FLOPS: 2 * int(depth)},
     )
 
 
@@ -195,4 +197,5 @@ def _pair_conv(data: Any, panels: Any, columns: int, window: Window, joined: boo
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
         at,
         name=STAGE,
+        attrs={ELEMENT_FLOPS: 2 * height * width * channels},
     )

@@ -9,6 +9,7 @@ from compiler import targets
 from compiler.errors import UnknownTarget
 from compiler.targets import Runtime, TargetStatus
 from compiler.targets.caches import Caches
+from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.options import Flavour
 from relaxd.loader.host import Host, this_host
 
@@ -85,6 +86,11 @@ def test_native_says_what_it_resolved_to(monkeypatch: pytest.MonkeyPatch) -> Non
     with_host(monkeypatch, machine(*isa_of("aarch64-v8.2"), arch="aarch64"))
     native = targets.resolve("native")
     assert (native.resolved, native.isa) == ("aarch64-v8.2", isa_of("aarch64-v8.2"))
+    with_host(monkeypatch, machine(*isa_of("aarch64-v8.2"), "bf16", arch="aarch64"))
+    native = targets.resolve("native")
+    assert native.resolved == "aarch64-v8.2+bf16"
+    assert "bf16" in native.isa
+    assert VectorUnit.of(native).pair_product is not None
 
 
 def test_every_name_that_was_promised_is_there() -> None:

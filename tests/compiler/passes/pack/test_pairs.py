@@ -1,5 +1,6 @@
 """Products of operands that are rounded to bfloat16: which are, and what the kernels give."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
+from compiler import targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
 from compiler.ir.onnx.products import round_operands
@@ -22,7 +24,7 @@ from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import CompileOptions, Precision
 from relaxd.contract.request import CompileRequest
-from tests.compiler.conftest import HOST
+from tests.compiler.conftest import HOST, assembly
 from tests.compiler.ir.onnx.running import Built, assert_close, model_of, normal, session_of
 from tests.compiler.passes.processors import nearest
 
@@ -235,3 +237,29 @@ def test_rounding_takes_even_neighbours() -> None:
         *bits_of_bfloats(rounded[:3]),
         0,
     ]
+
+
+ARM = {"kind": "llvm", "mtriple": "aarch64-unknown-linux-gnu", "mcpu": "generic"}
+X86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4"}
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        ({**X86, "mattr": ["+avx512bf16"]}, "vdpbf16ps"),
+        (X86, "vfmadd"),
+        ({**ARM, "mattr": ["+neon", "+bf16"]}, "bfdot"),
+        ({**ARM, "mattr": ["+neon"]}, "fmla"),
+    ],
+)
+def test_the_instruction(target: dict[str, Any], instruction: str) -> None:
+    resolved = targets.resolve(json.dumps(target))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
+    model = model_of(nodes, {"x": "float32[n,64]"}, {"w": normal(64, 96)}, outputs=["y"])
+    options = CompileOptions(precision=Precision.BFLOAT16).to_json()
+    imported = import_model(model, CompileRequest.of(dims={"n": (1, 9)}, options=options))
+    rounding = RoundOperands.of(imported, VectorUnit.of(resolved), lambda layers: None)
+    kernels = to_kernels(imported.module, resolved, imported.ranges, (), rounding)
+    text = assembly(generate(to_machine(kernels, resolved, imported.ranges), resolved))
+    assert instruction in text
+    assert ("bf" in instruction) == ("dpbf16" in text or "bfdot" in text)

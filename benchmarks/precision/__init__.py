@@ -1,0 +1,1 @@
+"""Narrow precision beside float32 and beside the peers' own."""

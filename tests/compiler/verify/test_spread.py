@@ -1,0 +1,63 @@
+"""What equal roundings come apart by, and what a library may differ by beside it."""
+
+from pathlib import Path
+
+import numpy as np
+
+from compiler.verify import npz
+from compiler.verify.inputs import Signature, Trial
+from compiler.verify.judged import judge_all
+from compiler.verify.points import Point
+from compiler.verify.spread import TIMES, spreads, undecided_integers
+from relaxd.contract.options import CompileOptions
+from tests import declared
+
+SIGNATURE = Signature((), (declared.spec("y=float32[n]"), declared.spec("i=int64[n]")), (), {})
+WANT = np.linspace(-2, 2, 64, dtype=np.float32)
+PLACES = np.arange(64)
+SIDES = ("nudged0", "nudged1")
+
+
+def trial(folder: Path, apart: float, places: np.ndarray = PLACES) -> Trial:
+    """A library that is `apart` from the reference, whose nudges are 0.01 and 0.02 from it."""
+    made = Trial(0, Point("one", {"n": 64}), folder / "0.inputs.npz")
+    moved = {"library": apart, "reference": 0.0, "nudged0": 0.01, "nudged1": -0.02}
+    for side, by in moved.items():
+        values = WANT.copy()
+        values[5] += np.float32(by)
+        held = places if side == "library" else PLACES
+        npz.write(made.outputs(side), {"y": values, "i": held})
+    return made
+
+
+def problems(folder: Path, apart: float) -> list[str]:
+    trials = [trial(folder, apart)]
+    found = spreads(trials, SIGNATURE, SIDES)
+    assert found["i"] == 0
+    slack = {name: TIMES * by for name, by in found.items()}
+    judged = judge_all(trials, SIGNATURE, CompileOptions(), slack)
+    return [item.output.name for item in judged if item.difference.problem]
+
+
+def test_a_library_may_be_some_times_as_far_as_the_nudged_references(tmp_path: Path) -> None:
+    assert not problems(tmp_path, 0.07)
+    assert problems(tmp_path, 0.09) == ["y"]
+
+
+def test_without_nudges_nothing_is_allowed_beside_the_tolerance(tmp_path: Path) -> None:
+    trials = [trial(tmp_path, 0.07)]
+    assert spreads(trials, SIGNATURE, ())["y"] == 0
+    judged = judge_all(trials, SIGNATURE, CompileOptions())
+    assert judged[0].difference.problem
+
+
+def test_integers_of_rounded_numbers_prove_nothing_where_they_differ(tmp_path: Path) -> None:
+    moved = PLACES.copy()
+    moved[3] += 9
+    for places, differs in ((PLACES, False), (moved, True)):
+        y, i = judge_all([trial(tmp_path, 0.0, places)], SIGNATURE, CompileOptions())
+        assert undecided_integers(y) is y
+        assert bool(i.difference.problem) is differs
+        found = undecided_integers(i).difference
+        assert found.problem is None
+        assert bool(found.undecided) is differs

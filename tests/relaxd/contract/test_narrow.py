@@ -1,0 +1,34 @@
+"""Layers in narrow precision, as the manifest states them."""
+
+from typing import Any
+
+import pytest
+
+from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.options import Precision
+from relaxd.errors import BundleError
+
+LAYERS = NarrowLayers(
+    Precision.BFLOAT16, ("first", "second"), {"scores": "neither side is constant"}
+)
+
+
+def test_there_and_back() -> None:
+    assert NarrowLayers.from_json(LAYERS.to_json()) == LAYERS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"form": "float32"},
+        {"form": ["bfloat16"]},
+        {"layers": {}},
+        {"layers": [3]},
+        {"kept": []},
+        {"kept": {"v": 3}},
+        {"surprise": 1},
+    ],
+)
+def test_a_malformed_part_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(BundleError):
+        NarrowLayers.from_json({**LAYERS.to_json(), **change})
