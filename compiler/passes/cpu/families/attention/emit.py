@@ -13,6 +13,7 @@ text is decoded, are `decode`'s.
 from dataclasses import replace
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.decode import FEW, emit_few
@@ -56,7 +57,9 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
         *batch, row, column = computed_once(axes)
         known = replace(attention, batch=tuple(batch), row=row, column=column)
         heads, m, n = product(extents_of(batch)), row.extent, column.extent
-        with when(m <= FEW):
+        # One or two queries beside as many keys, of the same text, are no decoding.
+        alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
+        with when(tirx.const(False, "bool") if alone else m <= FEW):
             emit_few(known, unit)
         with otherwise():
             # Never 0, as it divides: no queries are no parts of one.
