@@ -1,6 +1,7 @@
-"""TorchScript files whose loading does what no model should: run as a script to write them all."""
+"""TorchScript files whose loading does what no model should: run as a script to write them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -57,9 +58,11 @@ def attacks(outside: Path, victim: int) -> dict[str, str]:
     }
 
 
-def write(folder: Path, outside: Path, victim: int) -> None:
-    """Write each model to `folder`, under the name of its attack."""
-    for name, statement in attacks(outside, victim).items():
+def write(folder: Path, outside: Path, victim: int, names: Sequence[str] = ()) -> None:
+    """Write the named models, or all, to `folder`, under the names of their attacks."""
+    statements = attacks(outside, victim)
+    for name in names or statements:
+        statement = statements[name]
         source = folder / f"{name}.py"
         source.write_text("import torch\n" + SOURCE.format(name="Model", attack=statement))
         sys.path.insert(0, str(folder))
@@ -69,4 +72,4 @@ def write(folder: Path, outside: Path, victim: int) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    write(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
