@@ -45,7 +45,7 @@ def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
         assert builds["wasm32-simd"]["numerics"]["status"] == "executed"
         for target, where in (("wasm32-simd", ""), ("wasm32-simd", "?in=page"), ("webgpu", "")):
             reference_of = builds[target]["artifact"]["ref"]
-            plan(pages, server, reference_of, points())
+            plan(pages, server, reference_of, points(), overlap=target == "webgpu")
             seen = watch(program, f"{pages.url}/{where}", seconds=120)
             assert (seen.state, seen.wrong) == ("near", ())
             assert len(seen.rows) == len(SHAPES)

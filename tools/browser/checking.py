@@ -57,8 +57,18 @@ def origins(folder: Path) -> Iterator[tuple[site.Site, str]]:
             yield pages, server
 
 
-def plan(pages: site.Site, server: str, reference: str, points: Sequence[Point]) -> None:
-    """Write what the page is to do, and serve it: arrays as raw files beside `plan.json`."""
+def plan(
+    pages: site.Site,
+    server: str,
+    reference: str,
+    points: Sequence[Point],
+    *,
+    overlap: bool = False,
+) -> None:
+    """Write what the page is to do, and serve it: arrays as raw files beside `plan.json`.
+
+    overlap: whether the page runs all points once more, each before the others have ended.
+    """
     folder = Path(tempfile.mkdtemp(dir=pages.scratch))
     listed = []
     for number, point in enumerate(points):
@@ -70,7 +80,13 @@ def plan(pages: site.Site, server: str, reference: str, points: Sequence[Point])
                 file.write_bytes(np.ascontiguousarray(array).tobytes())
                 entry[kind].append({"name": name, "dtype": str(array.dtype), "url": file.name})
         listed.append(entry)
-    document = {"server": server, "reference": reference, "tolerance": TOLERANCE, "points": listed}
+    document = {
+        "server": server,
+        "reference": reference,
+        "tolerance": TOLERANCE,
+        "points": listed,
+        "overlap": overlap,
+    }
     (folder / "plan.json").write_text(json.dumps(document))
     pages.add("/", folder)
 

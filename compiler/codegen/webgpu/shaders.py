@@ -112,6 +112,9 @@ def _separated(texts: str) -> dict[str, Shader]:
 def _steps(hosts: _Hosts) -> list[Any]:
     """TVM's passes for grids, without those for other devices, up to functions of their own for
     the host.
+
+    UnrollLoop is left out: the schedules' pragmas made shaders of 90 kB, one of which Chromium's
+    software adapter compiled for more than a minute; as a loop it takes a third of a second.
     """
     schedule, lower = s_tir.transform, tirx.transform
     taken = tvm.ir.transform.module_pass(
@@ -141,7 +144,6 @@ def _steps(hosts: _Hosts) -> list[Any]:
         schedule.InjectDoubleBuffer(),
         lower.StorageRewrite(),
         schedule.HoistIfThenElse(),
-        lower.UnrollLoop(),
         schedule.RenormalizeSplitPattern(),
         lower.StmtSimplify(),
         lower.RemoveNoOp(),
@@ -161,5 +163,5 @@ def _steps(hosts: _Hosts) -> list[Any]:
 
 
 def _last_steps() -> list[Any]:
-    lower = tirx.transform
-    return [lower.LowerWarpMemory(), lower.StmtSimplify(), lower.LowerIntrin()]
+    """TVM's last passes but StmtSimplify, which writes out what expressions share."""
+    return [tirx.transform.LowerWarpMemory(), tirx.transform.LowerIntrin()]

@@ -34,6 +34,10 @@ def test_a_product_is_one_launch_over_its_extents():
     assert f"fn {shader.name}(" in shader.code
     shared = re.findall(r"var<workgroup> \w+ : array<f32, (\d+)>;", shader.code)
     assert shader.shared == 4 * sum(map(int, shared)) > 0
+    # Loops stay loops, and what indices share is computed once.
+    assert len(shader.code) < 5000
+    assert "for (var" in shader.code
+    assert "let cse" in shader.code or "let v_" in shader.code
     assert launcher.text.count("rd_launch_grid(0, given,") == 1
     assert launcher.params == (None, None, None)
     assert len(launcher.dims) == shader.numbers
