@@ -1,0 +1,73 @@
+"""The npm package's `loadGpu` in headless Chromium, on its software adapter: checks of indices come
+after a run, and runs of other dims overlap.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from compiler import compile_model
+from tests.servers import missing
+from tools.browser import chromium, site
+from tools.browser.checking import PACKAGE
+
+ROWS = 5
+PROGRAM = Path(__file__).with_name("gpu_page.js")
+INDICES = ([0, 1, 4, -1, -5], [], [3], [0, ROWS], [2] * 300, [-ROWS - 1], [4, 3])
+WRONG = f"run.failed: Gather: an index is out of range for an axis of {ROWS}"
+
+pytestmark = pytest.mark.slow
+
+
+def table() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((ROWS, 3)).astype("float32")
+
+
+def lookup() -> onnx.ModelProto:
+    """y[n, 3]: the rows of a table that i[n] names."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["rows", "i"], ["y"])],
+        "g",
+        [value("i", onnx.TensorProto.INT64, ["n"])],
+        [value("y", onnx.TensorProto.FLOAT, ["n", 3])],
+        [numpy_helper.from_array(table(), "rows")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_what_a_run_finds_wrong_comes_with_its_end(tmp_path: Path) -> None:
+    program = chromium.find()
+    if program is None:
+        missing("Chromium", "apt-get install chromium")
+    bundle, page = tmp_path / "bundle", tmp_path / "page"
+    options = {"verify": False, "profile": False}
+    compile_model(lookup(), output=bundle, target="webgpu", dims={"n": "0:300"}, options=options)
+    page.mkdir()
+    (page / "index.html").write_text("<script type='module' src='page.js'></script><body>-")
+    (page / "page.js").write_text(PROGRAM.read_text())
+    (page / "indices.json").write_text(json.dumps(INDICES))
+    with (
+        site.served({"/": page / "index.html"}) as pages,
+        chromium.opened(program) as (shown, wrong),
+    ):
+        pages.add("/", page)
+        pages.add("/relaxd/", PACKAGE)
+        pages.add("/bundle/", bundle)
+        shown.goto(pages.url)
+        shown.wait_for_selector("body[data-state]", timeout=60_000)
+        found = json.loads(shown.locator("body").inner_text())
+    assert found["emulated"]
+    for results in (found["alone"], found["together"]):
+        for given, got in zip(INDICES, results, strict=True):
+            if max(map(abs, given), default=0) > ROWS or ROWS in given:
+                assert got == WRONG
+            else:
+                np.testing.assert_array_equal(
+                    np.float32(got), table()[np.array(given, int)].ravel()
+                )
+    assert not [line for line in wrong if "favicon" not in line and "404" not in line]
