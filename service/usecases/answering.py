@@ -29,6 +29,7 @@ from service.usecases import (
     claiming,
     fleet,
     giving,
+    holding,
     indexing,
     results,
     sharing,
@@ -126,7 +127,7 @@ def _answer(core: Core, asker: Asker, target: str, report: Mapping[str, Any]) ->
         return _known(look, asker, key, flight, signed_by)
 
     def stands(outcome: Outcome | None) -> bool:
-        return outcome is not None and _stands(core, flight, outcome)
+        return outcome is not None and _stands(core, asker.tenant, flight, outcome)
 
     place = ("answer", asker.tenant, asker.shares, flight, signed_by)
     outcome = remembered(core, place, find, stands)
@@ -152,11 +153,14 @@ def _known(
     return outcome
 
 
-def _stands(core: Core, flight: str, outcome: Outcome) -> bool:
-    """Whether the cache still has a result that was found before."""
+def _stands(core: Core, tenant: str, flight: str, outcome: Outcome) -> bool:
+    """Whether the cache still has a result that was found before, and the tenant holds it: a later
+    one of its name does not.
+    """
     try:
         bundle = outcome.artifact.digest if outcome.artifact else ""
-        return core.store.actions.names(flight, bundle) and core.store.blobs.has(bundle)
+        there = core.store.actions.names(flight, bundle) and core.store.blobs.has(bundle)
+        return there and holding.is_held(core, tenant, bundle)
     except StoreError as error:
         logger.warning("a cached result was not looked up", key=flight, error=str(error))
         return False

@@ -129,12 +129,14 @@ def _publish_once(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str
     equal ones.
     """
     bundles = sorted((target, artifact.digest) for target, artifact in built.items())
-    return remembered(
-        core,
-        ("index", tenant, *bundles),
-        lambda look: _publish(look, tenant, built),
-        core.store.blobs.has,
-    )
+
+    def find(look: Core) -> str:
+        return _publish(look, tenant, built)
+
+    def stands(digest: str) -> bool:
+        return core.store.blobs.has(digest) and holding.is_held(core, tenant, digest)
+
+    return remembered(core, ("index", tenant, *bundles), find, stands)
 
 
 def _note(core: Core, job_id: str, digest: str) -> None:

@@ -12,7 +12,8 @@ from relaxd.contract.states import State
 from service.core import Core
 from service.domain import Job
 from service.jobs import Jobs
-from service.usecases import remembering
+from service.usecases import remembering, tenants
+from service.usecases.deleting import delete_tenant
 from service.workers.worker import Worker
 from tests.service.fakes import FakeClock
 from tests.service.usecases.test_answering import V3, built
@@ -124,3 +125,19 @@ def test_a_store_that_is_away_is_a_workers_business(
             patched.setattr(type(core.store.blobs), name, away)
         assert hit(LATER_S).state is State.QUEUED
     assert hit(LATER_S).state is State.SUCCEEDED
+
+
+def test_a_later_tenant_of_the_same_name_is_given_the_result_anew(
+    core: Core, jobs: Jobs, hit: Hit, bundle: str, clock: FakeClock, model: str
+) -> None:
+    for _ in range(2):
+        tenants.create(core, "audio")
+        tenants.change(core, "audio", shares_cache=True)
+        audio = jobs.of("audio")
+        audio.store.blobs.put(b"a model")
+        hit(LATER_S)
+        job = audio.submit(model, V3)
+        assert job.builds[0].artifact.digest == bundle
+        assert audio.store.blobs.has(bundle)
+        assert audio.store.blobs.has(job.index.digest)
+        delete_tenant(core, "audio")
