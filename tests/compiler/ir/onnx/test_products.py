@@ -14,7 +14,7 @@ def model(opset: int = 17) -> onnx.ModelProto:
         helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
         helper.make_node("Relu", ["p"], ["r"], name="relu"),
         helper.make_node("MatMul", ["r", "w"], ["y"]),
-        helper.make_node("MatMul", ["y", "w"], ["z"], name="relu"),
+        helper.make_node("MatMul", ["y", "w"], ["z"], name="three"),
     ]
     made = model_of(nodes, {"x": "float32[n,24]"}, {"w": normal(24, 24)}, outputs=["p", "y", "z"])
     made.opset_import[0].version = opset
@@ -22,7 +22,10 @@ def model(opset: int = 17) -> onnx.ModelProto:
 
 
 def test_nodes_are_known_by_names_that_no_other_has() -> None:
-    assert products_of(model()) == {"one", "y"}
+    made = model()
+    assert products_of(made) == {"one", "y", "three"}
+    made.graph.node[3].name = "relu"
+    assert products_of(made) == {"one", "y"}
 
 
 def test_both_operands_are_rounded_where_they_are_read() -> None:
