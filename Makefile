@@ -10,7 +10,7 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test robustness geometry emulation fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test long robustness geometry emulation fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,21 +21,24 @@ env: ## create .venv with pinned packages, or do nothing when it is up to date
 demo: env ## compile a real model through the service, run it at several shapes, compare with ONNX Runtime
 	@$(BIN)/python -m tools.demo
 
-test: env ## run every test, with samples of the zoos and of conformance; those that need Redis, PostgreSQL or an S3 server skip when the servers are not installed
+test: env ## run the tests, but for those that take longest, with samples of the zoos and of conformance; those that need Redis, PostgreSQL or an S3 server skip when the servers are not installed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+long: env ## run the tests that take longest, which `make test` leaves out
+	@$(BIN)/python -m pytest $(PARALLEL) -m long $(ARGS)
 
 robustness: env ## hold the service's promises against faults and attacks; ARGS="--scale 0.1 --seed 7 --row NAME" for a part of the counts or one row
 	@$(BIN)/python -m tests.robustness $(ARGS)
 
 geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them
-	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py tests/compiler/passes/test_known_models.py $(ARGS)
+	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py tests/compiler/passes/test_known_models.py $(ARGS)
 	@for unit in 128/16 128/32 256/16 512/32; do \
 		echo "geometry $$unit"; \
-		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
+		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
 	done
 
 emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
-	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py $(ARGS)
+	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py $(ARGS)
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)
@@ -48,7 +51,7 @@ stories: env ## follow the tutorials as a newcomer: wheels in fresh environments
 	@$(BIN)/python -m tools.stories $(ARGS)
 
 snippets: env ## run every block of the documentation, those that take minutes too
-	@RELAXD_DOCS=all $(BIN)/python -m pytest tests/docs $(ARGS)
+	@RELAXD_DOCS=all $(BIN)/python -m pytest -m '' tests/docs $(ARGS)
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour
 	@$(BIN)/python -m tests.conformance $(ARGS)

@@ -40,6 +40,7 @@ def lookup() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.long
 def test_what_a_run_finds_wrong_comes_with_its_end(tmp_path: Path) -> None:
     program = chromium.find()
     if program is None:

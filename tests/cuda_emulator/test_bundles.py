@@ -38,6 +38,7 @@ def test_products_at_every_size_in_every_order_of_threads(tmp_path):
         assert outcome.launches == 3 * len(feeds)
 
 
+@pytest.mark.long
 def test_convolutions_at_every_size(tmp_path):
     dims = {"n": "1:4", "h": "8:64", "w": "8:64"}
     shapes = ((1, 8, 8), (2, 33, 17), (1, 9, 31), (1, 8, 8))
@@ -46,6 +47,7 @@ def test_convolutions_at_every_size(tmp_path):
         check(small_models.convolutions(), feeds, tmp_path, dims, order)
 
 
+@pytest.mark.long
 def test_dims_of_no_extent_launch_nothing_that_touches_memory(tmp_path):
     dims = {"batch": "0:4", "seq": "0:16", "past": "0:16"}
     shapes = ((2, 3, 5), (2, 3, 0), (0, 3, 5), (2, 0, 5), (2, 0, 0), (1, 16, 16))

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -49,6 +50,8 @@ def runs(block: Block) -> bool:
 
 
 STORIES = [page for page in PAGES if any(map(runs, EVERY[page]))]
+FIRST = ("README.md", "docs/getting-started.md", "docs/tutorials/onnx-file.md")
+"""Pages that newcomers read first."""
 
 
 def named(page: Path) -> str:
@@ -65,7 +68,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield deployment
 
 
-@pytest.mark.parametrize("page", STORIES, ids=named)
+def stories() -> Iterator[Any]:
+    for page in STORIES:
+        marks = () if named(page) in FIRST else (pytest.mark.long,)
+        yield pytest.param(page, marks=marks, id=named(page))
+
+
+@pytest.mark.parametrize("page", list(stories()))
 def test_a_page_does_what_it_says(
     page: Path, service: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

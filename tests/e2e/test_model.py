@@ -65,6 +65,7 @@ def bundle(
 
 
 @scaled
+@pytest.mark.long
 def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
     bundle: Path, slim_python: Path, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
 
 
 @scaled
+@pytest.mark.long
 def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
     bundle: Path, minilm: dict[str, Any]
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
 
 
 @scaled
+@pytest.mark.long
 def test_the_same_post_again_is_answered_from_the_cache(
     service: Deployment, minilm: dict[str, Any]
 ) -> None:
@@ -119,6 +122,7 @@ def test_the_same_post_again_is_answered_from_the_cache(
 
 
 @scaled
+@pytest.mark.long
 def test_progress_is_told_and_told_again(service: Deployment, minilm: dict[str, Any]) -> None:
     events = service.events(minilm)
     stages = list(

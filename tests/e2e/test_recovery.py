@@ -9,6 +9,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("fragile", ["embedded"], indirect=True)
+@pytest.mark.long
 def test_a_job_survives_its_worker(fragile: Deployment) -> None:
     job = fragile.post(graphs.dense(), "{}", wait=0).json()
     fragile.kill_compiling_worker()

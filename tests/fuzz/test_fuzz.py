@@ -50,6 +50,7 @@ def pooled() -> Case:
     return Case(model, tuple({"h": height} for height in heights), False, 0)
 
 
+@pytest.mark.long
 def test_a_planted_fault_is_found_and_shrunk(faulty: Judge) -> None:
     case = pooled()
     assert faulty.judge(case).verdict is Verdict.OURS
@@ -181,6 +182,7 @@ def test_each_graph_is_judged_at_every_geometry_beside_one_reference(
     assert [line.rpartition(" ")[2] for line in lines if line.startswith(refused)] == [*NAMES]
 
 
+@pytest.mark.long
 def test_some_graphs_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--graphs", "6", "--seed", "1000", "--geometry", GEOMETRY, "--seconds", "600"]
     assert fuzz.main([*arguments, "--keep", str(tmp_path)]) == 0

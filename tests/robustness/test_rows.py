@@ -10,6 +10,7 @@ QUICK = {"access", "drain", "flipped-bits", "full-disk", "store-crashes"}
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.name in QUICK], ids=lambda row: row.name
 )

@@ -8,6 +8,7 @@ from tests.torchscript_zoo.models import MODELS
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_beside_torch() -> None:
     name = "scripted_lstm"
     result = measure(name)

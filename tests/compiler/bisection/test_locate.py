@@ -84,7 +84,11 @@ def departs(folder: Path, fault: str) -> bool:
     ("model", "dims", "fault", "node", "op", "least"),
     [
         (net(), DIMS, "sigmoid", "mask", "Sigmoid", ["Sigmoid"]),
-        (classifier(), CLASSIFIER_DIMS, "fused tanh", "squash", "Tanh", ["ReduceMean", "Tanh"]),
+        pytest.param(
+            *(classifier(), CLASSIFIER_DIMS, "fused tanh", "squash", "Tanh"),
+            ["ReduceMean", "Tanh"],
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["sigmoid", "fused tanh"],
 )
@@ -114,6 +118,7 @@ def test_the_first_node_that_departs_is_named_and_reproduced(
     assert not departs(tmp_path, "none")
 
 
+@pytest.mark.long
 def test_a_search_that_dies_tells_how_far_it_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +153,7 @@ def test_without_time_the_whole_model_is_the_reproducer(
         builder.build(replace(job, samples=samples, reproducer=None), drawn=False)
 
 
+@pytest.mark.long
 def test_outputs_that_round_differently_are_found_in_a_build_of_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +189,7 @@ def test_outputs_that_round_differently_are_found_in_a_build_of_its_own_process(
     assert json.loads(ended.stdout)["results"][0]["error"]["code"] == "verify.mismatch"
 
 
+@pytest.mark.long
 def test_a_mismatch_of_torchscript_is_reproduced_by_the_whole_model(tmp_path: Path) -> None:
     make = """
 import sys, torch

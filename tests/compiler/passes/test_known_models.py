@@ -20,7 +20,7 @@ from tests.models import MODELS, path_of
 pytestmark = pytest.mark.slow
 
 KNOWN = (
-    "minilm",
+    pytest.param("minilm", marks=pytest.mark.long),
     *(("resnet50",) if os.environ.get("RELAXD_GEOMETRIES") == "all" else ()),
     "ppocr_det",
     "ppocr_rec",

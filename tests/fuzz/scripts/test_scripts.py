@@ -32,6 +32,7 @@ def shapes(scripts: Sequence[Script]) -> list[list[tuple[int, ...]]]:
     ]
 
 
+@pytest.mark.long
 def test_seeds_draw_programs_that_run() -> None:
     scripts = [generate(seed) for seed in range(40)]
     child = Child("tests.fuzz.scripts.test_scripts:shapes", 180.0, torch=True)

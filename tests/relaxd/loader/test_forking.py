@@ -50,7 +50,9 @@ print(json.dumps({"statuses": statuses, "failures": failures}))
 
 
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.parametrize(("threads", "forks"), [(1, 150), (2, 25)])
+@pytest.mark.parametrize(
+    ("threads", "forks"), [pytest.param(1, 150, marks=pytest.mark.long), (2, 25)]
+)
 def test_forks_during_calls(python, bundles, threads, forks, part):
     seen = python(FORKS, bundles / "vector", threads, forks)
     assert seen == {"statuses": {"0": forks}, "failures": []}

@@ -77,6 +77,7 @@ def fill(running: Live) -> None:
         tx.connection.execute(insert(builds), build_rows)
 
 
+@pytest.mark.long
 def test_a_thousand_jobs_of_fifty_targets(chromium: Browser, crowded: Live) -> None:
     with opened(chromium) as page:
         page.goto(crowded.url)

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 OPERATIONS = 250
 
 
-@pytest.mark.parametrize("kind", ["local", "remote"])
+@pytest.mark.parametrize("kind", [pytest.param("local", marks=pytest.mark.long), "remote"])
 def test_no_reference_dangles_and_nothing_needed_goes(kind, tmp_path):
     done = collecting_world.run(kind, tmp_path, OPERATIONS, seed=20)
     assert done["collections"] >= 3

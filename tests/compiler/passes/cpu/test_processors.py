@@ -79,6 +79,7 @@ def executable(name: str) -> Any:
     return generate(lower(build_module(*combined(NAMES[name])), target, {}), target)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_stay_in_whole_registers(name: str) -> None:
     assert register_tile(VectorUnit.of(targets.resolve(name))) == TILES[name]

@@ -113,7 +113,10 @@ def convolution(case: str) -> onnx.ModelProto:
     return model_of(nodes, {"x": f"float32[n,{channels},h,w]"}, weights, outputs=["y"])
 
 
-@pytest.mark.parametrize("machine", ["host", "plain host", "x86-64-v3"])
+@pytest.mark.parametrize(
+    "machine",
+    ["host", *(pytest.param(one, marks=pytest.mark.long) for one in ("plain host", "x86-64-v3"))],
+)
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_convolution(machine: str, case: str) -> None:
     channels = CONVOLUTIONS[case][0]
