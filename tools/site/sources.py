@@ -20,13 +20,16 @@ GENERATED: dict[str, Callable[[], str]] = {
 }
 
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+_NAMED = re.compile(r"(?m)^```(\w+) (\S+\.\w+)$")
+"""The first line of a block that is a file; Markdown's own reading of it ends at the blank."""
 
 
 def assemble(folder: Path) -> None:
     """Fill `folder`, which must not exist."""
     shutil.copytree(ROOT / "docs", folder)
     for page in folder.rglob("*.md"):
-        page.write_text(_to_the_root_pages(page.read_text(encoding="utf-8")), encoding="utf-8")
+        text = _titled(_to_the_root_pages(page.read_text(encoding="utf-8")))
+        page.write_text(text, encoding="utf-8")
     made = {OUTSIDE[name]: _moved((ROOT / name).read_text(encoding="utf-8")) for name in OUTSIDE}
     made |= {name: make() for name, make in GENERATED.items()}
     made["site.css"] = (Path(__file__).parent / "site.css").read_text(encoding="utf-8")
@@ -41,6 +44,11 @@ def _to_the_root_pages(text: str) -> str:
     for source, name in OUTSIDE.items():
         text = re.sub(rf"(?<=\]\()((?:\.\./)*)\.\./{source}(?=[)#])", rf"\1{name}", text)
     return text
+
+
+def _titled(text: str) -> str:
+    """A page whose blocks that are files have their names as titles."""
+    return _NAMED.sub(r'```\1 title="\2"', text)
 
 
 def _moved(text: str) -> str:
