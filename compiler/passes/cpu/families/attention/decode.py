@@ -74,12 +74,14 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     group = group_of(attention)
     count = let("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     rows = tirx.max(heads * m, 1)
+    # Memory of all tasks: what one of them leaves is read by another thread.
     parts = _Parts(
         count,
         alloc([rows * count], "float32", "greatest", "global"),
         alloc([rows * count], "float32", "totals", "global"),
         alloc([rows * count * attention.head_width], "float32", "weighed", "global"),
     )
+    # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     for at, part in share_places(group.batch, count, work >= PARALLEL_FLOPS):
         _emit_part(attention, unit, group, at, part, parts)
@@ -133,6 +135,7 @@ def _emit_part(
     seen = _shifted(attention, first, count)
     lanes = _lanes(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
+    # A second query finds the part's keys and values in L2, where the first one left them.
     with serial(attention.row.extent, "query") as query:
         place = {**at, attention.row.var: query}
         with serial(tirx.ceildiv(count, lanes), "block") as block, serial(group.count) as i:
@@ -195,6 +198,7 @@ def _scores(
     first, lanes = block
     # Any head's place will do for a key: the first one's needs no division.
     at, keys = _at(group, place, head), _at(group, place, 0)
+    # A block has as many keys as a vector has lanes, so that its scores are one vector.
     last = attention.column.extent - 1
     columns = [fresh(f"column{i}", tirx.min(first + i, last)) for i in range(lanes)]
     acc = alloc([lanes, lanes], "float32", "acc")
@@ -206,6 +210,7 @@ def _scores(
         with vectorized(lanes) as lane:
             depth = {attention.depth.var: strip * lanes + lane}
             store(query, substitute(attention.query, {**at, **depth}), lane)
+        # Each key has an accumulator of its own, which hides how long a multiply-add takes.
         for i, column in enumerate(columns):
             with vectorized(lanes) as lane:
                 depth = {attention.depth.var: strip * lanes + lane}
@@ -251,6 +256,7 @@ def _chosen(one: Expr, other: Expr, lanes: list[int]) -> Expr:
 def _row_tiles(rows: int, attention: Attention, unit: VectorUnit) -> list[tuple[int, int]]:
     """(first, count) of the heads whose values are summed up in registers together."""
     vectors = -(-_width(attention, unit) // unit.lanes(32))
+    # Beside the accumulators, registers hold one row of values and the power in all lanes.
     most = max((unit.registers - vectors - 1) // vectors, 1)
     tiles = -(-rows // most)
     sizes = [rows // tiles + (i < rows % tiles) for i in range(tiles)]
@@ -288,6 +294,7 @@ def _weigh(
         acc = alloc([rows, width], "float32", "acc")
         for i, lane in tile(rows, width, lanes):
             store(acc, 0, i, lane)
+        # A row of values is loaded once and multiplied for all heads before the next one.
         for k in steps(attention.column.extent, unit.together):
             value = alloc([width], "float32", "value")
             for lane in across(width, lanes):
@@ -310,12 +317,14 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     greatest = alloc([1], "float32", "greatest")
     total = alloc([1], "float32", "total")
     store(greatest, float("-inf"), 0)
+    # Powers of a part are of its scores less its own greatest one.
     with serial(parts.count, "part") as part:
         store(greatest, tirx.max(load(greatest, [0]), load(parts.greatest, [begin + part])), 0)
     width = _width(attention, unit)
     lanes = min(width, unit.lanes(32))
     store(total, 0, 0)
     with serial(parts.count, "part") as part:
+        # Kept in its place: it scales the part's values below.
         apart = load(parts.greatest, [begin + part]) - load(greatest, [0])
         store(parts.greatest, tirx.exp(apart), begin + part)
         scaled = load(parts.greatest, [begin + part]) * load(parts.totals, [begin + part])
