@@ -34,11 +34,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Question:
-    """llvm: the level at which LLVM optimises; 0 takes two thirds of the time of 3."""
+    """llvm: the level at which LLVM optimises; 0 takes two thirds of the time of 3; kernels: folder
+    of those that were compiled for the case at other geometries, many of which are the same.
+    """
 
     case: Case
     geometry: str
-    llvm: int = 3
+    llvm: int
+    kernels: str
 
 
 def relaxd(question: Question) -> list[Outputs] | Failed:
@@ -48,9 +51,18 @@ def relaxd(question: Question) -> list[Outputs] | Failed:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
         path.write_bytes(case.model.SerializeToString())
         request = CompileRequest.of(dims=case.dims, targets=("native",), options=_OPTIONS)
+        job = CompileJob(
+            str(path),
+            request.to_json(),
+            "native",
+            str(bundle),
+            "model",
+            kernels=f"{question.kernels}/kept",
+            fresh_kernels=question.kernels,
+        )
         try:
             with builds_for(question.geometry, question.llvm):
-                build(CompileJob(str(path), request.to_json(), "native", str(bundle), "model"))
+                build(job)
         except CompileError as error:
             return Failed(error.code, f"{error.failure.op or error.failure.pass_name}: {error}")
         try:

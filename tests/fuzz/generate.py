@@ -38,7 +38,7 @@ def generate(seed: int) -> Case:
             break
     if not draft.nodes or all(value.name in inputs for value in draft.values):
         x = draft.values[0]
-        draft.apply("Relu", [x.name], x.shape)
+        draft.values.append(Value(draft.node("Relu", [x.name])[0], x.shape))
     points = [{name: sizes[at] for name, sizes in extents.items()} for at in range(POINTS)]
     made = [value.name for value in draft.values if value.name not in inputs]
     read = {name for node in draft.nodes for name in taken_by(node)}

@@ -1,5 +1,6 @@
 """Whether relaxd is right on a case, and if not, who is at fault."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -57,11 +58,14 @@ class Judge:
         self._definition = Child("tests.fuzz.engines:definition", seconds)
         self.values = Child("tests.fuzz.engines:values", seconds)
         self._expected: tuple[Case, list[Outputs] | Judgement] | None = None
+        self._kernels: tuple[Case, tempfile.TemporaryDirectory[str]] | None = None
 
     def stop(self) -> None:
         references = (self._theirs, self._exact, self._definition)
         for child in (self._ours, *references, self.values):
             child.stop()
+        if self._kernels is not None:
+            self._kernels[1].cleanup()
 
     def judge_all(self, cases: Sequence[Case], union: Case) -> Iterator[tuple[Case, Judgement]]:
         """Judges cases that are quantised alike in one build of their union, and alone those that
@@ -86,7 +90,7 @@ class Judge:
         theirs = self._outputs(case)
         if isinstance(theirs, Judgement):
             return theirs
-        ours = self._ours.ask(Question(case, self.geometry, self.llvm))
+        ours = self._ours.ask(Question(case, self.geometry, self.llvm, self._folder(case)))
         if isinstance(ours, Died):
             return Judgement(Verdict.SLOW if ours.slow else Verdict.CRASH, ours.why, "crash")
         if isinstance(ours, Failed):
@@ -105,6 +109,14 @@ class Judge:
         if self._expected is None or self._expected[0] is not case:
             self._expected = case, self._computed(case)
         return self._expected[1]
+
+    def _folder(self, case: Case) -> str:
+        """Where kernels of the case lie; those of the last case are dropped."""
+        if self._kernels is None or self._kernels[0] is not case:
+            if self._kernels is not None:
+                self._kernels[1].cleanup()
+            self._kernels = case, tempfile.TemporaryDirectory(prefix="relaxd-fuzz-kernels-")
+        return self._kernels[1].name
 
     def _computed(self, case: Case) -> list[Outputs] | Judgement:
         theirs: list[Outputs] | Died | Failed = self._theirs.ask(case)

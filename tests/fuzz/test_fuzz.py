@@ -76,6 +76,11 @@ def test_seeds_draw_graphs_that_run() -> None:
     assert not [case.seed for case in drawn if isinstance(runtime(case), Failed)]
 
 
+def test_a_seed_draws_a_graph_where_no_operator_fits_in() -> None:
+    """Its one input has more elements than operators may leave."""
+    assert [node.op_type for node in generate(4298).model.graph.node] == ["Relu"]
+
+
 def test_graphs_side_by_side_are_a_graph() -> None:
     cases = [case for seed in range(60) if not (case := generate(seed)).quantized][:24]
     union = merged(cases)
