@@ -80,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="both unless said")
     parser.add_argument("--engine", choices=list(ENGINES), default="relaxd")
     parser.add_argument(
-        "--target", help="such as x86-64-v3, for relaxd's engines; this machine has to run it"
+        "--target",
+        help="such as x86-64-v3, for relaxd's engines; this machine has to run it. Or the vector "
+        "unit of another processor: 128/16, 128/32, 256/16, 512/32",
     )
     parser.add_argument("--json", type=Path, help="write every result there")
     parser.add_argument(
