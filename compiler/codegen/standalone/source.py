@@ -18,6 +18,22 @@ _FOLDER = Path(__file__).parent
 _EMBEDDED = """static const _Alignas(64) uint8_t rd_weights[] = {
 #embed "weights.bin"
 };"""
+_RESULTS = """\
+#define RD_AT(k) ((void *)(c->own.arena + c->at[k]))
+
+/* An output of so many bytes: where the caller wants it, or in memory of the host's. */
+static RD_UNUSED int rd_result(P *c, void *const *results, int i, int64_t bytes) {
+  c->out[i] = results != NULL && results[i] != NULL ? results[i] : rd_take(&c->own, bytes);
+  return c->out[i] == NULL ? RELAXD_MEMORY : RELAXD_OK;
+}
+
+/* An output that lies elsewhere. */
+static RD_UNUSED void rd_deliver(P *c, void *const *results, int i, void *from, size_t bytes) {
+  c->out[i] = from;
+  if (results == NULL || results[i] == NULL) return;
+  c->out[i] = results[i];
+  if (bytes != 0) memmove(results[i], from, bytes);
+}"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,8 @@ def driver_source(
         interface_table(signature, any(kernel.tasks for kernel in kernels.values())),
         "\n".join(driver.statics),
         _EMBEDDED if signature.embedded else "",
-        _context(driver, main, signature),
+        context(main, signature, driver.slots, driver.growing),
+        _RESULTS,
         *_launchers(driver, prefix),
         "\n".join(driver.prototypes.values()),
         *driver.functions,
@@ -74,31 +91,18 @@ def driver_source(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _context(driver: Driver, main: Main, signature: Signature) -> str:
+def context(main: Main, signature: Signature, slots: int, growing: int, also: str = "") -> str:
+    """The struct of what a run works with: `slots` places in memory, and buffers that grow; also:
+    members of the caller's own.
+    """
     shapes = "".join(f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks))
     return f"""struct P {{
   rd_context own;
   int64_t dims[{max(len(signature.bound), 1)}];
-  int64_t at[{max(driver.slots, 1)}];
-  rd_growing growing[{max(driver.growing, 1)}];
+  int64_t at[{max(slots, 1)}];
+  rd_growing growing[{max(growing, 1)}];
   void *out[{max(len(main.ranks), 1)}];
-{shapes}}};
-
-#define RD_AT(k) ((void *)(c->own.arena + c->at[k]))
-
-/* An output of so many bytes: where the caller wants it, or in memory of the host's. */
-static RD_UNUSED int rd_result(P *c, void *const *results, int i, int64_t bytes) {{
-  c->out[i] = results != NULL && results[i] != NULL ? results[i] : rd_take(&c->own, bytes);
-  return c->out[i] == NULL ? RELAXD_MEMORY : RELAXD_OK;
-}}
-
-/* An output that lies elsewhere. */
-static RD_UNUSED void rd_deliver(P *c, void *const *results, int i, void *from, size_t bytes) {{
-  c->out[i] = from;
-  if (results == NULL || results[i] == NULL) return;
-  c->out[i] = results[i];
-  if (bytes != 0) memmove(results[i], from, bytes);
-}}"""
+{also}{shapes}}};"""
 
 
 def _launchers(driver: Driver, prefix: str) -> list[str]:

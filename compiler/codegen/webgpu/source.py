@@ -8,7 +8,7 @@ from pathlib import Path
 import tvm
 
 from compiler.codegen.standalone import source as standalone
-from compiler.codegen.standalone.main import Main, main_function
+from compiler.codegen.standalone.main import main_function
 from compiler.codegen.standalone.source import Signature, entry_points, interface_table
 from compiler.codegen.webgpu.function import LATE, DeviceDriver, DeviceFunction, check_settled
 from compiler.codegen.webgpu.launches import launchers
@@ -48,7 +48,7 @@ def device_source(
         (_FOLDER / "device.h").read_text(),
         *(kernel.text for kernel in kernels.values()),
         interface_table(signature, parallel=False),
-        _context(driver, main, signature),
+        standalone.context(main, signature, driver.slots, 1, _members(driver)),
         standalone.run_function(main),
         entry_points(main, signature, prefix),
         _device_entries(prefix),
@@ -62,18 +62,12 @@ def device_source(
     return Source("\n\n".join(parts) + "\n", json.dumps(table, separators=(",", ":")).encode())
 
 
-def _context(driver: DeviceDriver, main: Main, signature: Signature) -> str:
-    """As that of any driver; at: bytes of each buffer."""
-    shapes = "".join(f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks))
-    return f"""struct P {{
-  rd_context own;
-  int64_t dims[{max(len(signature.bound), 1)}];
-  int64_t at[{max(driver.slots, 1)}];
-  rd_growing growing[1];
-  void *out[{max(len(main.ranks), 1)}];
-  int32_t late[{max(len(driver.late), 1)}];
-  int64_t wanted[{max(len(driver.checks), 1)}];
-{shapes}}};"""
+def _members(driver: DeviceDriver) -> str:
+    """What a run keeps for the page beside any driver's; `at` are bytes of each buffer."""
+    return (
+        f"  int32_t late[{max(len(driver.late), 1)}];\n"
+        f"  int64_t wanted[{max(len(driver.checks), 1)}];\n"
+    )
 
 
 def _device_entries(prefix: str) -> str:
