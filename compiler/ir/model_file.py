@@ -14,9 +14,10 @@ from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from compiler.errors import LoadError, summary
+from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
-from compiler.ir.gguf.tokenizer import TextFiles, text_files
+from compiler.ir.gguf.tokenizer import text_files
 from compiler.ir.model_texts import check_texts
 from compiler.isolation.level import Level
 

@@ -1,34 +1,14 @@
 """Tensors of GGUF files: floats, and blocks of numbers of few bits, which stay as they are."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from compiler.errors import LoadError
+from compiler.ir.decoders.quantized import Array, Quantized, packed
 from compiler.ir.gguf.file import Stored
-from compiler.ir.gguf.formats import FORMATS, Array, Parts
+from compiler.ir.gguf.formats import FORMATS, Parts
 
 F32, F16, BF16 = 0, 1, 30
 _FLOATS = {F32: "<f4", F16: "<f2", BF16: "<u2"}
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """A matrix [rows, depth] as MatMulNBits has it: numbers uint8 [rows, blocks, bytes], the first
-    in the lowest bits; scales and zeros float32 [rows, blocks], zeros None where each is half of
-    the range.
-    """
-
-    bits: int
-    shape: tuple[int, int]
-    numbers: Array
-    scales: Array
-    zeros: Array | None
-
-    @property
-    def block(self) -> int:
-        """Numbers that share a scale."""
-        return self.shape[1] // self.scales.shape[1]
 
 
 def tensor_of(name: str, stored: Stored) -> Array | Quantized:
@@ -74,29 +54,10 @@ def _quantized(shape: tuple[int, int], parts: Parts) -> Quantized:
     numbers = parts.numbers.reshape(rows, -1, parts.numbers.shape[-1])
     scales = parts.scales.reshape(rows, -1)
     if parts.least is None:
-        return Quantized(parts.bits, shape, _packed(parts.bits, numbers), scales, None)
+        return Quantized(parts.bits, shape, packed(parts.bits, numbers), scales, None)
     # number * scale + least is (number - zero) * scale; a block of one value has no scale.
     least, flat = parts.least.reshape(rows, -1), scales == 0
     zeros = np.where(flat, np.float32(-1), -least / np.where(flat, np.float32(1), scales))
     numbers[flat] = 0
     scales = np.where(flat, least, scales)
-    return Quantized(parts.bits, shape, _packed(parts.bits, numbers), scales, zeros)
-
-
-def _packed(bits: int, numbers: Array) -> Array:
-    """Two numbers of four bits a byte, the first in the lower half."""
-    if bits == 8:
-        return numbers
-    return np.asarray(numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4))
-
-
-def reals(tensor: Array | Quantized) -> Array:
-    """float32."""
-    if not isinstance(tensor, Quantized):
-        return tensor
-    numbers = tensor.numbers
-    if tensor.bits == 4:
-        numbers = np.stack([numbers & 15, numbers >> 4], -1).reshape(*numbers.shape[:-1], -1)
-    zeros = 1 << (tensor.bits - 1) if tensor.zeros is None else tensor.zeros[..., None]
-    apart = numbers.astype(np.float32) - np.float32(zeros)
-    return np.asarray((apart * tensor.scales[..., None]).reshape(tensor.shape))
+    return Quantized(parts.bits, shape, packed(parts.bits, numbers), scales, zeros)

@@ -4,11 +4,11 @@ value.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from compiler.ir.decoders.quantized import Array
+
 _LOW = np.uint8(15)
 
 

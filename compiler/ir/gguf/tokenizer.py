@@ -3,28 +3,16 @@ the files that Hugging Face's libraries read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
+from compiler.ir.decoders.text_files import SETTINGS, TOKENIZER, Document, TextFiles
 from compiler.ir.gguf import pieces
 from compiler.ir.gguf.file import Gguf
 from compiler.ir.gguf.splits import SPLITS, bytes_as_letters
 from compiler.ir.gguf.words import Kind, LeftOut, Words
 
-Document: TypeAlias = dict[str, Any]
-TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 _ENDS = ("eos", "eot", "eom")
 _ADDED = (Kind.UNKNOWN, Kind.CONTROL, Kind.OWN)
-
-
-@dataclass(frozen=True)
-class TextFiles:
-    """documents: what serving takes beside a library, by file name; left_out: why one is
-    missing.
-    """
-
-    documents: Mapping[str, Document] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def text_files(file: Gguf) -> TextFiles:

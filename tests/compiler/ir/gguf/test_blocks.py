@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compiler.errors import LoadError
-from compiler.ir.gguf.blocks import Quantized, reals, tensor_of
+from compiler.ir.decoders.quantized import Quantized, reals
+from compiler.ir.gguf.blocks import tensor_of
 from compiler.ir.gguf.file import Stored
 from tests import gguf_blocks
 

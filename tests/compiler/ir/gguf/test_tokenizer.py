@@ -11,9 +11,10 @@ import pytest
 import regex
 from tokenizers import Tokenizer
 
+from compiler.ir.decoders.text_files import SETTINGS, TOKENIZER, TextFiles
 from compiler.ir.gguf.file import read_gguf
 from compiler.ir.gguf.splits import SPLITS
-from compiler.ir.gguf.tokenizer import SETTINGS, TOKENIZER, TextFiles, text_files
+from compiler.ir.gguf.tokenizer import text_files
 from tests import gguf_files
 
 _S = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"

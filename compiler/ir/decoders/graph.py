@@ -1,0 +1,98 @@
+"""An ONNX graph that grows node by node, each named as what it gives."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from compiler.ir.decoders.design import Named
+from compiler.ir.decoders.quantized import Array, Quantized, reals
+
+MICROSOFT = "com.microsoft"
+OPSET = 21
+_ROUNDED = 4
+"""The accuracy_level at which what blocks of few bits are multiplied by is rounded to 8 bits too,
+block by block, as llama.cpp does it.
+"""
+
+
+class Graph:
+    """rounded: what blocks of few bits multiply is rounded as well."""
+
+    def __init__(self, rounded: bool) -> None:
+        self._accuracy = {"accuracy_level": _ROUNDED} if rounded else {}
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, onnx.TensorProto] = {}
+
+    def node(self, op: str, inputs: list[str], *outputs: str, **attributes: Any) -> str:
+        """The name of its first output."""
+        self.nodes.append(helper.make_node(op, inputs, outputs, name=outputs[0], **attributes))
+        return outputs[0]
+
+    def constant(self, name: str, array: Array) -> str:
+        """The name, under which the first array stays."""
+        if name not in self.constants:
+            self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        return name
+
+    def product(self, x: str, matrix: Named, output: str) -> str:
+        """x times the transpose of the matrix [columns, depth]."""
+        if isinstance(matrix.tensor, Quantized):
+            return self._few_bits(x, matrix.name, matrix.tensor, output)
+        transposed = self.constant(f"{matrix.name}.T", matrix.tensor.T)
+        return self.node("MatMul", [x, transposed], output)
+
+    def _few_bits(self, x: str, name: str, table: Quantized, output: str) -> str:
+        inputs = [
+            x,
+            self.constant(f"{name}.numbers", table.numbers),
+            self.constant(f"{name}.scales", table.scales),
+        ]
+        if table.zeros is not None:
+            inputs.append(self.constant(f"{name}.zeros", table.zeros))
+        columns, depth = table.shape
+        return self.node(
+            "MatMulNBits",
+            inputs,
+            output,
+            domain=MICROSOFT,
+            K=depth,
+            N=columns,
+            bits=table.bits,
+            block_size=table.block,
+            **self._accuracy,
+        )
+
+    def rows(self, table: Named, places: str, output: str) -> str:
+        """The table's rows at the places."""
+        held = table.tensor
+        if not isinstance(held, Quantized) or held.zeros is not None:
+            return self.node(
+                "Gather", [self.constant(table.name, reals(held)), places], output, axis=0
+            )
+        flat = held.numbers.reshape(held.shape[0], -1)
+        # The matmul's own tensors in another shape: the library holds them once.
+        return self.node(
+            "GatherBlockQuantized",
+            [
+                self.constant(f"{table.name}.rows", flat),
+                places,
+                self.constant(f"{table.name}.scales", held.scales),
+            ],
+            output,
+            domain=MICROSOFT,
+            bits=held.bits,
+            block_size=held.block,
+            gather_axis=0,
+            quantize_axis=1,
+        )
+
+    def model(
+        self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
+    ) -> onnx.ModelProto:
+        """The whole of it."""
+        held = list(self.constants.values())
+        graph = helper.make_graph(self.nodes, "decoder", inputs, outputs, held)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)

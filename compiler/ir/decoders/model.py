@@ -1,0 +1,189 @@
+"""A decoder as an ONNX model with caches in the form of onnxruntime-genai's builder."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from compiler.ir.decoders.design import Activation, Design, Part, Weights
+from compiler.ir.decoders.graph import MICROSOFT, Graph
+
+_HALVES = ("key", "value")
+
+
+def decoder_model(design: Design, weights: Weights, *, rounded: bool = False) -> onnx.ModelProto:
+    """rounded: what blocks of few bits multiply is rounded to 8 bits; raises LoadError for weights
+    that are missing or have other shapes.
+    """
+    return _Decoder(design, weights, rounded).model()
+
+
+class _Decoder:
+    def __init__(self, design: Design, weights: Weights, rounded: bool) -> None:
+        self.design, self.weights = design, weights
+        self.graph = Graph(rounded)
+
+    def model(self) -> onnx.ModelProto:
+        design, graph = self.design, self.graph
+        table = self.weights.matrix(Part.TABLE, None, design.words, design.width)
+        x = self._scaled(graph.rows(table, "input_ids", "h0"), design.table_scale, "table_scale")
+        self._lengths()
+        for i in range(len(design.layers)):
+            x = self._layer(x, i)
+        x = self._normalized(x, Part.LAST_NORM, None, "final")
+        capped = design.word_cap is not None
+        head = self.weights.matrix(Part.HEAD, None, design.words, design.width)
+        x = graph.product(x, head, "scores" if capped else "logits")
+        if capped:
+            self._capped(x, "logits")
+        return self._closed()
+
+    def _layer(self, x: str, i: int) -> str:
+        seen = self._normalized(x, Part.SEEN_NORM, i, f"n{i}")
+        mixed = self._normalized(self._attention(seen, i), Part.MIXED_NORM, i, f"o{i}")
+        x = self.graph.node("Add", [x, mixed], f"a{i}")
+        read = self._normalized(x, Part.READ_NORM, i, f"m{i}")
+        down = self._normalized(self._forward(read, i), Part.DOWN_NORM, i, f"d{i}")
+        return self.graph.node("Add", [x, down], f"h{i + 1}")
+
+    def _scaled(self, x: str, scale: float | None, name: str) -> str:
+        if scale is None:
+            return x
+        factor = self.graph.constant(name, np.array(scale, np.float32))
+        return self.graph.node("Mul", [x, factor], f"{x}.scaled")
+
+    def _capped(self, x: str, output: str) -> None:
+        cap = self.graph.constant("word_cap", np.array(self.design.word_cap, np.float32))
+        self.graph.node("Div", [x, cap], f"{x}.part")
+        self.graph.node("Tanh", [f"{x}.part"], f"{x}.bent")
+        self.graph.node("Mul", [f"{x}.bent", cap], output)
+
+    def _normalized(self, x: str, part: Part, layer: int | None, output: str) -> str:
+        return self._normalized_rows(x, part, layer, output, self.design.width)
+
+    def _normalized_rows(
+        self, x: str, part: Part, layer: int | None, output: str, width: int
+    ) -> str:
+        """x itself where the decoder does not normalize here."""
+        norm = self.weights.norm(part, layer, width)
+        if norm is None:
+            return x
+        scale = self.graph.constant(norm.name, norm.tensor)  # type: ignore[arg-type]
+        return self.graph.node(
+            "SimplifiedLayerNormalization",
+            [x, scale],
+            output,
+            axis=-1,
+            epsilon=self.design.epsilon,
+        )
+
+    def _product(self, x: str, part: Part, i: int, output: str, shape: tuple[int, int]) -> str:
+        """x times one of the layer's matrices [columns, depth], plus its bias."""
+        matrix, bias = (
+            self.weights.matrix(part, i, *shape),
+            self.weights.bias(part, i, shape[0]),
+        )
+        if bias is None:
+            return self.graph.product(x, matrix, output)
+        product = self.graph.product(x, matrix, f"{output}.product")
+        added = self.graph.constant(bias.name, bias.tensor)  # type: ignore[arg-type]
+        return self.graph.node("Add", [product, added], output)
+
+    def _lengths(self) -> None:
+        """The place of each entry's last token, and the longest entry's length."""
+        graph = self.graph
+        one = graph.constant("one", np.array([1]))
+        graph.node("ReduceSum", ["attention_mask", one], "sums", keepdims=0)
+        graph.node("Sub", ["sums", one], "ends")
+        graph.node("Cast", ["ends"], "last", to=TensorProto.INT32)
+        graph.node("Shape", ["attention_mask"], "extents")
+        place = graph.constant("place", np.array(1))
+        graph.node("Gather", ["extents", place], "most", axis=0)
+        graph.node("Cast", ["most"], "longest", to=TensorProto.INT32)
+
+    def _attention(self, x: str, i: int) -> str:
+        design, layer = self.design, self.design.layers[i]
+        few, many = design.groups * design.size, design.heads * design.size
+        query = self._product(x, Part.QUERY, i, f"q{i}", (many, design.width))
+        key = self._product(x, Part.KEY, i, f"k{i}", (few, design.width))
+        value = self._product(x, Part.VALUE, i, f"v{i}", (few, design.width))
+        query = self._each_head(query, Part.QUERY_NORM, i)
+        key = self._each_head(key, Part.KEY_NORM, i)
+        past = [f"past_key_values.{i}.{half}" for half in _HALVES]
+        present = [f"present.{i}.{half}" for half in _HALVES]
+        places, attributes = ["last", "longest"], self._seen(i)
+        if layer.rotation is not None:
+            name = layer.rotation.name
+            tables = layer.rotation.tables(design.longest)
+            turns = zip((f"cos{name}", f"sin{name}"), tables, strict=True)
+            places += [self.graph.constant(table, held) for table, held in turns]
+            attributes |= {"do_rotary": 1, "rotary_interleaved": int(design.neighbours)}
+        self.graph.node(
+            "GroupQueryAttention",
+            [query, key, value, *past, *places],
+            f"seen{i}",
+            *present,
+            domain=MICROSOFT,
+            num_heads=design.heads,
+            kv_num_heads=design.groups,
+            **attributes,
+        )
+        return self._product(f"seen{i}", Part.MIXED, i, f"mixed{i}", (design.width, many))
+
+    def _seen(self, i: int) -> dict[str, Any]:
+        """The attributes that say how a layer's tokens look at each other."""
+        design, window = self.design, self.design.layers[i].window
+        given = {
+            "scale": design.score_scale,
+            "softcap": design.score_cap,
+            "local_window_size": window,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _each_head(self, x: str, part: Part, i: int) -> str:
+        """Heads of the rows of x, normalized one by one."""
+        size, heads = self.design.size, f"{x}.heads"
+        if self.weights.norm(part, i, size) is None:
+            return x
+        apart = self.graph.constant("apart", np.array([0, 0, -1, size]))
+        self.graph.node("Reshape", [x, apart], heads)
+        found = self._normalized_rows(heads, part, i, f"{x}.normal", size)
+        joined = self.graph.constant("joined", np.array([0, 0, -1]))
+        return self.graph.node("Reshape", [found, joined], f"{x}.joined")
+
+    def _forward(self, x: str, i: int) -> str:
+        wide = (self.design.hidden, self.design.width)
+        gate = self._product(x, Part.GATE, i, f"gate{i}", wide)
+        up = self._product(x, Part.UP, i, f"up{i}", wide)
+        if self.design.activation is Activation.GELU_TANH:
+            self.graph.node("Gelu", [gate], f"let{i}", approximate="tanh")
+        else:
+            self.graph.node("Sigmoid", [gate], f"open{i}")
+            self.graph.node("Mul", [gate, f"open{i}"], f"let{i}")
+        self.graph.node("Mul", [f"let{i}", up], f"wide{i}")
+        return self._product(f"wide{i}", Part.DOWN, i, f"down{i}", wide[::-1])
+
+    def _closed(self) -> onnx.ModelProto:
+        design = self.design
+        batch, rows = "batch_size", "sequence_length"
+        past, total = "past_sequence_length", "total_sequence_length"
+        names = [f"{i}.{half}" for i in range(len(design.layers)) for half in _HALVES]
+        whole, real = TensorProto.INT64, TensorProto.FLOAT
+        inputs = [
+            _info("input_ids", whole, [batch, rows]),
+            _info("attention_mask", whole, [batch, total]),
+            *(_info(f"past_key_values.{n}", real, self._cache(past)) for n in names),
+        ]
+        outputs = [
+            _info("logits", real, [batch, rows, design.words]),
+            *(_info(f"present.{name}", real, self._cache(total)) for name in names),
+        ]
+        return self.graph.model(inputs, outputs)
+
+    def _cache(self, rows: str) -> list[str | int]:
+        return ["batch_size", self.design.groups, rows, self.design.size]
+
+
+def _info(name: str, kind: int, shape: list[Any]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)

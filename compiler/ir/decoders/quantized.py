@@ -1,0 +1,46 @@
+"""Matrices of few bits, in the form of MatMulNBits."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A matrix [rows, depth] as MatMulNBits has it: numbers uint8 [rows, blocks, bytes], the first
+    in the lowest bits; scales and zeros float32 [rows, blocks], zeros None where each is half of
+    the range.
+    """
+
+    bits: int
+    shape: tuple[int, int]
+    numbers: Array
+    scales: Array
+    zeros: Array | None
+
+    @property
+    def block(self) -> int:
+        """Numbers that share a scale."""
+        return self.shape[1] // self.scales.shape[1]
+
+
+def packed(bits: int, numbers: Array) -> Array:
+    """Two numbers of four bits a byte, the first in the lower half."""
+    if bits == 8:
+        return numbers
+    return np.asarray(numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4))
+
+
+def reals(tensor: Array | Quantized) -> Array:
+    """float32."""
+    if not isinstance(tensor, Quantized):
+        return tensor
+    numbers = tensor.numbers
+    if tensor.bits == 4:
+        numbers = np.stack([numbers & 15, numbers >> 4], -1).reshape(*numbers.shape[:-1], -1)
+    zeros = 1 << (tensor.bits - 1) if tensor.zeros is None else tensor.zeros[..., None]
+    apart = numbers.astype(np.float32) - np.float32(zeros)
+    return np.asarray((apart * tensor.scales[..., None]).reshape(tensor.shape))
