@@ -25,7 +25,7 @@ PRODUCTS = {
     (8, True): "rounded_bytes_product",
     (16, False): "halves_product",
 }
-"""Names of the programs of matmuls, by bits of a number and by whether the left side may be rounded
+"""Names of the programs of matmuls, by bits of a number and by whether the left side is rounded
 to 8 bits; of arguments x, numbers, scales unless they are float16 and, where they differ, zero
 points.
 """
@@ -80,7 +80,7 @@ def reals(table: Blocks) -> np.ndarray[Any, Any]:
 def product(b: Builder, x: Value, table: Blocks, rounded: bool) -> Value:
     """x [.., depth] times the transpose of the matrix, in x's dtype; summed up in float32.
 
-    rounded: whether kernels may round x to 8 bits, block by block.
+    rounded: whether kernels for processors round x to 8 bits, block by block.
     """
     b.same(x.shape[-1], table.depth, f"the matrix has a depth of {table.depth}")
     wide = ew.cast(b, x, "float32")

@@ -15,7 +15,7 @@ _ROWS: Mapping[str, int] = {name: bits for bits, name in ROWS.items()}
 @dataclass(frozen=True)
 class NBitsCall:
     """A matmul of `given` by the table, or its rows at the indices `given`; rounded: whether the
-    left side of a matmul may be rounded to 8 bits, None where rows are read.
+    left side of a matmul is rounded to 8 bits, None where rows are read.
     """
 
     given: Any

@@ -10,15 +10,13 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.ir.ops.nbits import HALF, Blocks, real_of_half
-from compiler.passes.cpu.families.nbits.match import Form, stage_of
+from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
 from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions, with_simple_shape
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
 
-BYTES = 4
-"""Bytes of a word, which holds 4 or 8 numbers of one column."""
 _AT_ONCE = 64
 """Panels that are laid out together, so that a large matrix needs little memory beside itself."""
 Array = np.ndarray[Any, Any]
@@ -139,9 +137,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
-        # One that shifts its left side could only take 7 bits of it.
-        usable = [one for one in unit.integer_products if one.group == BYTES and one.adds]
-        self.product = next(iter(usable), None)
+        self.product = product_of(unit)
         self.multiplied: set[bytes] = set()
         self.packed: dict[tuple[bytes, bool], tuple[Panels, list[Any]]] = {}
 
@@ -163,10 +159,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if found.rounded is None:
             return self._rows(found, call)
-        rounded = found.rounded and self.product is not None
         panels, held = self._panels(found.table)
         return self.builder_.call_te(
-            lambda x, *tensors: _product(x, tensors, panels, found.columns, rounded),
+            lambda x, *tensors: _product(x, tensors, panels, found.columns, found.rounded),
             with_simple_shape(self, found.given),
             *held,
             primfunc_name_hint="nbits_panels",

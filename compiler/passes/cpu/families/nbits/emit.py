@@ -14,14 +14,13 @@ from typing import Any
 from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
-from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, float_rows, rounded_rows
 from compiler.passes.cpu.families.nbits.tiles import (
     emit_floats,
     emit_integers,
     emit_reals,
     emit_unpacked,
-    product_of,
 )
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
@@ -48,7 +47,7 @@ ROWS = 64
 def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
     """Rows of a register tile: as many as are left of a task, rounded up."""
     # Of a tile of integers each row takes the accumulators of a block beside those of the sum.
-    vectors = 3 if nbits.form.rounded else 2
+    vectors = 3 if nbits.form.rounded and product_of(unit) is not None else 2
     return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * vectors + 6 <= unit.registers)
 
 
@@ -56,10 +55,11 @@ def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
     """The largest tile and the numbers' form."""
     if nbits.form.bits == HALF:
         return f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, float16"
-    rounded = f", rows of {product_of(unit).right}" if nbits.form.rounded else ""
+    product = product_of(unit)
+    rounded = f", rows of {'rounded floats' if product is None else product.right}"
     return (
         f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, {nbits.form.bits} bits in blocks of "
-        f"{nbits.block}{rounded}"
+        f"{nbits.block}{rounded if nbits.form.rounded else ''}"
     )
 
 

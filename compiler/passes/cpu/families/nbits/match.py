@@ -9,6 +9,7 @@ from tvm.ir.prim import expr as prim
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
+from compiler.targets.architecture import IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, as_int, const, dtype_of, fixed, loads, substitute
 from compiler.tir.flat import analyzer_for, stride
@@ -31,11 +32,20 @@ _STAGES = {
     Form(HALF, False): "halves_product",
 }
 _FORMS = {name: form for form, name in _STAGES.items()}
+BYTES = 4
+"""Bytes of a word, which holds 4 or 8 numbers of one column."""
 
 
 def stage_of(form: Form) -> str:
     """Name of the program's stage, by which the kernel is found."""
     return _STAGES[form]
+
+
+def product_of(unit: VectorUnit) -> IntegerProduct | None:
+    """The instruction for rows of 8-bit integers, None without one."""
+    # One that shifts its left side could only take 7 bits of it.
+    usable = (one for one in unit.integer_products if one.group == BYTES and one.adds)
+    return next(usable, None)
 
 
 @dataclass(frozen=True)

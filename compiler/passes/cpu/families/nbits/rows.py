@@ -1,5 +1,5 @@
 """The left side of a matmul by numbers of few bits: rows of floats, as they lie or copied, or
-rounded to 8 bits with a scale for each block.
+rounded to 8 bits with a scale for each block, as integers or as floats again.
 """
 
 import operator
@@ -11,8 +11,9 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, place_of
+from compiler.targets.architecture import IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -45,13 +46,14 @@ class Rounded:
     """Rows of `stride` integers of 8 bits, zeros behind their end.
 
     scales: by which the integers of a block are multiplied; sums: of the integers of a block, times
-    its scale where the zero points differ from column to column.
+    its scale where the zero points differ from column to column; product: what multiplies them.
     """
 
     values: Any
     stride: int
     scales: Any
     sums: Any
+    product: IntegerProduct
 
 
 def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
@@ -78,18 +80,25 @@ def _place(nbits: NBits, row: Expr) -> Expr:
     return substitute(nbits.place, let_all(place_of(nbits.rows, row)))
 
 
-def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded:
-    """Emit the rows rounded to 8 bits: in each block the greatest magnitude becomes 127."""
+def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded | Floats:
+    """Emit the rows rounded to 8 bits: in each block the greatest magnitude becomes 127. Without an
+    instruction for integers, their products with the scales: the same numbers.
+    """
     rows, stride = tirx.max(m, 1), nbits.blocks * nbits.block
     # With one zero point for all columns a block's sum is corrected in integers, before its scale;
     # with one a column, after it, by a product of floats.
-    kind = "int32" if nbits.zeros is None else "float32"
-    found = Rounded(
-        alloc([rows * stride], "int8", "rows", "global"),
-        stride,
-        alloc([rows * nbits.blocks], "float32", "scales", "global"),
-        alloc([rows * nbits.blocks], kind, "sums", "global"),
-    )
+    kind, product = "int32" if nbits.zeros is None else "float32", product_of(unit)
+    if product is None:
+        values = alloc([rows * stride], "float32", "rows", "global")
+        found: Rounded | Floats = Floats(values, lambda row: row * stride)
+    else:
+        found = Rounded(
+            alloc([rows * stride], "int8", "rows", "global"),
+            stride,
+            alloc([rows * nbits.blocks], "float32", "scales", "global"),
+            alloc([rows * nbits.blocks], kind, "sums", "global"),
+            product,
+        )
     whole, rest = nbits.depth // nbits.block, nbits.depth % nbits.block
     for row in share_out(m, m * (8 * stride) >= PARALLEL_WORK):
         start = let("start", _place(nbits, row))
@@ -101,14 +110,15 @@ def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded:
 
 
 def _round_block(
-    nbits: NBits, unit: VectorUnit, found: Rounded, at: tuple[Expr, Expr, Expr], count: int
+    nbits: NBits, unit: VectorUnit, found: Rounded | Floats, at: tuple[Expr, Expr, Expr], count: int
 ) -> None:
     """Emit one block of a row, `at` being the number of the row, its place and the block's number;
     the first `count` of its elements are the row's.
     """
     row, start, block = at
     lanes = min(unit.lanes(32), nbits.block)
-    first, to = let("first", start + block * nbits.block), row * found.stride + block * nbits.block
+    first = let("first", start + block * nbits.block)
+    to = row * (nbits.blocks * nbits.block) + block * nbits.block
     whole = count // lanes
     greatest = alloc([1], "float32", "greatest")
     bits = [_magnitudes(nbits, first + i * lanes, lanes) for i in range(whole)]
@@ -116,8 +126,9 @@ def _round_block(
         bits.append(_tail_magnitudes(nbits, first, (whole * lanes, count), lanes))
     # Magnitudes compare as their bits do, whose greatest LLVM finds without a case for NaN.
     store(greatest, tirx.reinterpret("float32", _across("smax", reduce(tirx.max, bits), lanes)), 0)
-    scale = load(greatest, [0])
-    store(found.scales, scale / tirx.const(127.0, "float32"), row * nbits.blocks + block)
+    scale, place = load(greatest, [0]), row * nbits.blocks + block
+    step = _Step(found, place)
+    store(step.buffer, scale / tirx.const(127.0, "float32"), step.place)
     # A block of zeros has no inverse; its integers are zeros by any.
     inverse = alloc([1], "float32", "inverse")
     store(inverse, 0, 0)
@@ -126,10 +137,30 @@ def _round_block(
     totals = []
     for i in range(whole):
         value = load(nbits.source, [prim.Ramp(first + i * lanes, const(1), lanes)])
-        totals.append(_rounded(found, value, load(inverse, [0]), to + i * lanes, lanes))
-    total = _across("add", reduce(operator.add, totals), lanes) if totals else None
-    tail = _round_tail(nbits, found, (first, to), inverse, (whole * lanes, count))
-    _keep_sum(nbits, found, row * nbits.blocks + block, total, tail)
+        totals.append(_rounded(step, value, load(inverse, [0]), to + i * lanes, lanes))
+    tail = _round_tail(nbits, step, (first, to), inverse, (whole * lanes, count))
+    if isinstance(found, Rounded):
+        total = _across("add", reduce(operator.add, totals), lanes) if totals else None
+        _keep_sum(nbits, found, place, total, tail)
+
+
+class _Step:
+    """By what the integers of a block are multiplied, and how its elements are written."""
+
+    def __init__(self, found: Rounded | Floats, place: Expr) -> None:
+        self.values = found.values
+        self.integers = isinstance(found, Rounded)
+        self.buffer = found.scales if isinstance(found, Rounded) else alloc([1], "float32", "step")
+        self.place = place if self.integers else const(0)
+
+    def stored(self, whole: Expr, lanes: int = 1) -> Expr:
+        """What is written of integers."""
+        if self.integers:
+            return whole.astype("int8" if lanes == 1 else f"int8x{lanes}")
+        step = load(self.buffer, [self.place])
+        if lanes == 1:
+            return whole.astype("float32") * step
+        return whole.astype(f"float32x{lanes}") * prim.Broadcast(step, lanes)
 
 
 def _magnitudes(nbits: NBits, first: Expr, lanes: int) -> Expr:
@@ -155,7 +186,7 @@ def _tail_magnitudes(nbits: NBits, first: Expr, ends: tuple[int, int], lanes: in
     return load(values, [prim.Ramp(const(0), const(1), lanes)])
 
 
-def _rounded(found: Rounded, value: Expr, inverse: Expr, to: Expr, lanes: int) -> Expr:
+def _rounded(step: _Step, value: Expr, inverse: Expr, to: Expr, lanes: int) -> Expr:
     """Emit a vector of integers and give it."""
     scaled = value * prim.Broadcast(inverse, lanes)
     shifted = scaled + prim.Broadcast(tirx.const(_ROUNDING, "float32"), lanes)
@@ -167,14 +198,14 @@ def _rounded(found: Rounded, value: Expr, inverse: Expr, to: Expr, lanes: int) -
     place = prim.Ramp(const(0), const(1), lanes)
     _store_vector(held, whole, place)
     _store_vector(
-        found.values, load(held, [place]).astype(f"int8x{lanes}"), prim.Ramp(to, const(1), lanes)
+        step.values, step.stored(load(held, [place]), lanes), prim.Ramp(to, const(1), lanes)
     )
     return load(held, [place])
 
 
 def _round_tail(
     nbits: NBits,
-    found: Rounded,
+    step: _Step,
     at: tuple[Expr, Expr],
     inverse: Any,
     ends: tuple[int, int],
@@ -187,15 +218,15 @@ def _round_tail(
         return None
     total = alloc([1], "int32", "tail_sum")
     store(total, 0, 0)
-    for step in range(begin, end):
-        scaled = load(nbits.source, [at[0] + step]) * load(inverse, [0])
+    for k in range(begin, end):
+        scaled = load(nbits.source, [at[0] + k]) * load(inverse, [0])
         shifted = tirx.reinterpret("int32", scaled + tirx.const(_ROUNDING, "float32"))
         base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
-        store(found.values, (shifted - base).astype("int8"), at[1] + step)
+        store(step.values, step.stored(shifted - base), at[1] + k)
         store(total, load(total, [0]) + (shifted - base), 0)
     # The kernel multiplies whole blocks: what lies behind the row must add nothing.
-    for step in range(end, nbits.block):
-        store(found.values, 0, at[1] + step)
+    for k in range(end, nbits.block):
+        store(step.values, 0, at[1] + k)
     return total
 
 

@@ -13,20 +13,12 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import HALF, real_of_half
-from compiler.passes.cpu.families.nbits.match import NBits
+from compiler.passes.cpu.families.nbits.match import BYTES, NBits
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
 from compiler.targets.architecture import IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, fresh, let, serial, steps
 from compiler.tir.exprs import Expr, const, dtype_of, load
-
-_BYTES = 4
-"""Bytes of a word."""
-
-
-def product_of(unit: VectorUnit) -> IntegerProduct:
-    """The instruction for rows of 8-bit integers; there must be one."""
-    return next(one for one in unit.integer_products if one.group == _BYTES and one.adds)
 
 
 class _Vectors:
@@ -43,8 +35,8 @@ class _Vectors:
         """The words of a vector of columns as bytes."""
         nbits = self.nbits
         row = (self.panel * nbits.blocks + block) * nbits.words + word
-        size = _BYTES * self.lanes
-        place = prim.Ramp((row * nbits.width + start) * _BYTES, const(1), size)
+        size = BYTES * self.lanes
+        place = prim.Ramp((row * nbits.width + start) * BYTES, const(1), size)
         return load(nbits.numbers, [place])
 
     def beside(self, table: Any, block: Expr, start: int) -> Expr:
@@ -213,7 +205,7 @@ def _number(nbits: NBits, words: Expr, number: int, lanes: int) -> Expr:
     def by(count: int) -> Expr:
         return prim.Broadcast(tirx.const(count, "int32"), lanes)
 
-    byte, upper = number % _BYTES, number // _BYTES
+    byte, upper = number % BYTES, number // BYTES
     if nbits.signed:
         # Up to the highest bits and down again: the second shift copies the sign.
         return tirx.shift_right(tirx.shift_left(words, by(24 - 8 * byte)), by(24))
@@ -240,7 +232,7 @@ def emit_integers(
                 totals[i] = vectors.spread(_begin(nbits, left, row * nbits.blocks + block))
             # Unrolled, so that the totals of a block stay in registers.
             for word in range(nbits.words):
-                _add_word(nbits, unit, vectors, left, rows, (block, word, start), totals)
+                _add_word(nbits, vectors, left, rows, (block, word, start), totals)
             scale = _Held(1, lanes, "float32", "scale")
             scale[0] = vectors.beside(nbits.scales, block, start)
             if nbits.zeros is not None:
@@ -268,7 +260,6 @@ def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
 
 def _add_word(
     nbits: NBits,
-    unit: VectorUnit,
     vectors: _Vectors,
     left: Rounded,
     rows: list[Expr],
@@ -280,16 +271,16 @@ def _add_word(
     data = vectors.number_words(block, word, start)
     held = _Held(1, lanes, "int32", "held")
     held[0] = _as_words(data, lanes)
-    for half in range(nbits.each // _BYTES):
+    for half in range(nbits.each // BYTES):
         numbers = _Held(1, lanes, "int32", "numbers")
         numbers[0] = _half(nbits, held[0], half, lanes)
         for i, row in enumerate(rows):
-            place = row * left.stride + block * nbits.block + (word * nbits.each + half * _BYTES)
-            given = load(left.values, [prim.Ramp(place, const(1), _BYTES)])
+            place = row * left.stride + block * nbits.block + (word * nbits.each + half * BYTES)
+            given = load(left.values, [prim.Ramp(place, const(1), BYTES)])
             # Four integers of the row are one word, spread over the columns: each column multiplies
             # them by its own four numbers.
             group = vectors.spread(tirx.reinterpret("int32", given))
-            totals[i] = _multiplied(unit, totals[i], numbers[0], group, lanes)
+            totals[i] = _multiplied(left.product, totals[i], numbers[0], group, lanes)
 
 
 def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
@@ -301,8 +292,10 @@ def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
     return tirx.bitwise_and(tirx.shift_right(words, four) if half else words, mask)
 
 
-def _multiplied(unit: VectorUnit, total: Expr, numbers: Expr, group: Expr, lanes: int) -> Expr:
+def _multiplied(
+    product: IntegerProduct, total: Expr, numbers: Expr, group: Expr, lanes: int
+) -> Expr:
     """The total plus, for each column, four numbers multiplied by four integers of a row."""
-    product, size = product_of(unit), _BYTES * lanes
+    size = BYTES * lanes
     arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (numbers, group)]
     return tirx.call_llvm_pure_intrin(f"int32x{lanes}", product.intrinsic, total, *arguments)

@@ -186,17 +186,20 @@ def test_scales_that_are_float16_are_kept_as_such() -> None:
     assert (panels.scales[:, :, 0] == 65536).all()
 
 
-@pytest.mark.parametrize("zeros", ["bytes", "least"])
+@pytest.mark.parametrize(("bits", "depth", "zeros"), [(4, 64, "bytes"), (8, 75, "least")])
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
-def test_processors_without_the_instruction_keep_floats(target: str, zeros: str) -> None:
+def test_processors_without_the_instruction_round_as_well(
+    target: str, bits: int, depth: int, zeros: str
+) -> None:
     from tests.compiler.passes.processors import nearest
 
-    weights = table(4, 32, 64, 40, zeros)
+    weights = table(bits, 32, depth, 40, zeros)
     machine: Target = replace(nearest(target), isa=())
-    built = build(model_of(weights, accuracy_level=4), {"n": (1, None)}, machine)
-    for rows in (1, 7):
-        x = normal(rows, 64)
-        close(built.run({"x": x})[0], x.astype(np.float64) @ reals(weights).astype(np.float64).T)
+    built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
+    for rows in (0, 1, 7, 19):
+        x = normal(rows, depth)
+        x[: rows // 2, :32] = 0
+        close(built.run({"x": x})[0], rounded(x, 32) @ reals(weights).astype(np.float64).T)
 
 
 def test_what_follows_and_several_axes_of_rows() -> None:
