@@ -23,20 +23,23 @@ def load(
     trust: "Trust | None" = None,
     metrics: "CallMetrics | None" = None,
     target: str | None = None,
+    copy_weights: bool | None = None,
 ) -> "Model":
     """Load a bundle: a folder or a tar, a folder that `skopeo copy` wrote (`dir:` or `oci:`), or
     `oci://host/name@sha256:...`, which is pulled once and kept.
 
-    threads, trust, metrics: as in `relaxd.loader.model.load`, and so are the errors. target: which
-    of several in a registry, by default the best that this machine can run. A pulled bundle is kept
-    by its digest below RELAXD_BUNDLES_DIR, by default ~/.cache/relaxd/bundles; pulling raises
-    PullError, ServerError, ServerUnreachable.
+    threads, trust, metrics, copy_weights: as in `relaxd.loader.model.load`, and so are the errors.
+    target: which of several in a registry, by default the best that this machine can run. A pulled
+    bundle is kept by its digest below RELAXD_BUNDLES_DIR, by default ~/.cache/relaxd/bundles;
+    pulling raises PullError, ServerError, ServerUnreachable.
     """
     if str(path).startswith(SCHEME):
         from relaxd.client.kept import kept
 
         path = kept(str(path), _folder(), target)
-    return model.load(path, threads=threads, trust=trust, metrics=metrics)
+    return model.load(
+        path, threads=threads, trust=trust, metrics=metrics, copy_weights=copy_weights
+    )
 
 
 def _folder() -> Path:

@@ -26,10 +26,14 @@ _FETCH_AGAIN = "fetch the bundle again"
 
 @dataclass(frozen=True)
 class Bundle:
-    """An unpacked bundle."""
+    """An unpacked bundle.
+
+    copied: whether its weights are read into memory of this process, not mapped.
+    """
 
     directory: Path
     manifest: Manifest
+    copied: bool = False
 
     def path(self, name: str) -> Path:
         """The file of that name; BundleError when the manifest does not list it."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import Flavour
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import ExecutionError, InputError
-from relaxd.loader import narrow
+from relaxd.loader import large_pages, narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.borrowed import check_out, store
 from relaxd.loader.bundle import Bundle, opened
@@ -43,6 +44,7 @@ def load(
     threads: int | None = None,
     trust: "Trust | None" = None,
     metrics: "CallMetrics | None" = None,
+    copy_weights: bool | None = None,
 ) -> "Model":
     """Load a bundle, a directory or a tar.
 
@@ -50,6 +52,9 @@ def load(
     core that the process may use, within the cgroup's CPU quota. With one thread, as many calls run
     at once as there are threads that call; with more, one call at a time.
     metrics: counts the calls of the model for Prometheus.
+    copy_weights: whether weights are read into memory of this process, in large pages, instead of
+    mapped from their file, which processes share; by default those of a library with state, whose
+    calls read all of them for each token.
     trust: PEM files of ed25519 public keys; a folder of which any file is not signed by one of them
     is refused with TrustError. By default signatures are not looked at. Raises BundleError for an
     incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what the
@@ -65,8 +70,13 @@ def load(
 
         with GATE:
             build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
-            model = build(bundle, threads)
+            model = build(replace(bundle, copied=_copied(bundle.manifest, copy_weights)), threads)
             return model.counted(metrics) if metrics else model
+
+
+def _copied(manifest: Manifest, wanted: bool | None) -> bool:
+    decodes = manifest.state is not None and large_pages.available()
+    return decodes if wanted is None else wanted
 
 
 # These open libraries, which must not happen before the checks in `load`.

@@ -17,6 +17,7 @@ from relaxd.loader.bundle import Bundle
 from relaxd.loader.context import Context, Prepared
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import own_copy
+from relaxd.loader.weights import content_of
 
 _REMEMBERED_SHAPES = 4096
 _LOCK = threading.Lock()
@@ -118,11 +119,11 @@ class Code:
 
 
 def _weights(bundle: Bundle, size: int) -> np.ndarray | None:
-    """The file of weights, mapped; raises BundleError for one that is too short."""
+    """The bytes of the file of weights; raises BundleError for one that is too short."""
     if not size:
         return None
     name = bundle.manifest.weights_file
-    content = np.memmap(bundle.path(name), mode="r", dtype=np.uint8)
+    content = content_of(bundle, name)
     if content.size < size:
         raise BundleError(
             f"{name} ends before a weight that the library reads",

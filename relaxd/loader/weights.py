@@ -1,4 +1,6 @@
-"""Maps a bundle's weights from their file: they load at once, and processes share them."""
+"""Maps a bundle's weights from their file, so that they load at once and processes share them, or
+reads them into memory of this process.
+"""
 
 import math
 from typing import Any
@@ -7,16 +9,23 @@ import numpy as np
 
 from relaxd.contract.manifest import Weight
 from relaxd.errors import BundleError
+from relaxd.loader import large_pages
 from relaxd.loader.bundle import Bundle
 
 
+def content_of(bundle: Bundle, filename: str) -> np.ndarray:
+    """The bytes of the file of weights."""
+    path = bundle.path(filename)
+    # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
+    return large_pages.read(path) if bundle.copied else np.memmap(path, np.uint8, mode="c")
+
+
 def tensors_of(bundle: Bundle) -> list[Any]:
-    """One tensor a weight, each of which keeps the mapping alive; raises BundleError. Needs the TVM
-    runtime to be open.
+    """One tensor a weight, each of which keeps the file's bytes alive; raises BundleError. Needs
+    the TVM runtime to be open.
     """
     manifest = bundle.manifest
-    # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
-    content = np.memmap(bundle.path(manifest.weights_file), mode="c", dtype=np.uint8)
+    content = content_of(bundle, manifest.weights_file)
     return [_tensor(content, weight, manifest.weights_file) for weight in manifest.weights]
 
 

@@ -15,6 +15,7 @@ from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.state import Part
 from relaxd.errors import CapacityError, InputError
+from relaxd.loader import large_pages
 from tests.decoder_models import (
     FILLED_DIMS,
     GROWN_DIMS,
@@ -59,6 +60,19 @@ def test_a_prompt_and_tokens_one_by_one_are_like_the_original(
         for cache, rows in original.caches.items():
             np.testing.assert_allclose(state.cached(cache), rows[0], **CLOSE)
     assert state.lengths == (13,)
+
+
+@pytest.mark.skipif(not large_pages.available(), reason="this kernel gives no large pages")
+def test_weights_are_in_large_pages_unless_they_are_to_be_mapped(bundles: dict[str, Path]) -> None:
+    def mapped() -> bool:
+        return str(bundles["grown"] / "weights.bin") in Path("/proc/self/maps").read_text()
+
+    one = relaxd.load(bundles["grown"])
+    assert not mapped()
+    other = relaxd.load(bundles["grown"], copy_weights=False)
+    assert mapped()
+    ours, theirs = (model.state().step([tokens(5)])["logits"] for model in (one, other))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("name", MODELS)
