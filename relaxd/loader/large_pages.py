@@ -26,7 +26,8 @@ def read(path: Path) -> np.ndarray:
         return np.zeros(0, np.uint8)
     # Memory that forked processes share copies on write, as any other: kernels give large pages to
     # shared memory by a setting apart.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    private = hasattr(mmap, "MAP_PRIVATE")
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE) if private else mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     content, filled = memoryview(memory), 0
