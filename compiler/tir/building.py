@@ -212,9 +212,11 @@ def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> Non
     emit(tirx.BufferStore(buffer, vectorize_calls(value), widened(indices)))
 
 
-def prefetch(buffer: tirx.Buffer, index: Expr) -> None:
-    """Ask the second-level cache for the line at buffer[index], inside the buffer or not."""
-    read, keep, data = 0, 2, 1
+def prefetch(buffer: tirx.Buffer, index: Expr, level: int = 2) -> None:
+    """Ask the cache of that level, 1 to 3, for the line at buffer[index], inside the buffer or
+    not.
+    """
+    read, keep, data = 0, 4 - level, 1
     address = tirx.address_of(buffer[index])
     emit(tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, keep, data)))
 

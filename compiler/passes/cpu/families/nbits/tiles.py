@@ -16,9 +16,12 @@ from compiler.ir.ops.nbits import HALF, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
 from compiler.targets.architecture import IntegerProduct
-from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, fresh, let, serial, steps
-from compiler.tir.exprs import Expr, const, dtype_of, load
+from compiler.targets.vector_unit import LINE, VectorUnit
+from compiler.tir.building import alloc, emit, fresh, let, prefetch, serial, steps
+from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
+
+_AHEAD = 4 * LINE
+"""How far scales are prefetched: less than some 8 lines, beyond which it gained nothing."""
 
 
 class _Vectors:
@@ -46,6 +49,21 @@ class _Vectors:
         if dtype_of(table) == "uint16":
             return self.from_halves(vector)
         return vector if dtype_of(table) == "float32" else vector.astype(f"float32x{self.lanes}")
+
+    def prefetch_beside(self, block: Expr) -> None:
+        """Prefetch the scales and zero points of a block to come.
+
+        Hardware prefetches follow the numbers. Scales are a stream that is eight times slower, and
+        each of their lines was waited for: a fifth of the time of a row by weights in memory. On
+        Zen 4 prefetches to L2 change nothing.
+        """
+        for table in (self.nbits.scales, self.nbits.zeros):
+            if table is None:
+                continue
+            size = bits_of(dtype_of(table)) // 8
+            place = (self.panel * self.nbits.blocks + block) * self.nbits.width
+            for start in range(0, self.nbits.width * size, LINE):
+                prefetch(table, place + (start + _AHEAD) // size, level=1)
 
     def from_halves(self, bits: Expr) -> Expr:
         """The bits of float16 as float32."""
@@ -139,6 +157,7 @@ def _reals(nbits: NBits, vectors: _Vectors) -> Iterator[tuple[Expr, _Held]]:
         return
     whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
     for block, words in _blocks(nbits, whole, rest):
+        vectors.prefetch_beside(block)
         scales = _Held(many, lanes, "float32", "scales")
         offsets = _Held(many, lanes, "float32", "offsets")
         # (number - zero) * scale, as number * scale - zero * scale: one multiply-add for each
@@ -224,6 +243,7 @@ def emit_integers(
     lanes, many = vectors.lanes, len(vectors.starts)
     sums = _zeros(vectors, len(rows))
     with serial(nbits.blocks, "block") as block:
+        vectors.prefetch_beside(block)
         # One vector of columns after the other: sums of a block for all rows and both vectors would
         # not fit into 16 registers beside the sums of the depth.
         for v, start in enumerate(vectors.starts):
