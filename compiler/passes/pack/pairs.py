@@ -8,7 +8,8 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.passes.cpu.families.matmul.pairs import HELD, STAGE, rounded, weight_at
+from compiler.passes.cpu.families.matmul.pairs import STAGE, weight_at
+from compiler.passes.cpu.shared.bfloats import HELD, rounded
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (

@@ -16,8 +16,8 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.families.matmul.pairs import held_as, with_instruction
 from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows
+from compiler.passes.cpu.shared.bfloats import held_as, with_instructions
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
@@ -56,7 +56,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
                     _emit_block(known, unit, m, (first, count), (base + p, 1), 1)
             else:
                 _emit_block(known, unit, m, (first, count), (base, panels), tiling.panels)
-    return with_instruction(body.stmt, unit) if matmul.paired else body.stmt
+    return with_instructions(body.stmt, unit) if matmul.paired else body.stmt
 
 
 def _tasks(matmul: Matmul, m: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:

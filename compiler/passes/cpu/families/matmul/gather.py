@@ -8,11 +8,11 @@ every panel, so the innermost loops see neither strides nor conditions.
 from typing import Any
 
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.families.matmul.pairs import gathered
+from compiler.passes.cpu.shared.bfloats import store_rounded
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let_all, otherwise, serial, store, strips, when
+from compiler.tir.building import blocks, let_all, otherwise, serial, store, strips, when
 from compiler.tir.exprs import Expr, Table, is_choice, substitute, uses
 from compiler.tir.loops import hidden
 from compiler.tir.stages import Axis
@@ -61,11 +61,18 @@ def _copy_run(matmul: Matmul, unit: VectorUnit, left: Any, begin: Expr, at: Tabl
 def _copy(matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
     inner = matmul.contraction.reduce[-1]
     lanes = unit.lanes(32) if vectorizable(value, inner.var) else 1
-    for j in strips(inner.extent, lanes, inner.var.name):
-        here = substitute(value, {**at, inner.var: j})
-        store(left, gathered(here, unit) if matmul.paired else here, begin + j)
+    if not matmul.paired:
+        for j in strips(inner.extent, lanes, inner.var.name):
+            store(left, substitute(value, {**at, inner.var: j}), begin + j)
+        return
+    for start, width in blocks(inner.extent, lanes, inner.var.name):
+
+        def here(lane: Expr, start: Expr = start) -> Expr:
+            return substitute(value, {**at, inner.var: start + lane})
+
+        store_rounded(left, begin + start, width, unit, here)
     extent = matmul.contraction.inner_run
-    if matmul.paired and extent % 2:
+    if extent % 2:
         # The second of the last pair meets a zero of the weights, but might be a NaN.
         store(left, 0, begin + extent)
 

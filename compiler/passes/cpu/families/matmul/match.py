@@ -11,6 +11,7 @@ from tvm.ir.prim import expr as prim
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.matmul import pairs
 from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
+from compiler.passes.cpu.shared.bfloats import operand_of
 from compiler.passes.cpu.shared.reduction import Anchored, Epilogue, Output, read_anchored
 from compiler.passes.cpu.shared.register_tile import panel_widths
 from compiler.targets.vector_unit import VectorUnit
@@ -140,7 +141,7 @@ def _match_pairs(program: Program, unit: VectorUnit) -> Matmul | Declined:
     # Which pair an element belongs to is known from its place in a run, so runs stay apart.
     flat = anchored.flat
     right = load(flat.views[weights], [const(0)])
-    contraction = _contraction(anchored, pairs.operand_of(term.a), term.b)
+    contraction = _contraction(anchored, operand_of(term.a), term.b)
     if isinstance(contraction, Declined):
         return contraction
     contraction = replace(contraction, right=right)

@@ -9,29 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
-from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared.bfloats import HELD, add_product, pair_at, vector_at
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import across, emit, steps, store
+from compiler.tir.building import across, steps, store
 from compiler.tir.exprs import Expr, const, load
 
 STAGE = "bfloat16_product"
 """Name of the program's stage, by which the kernel is found."""
-HELD = "int32"
-"""What holds a pair of weights."""
 
 _UPPER = -(1 << 16)
-_PRODUCT = "relaxd_pair_product"
-
-
-def rounded(value: Expr) -> Expr:
-    """The float32 rounded to bfloat16, which `operand_of` finds again."""
-    return value.astype("bfloat16").astype("float32")
-
-
-def operand_of(value: Expr) -> Expr:
-    """What `rounded` was given."""
-    return value.value.value
 
 
 def weight_at(panels: Any, panel: Expr, k: Expr, first: Expr | int, lane: Expr) -> Expr:
@@ -39,46 +26,6 @@ def weight_at(panels: Any, panel: Expr, k: Expr, first: Expr | int, lane: Expr) 
     pair = panels[panel, first + k // 2, lane]
     shifted = tirx.Select(k % 2 == 0, pair << tirx.const(16, HELD), pair & tirx.const(_UPPER, HELD))
     return tirx.reinterpret("float32", shifted)
-
-
-def gathered(value: Expr, unit: VectorUnit) -> Expr:
-    """A float32 as the innermost loop reads it: the bits of the nearest bfloat16, even ones where
-    two are equally near, or their float32.
-    """
-    whole = "uint32"
-    bits = tirx.reinterpret(whole, value)
-    odd = (bits >> tirx.const(16, whole)) & tirx.const(1, whole)
-    near = bits + tirx.const(0x7FFF, whole) + odd
-    # Rounding might carry a NaN into the sign.
-    near = tirx.Select(value == value, near, tirx.const(0x7FC00000, whole))
-    if unit.pair_product is None:
-        return tirx.reinterpret("float32", near & tirx.const(0xFFFF0000, whole))
-    return (near >> tirx.const(16, whole)).astype("uint16")
-
-
-def held_as(unit: VectorUnit) -> str:
-    """The dtype of gathered numbers."""
-    return "float32" if unit.pair_product is None else "uint16"
-
-
-def with_instruction(body: Any, unit: VectorUnit) -> Any:
-    """The kernel with the function that its innermost loop calls: TIR has no bfloat16 in vectors
-    that LLVM takes.
-    """
-    if unit.pair_product is None:
-        return body
-    lanes = unit.lanes(32)
-    floats, integers, pairs = f"<{lanes} x float>", f"<{lanes} x i32>", f"<{2 * lanes} x bfloat>"
-    code = f"""
-declare {floats} @{unit.pair_product}({floats}, {pairs}, {pairs})
-define {floats} @{_PRODUCT}({floats} %total, {integers} %left, {integers} %right) alwaysinline {{
-  %x = bitcast {integers} %left to {pairs}
-  %y = bitcast {integers} %right to {pairs}
-  %sum = call {floats} @{unit.pair_product}({floats} %total, {pairs} %x, {pairs} %y)
-  ret {floats} %sum
-}}
-"""
-    return tirx.AttrStmt(const(0), "pragma_import_llvm", code, body)
 
 
 def emit_steps(
@@ -109,19 +56,11 @@ def _emit_one(
     """One step by one instruction for each vector."""
     lanes, (numbers, starts) = unit.lanes(32), left
     firsts = range(0, width, lanes)
-    weights = [_vector(right[0], right[1] + first, lanes) for first in firsts]
+    weights = [vector_at(right[0], right[1] + first, lanes) for first in firsts]
     for row, start in enumerate(starts):
-        two = load(numbers, [prim.Ramp((start + k) * 2, const(1), 2)])
-        pair = prim.Broadcast(tirx.reinterpret(HELD, two), lanes)
+        pair = pair_at(numbers, (start + k) * 2)
         for first, weight in zip(firsts, weights, strict=True):
-            place = prim.Ramp(const(row * width + first), const(1), lanes)
-            total = load(acc, [place])
-            result = tirx.call_pure_extern(f"float32x{lanes}", _PRODUCT, total, weight, pair)
-            emit(tirx.BufferStore(acc, result, [place]))
-
-
-def _vector(buffer: Any, place: Expr, lanes: int) -> Expr:
-    return load(buffer, [prim.Ramp(place, const(1), lanes)])
+            add_product(acc, row * width + first, weight, pair, lanes)
 
 
 def _emit_two(
