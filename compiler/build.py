@@ -169,7 +169,8 @@ def _opened(
     job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
     """The model as the request wants it computed, by the reference too."""
-    return scores.as_wanted(open_model(Path(job.model)), request)
+    model = scores.as_wanted(open_model(Path(job.model)), request)
+    return rounding.as_wanted(model, request)
 
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.errors import ImportFailed
+from compiler.ir.model_file import LoadedModel, LoadedScript
+from compiler.ir.onnx import block_products
 from compiler.targets import Target
-from compiler.verify.reference.rounded import with_operands, with_rounded
+from compiler.verify.reference.rounded import with_operands, with_rounded, with_rounded_rows
 from compiler.verify.report import Reference, Rounded
-from compiler.verify.spread import NUDGES
+from compiler.verify.spread import BLOCK_NUDGES, NUDGES
 from relaxd.contract.options import Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 
@@ -39,6 +41,31 @@ class Found:
         self.layers = layers
 
 
+def as_wanted(
+    model: LoadedModel | LoadedScript, request: CompileRequest
+) -> LoadedModel | LoadedScript:
+    """The model whose matmuls by weights in blocks state that they round, where the request wants
+    that: it is changed in place. Raises ImportFailed for a model without such matmuls.
+    """
+    if request.options.precision is not Precision.INT8 or isinstance(model, LoadedScript):
+        return model
+    if block_products.opset_of(model.proto) < block_products.LEAST_OPSET:
+        raise _unroundable(f"the model's opset is older than {block_products.LEAST_OPSET}")
+    if not block_products.set_level(model.proto, block_products.ROUNDED):
+        raise _unroundable("no matmul of the model has weights in blocks of 4 or 8 bits")
+    return replace(model, built=True)
+
+
+def _unroundable(why: str) -> ImportFailed:
+    return ImportFailed(
+        f"{why}: there is nothing that precision int8 can round",
+        reason="precision",
+        field="options.precision",
+        hint="compile it with precision=float32, or give a GGUF file or an ONNX model with "
+        "MatMulNBits nodes, of opset 13 or newer",
+    )
+
+
 def rounding_of(
     request: CompileRequest, imported: Imported, target: Target, found: Found
 ) -> Rounding | None:
@@ -56,6 +83,10 @@ def rounding_of(
             field=f"options.{name}",
             hint=f"compile it with {name}=float32",
         )
+    if imported.narrow is not None:
+        # The import has rounded already.
+        found.note_layers(imported.narrow)
+        return None
     if name == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
         from compiler.targets.vector_unit import VectorUnit
@@ -78,6 +109,11 @@ def references_of(
     if found.layers is None:
         return original, None
     layers = found.layers.layers
+    if found.layers.form is Precision.INT8:
+        plain, made, *others = with_rounded_rows(original.model, (0.0, *BLOCK_NUDGES), scratch)
+        nudged = tuple(replace(original, model=path) for path in others)
+        rounded_rows = Rounded(replace(original, model=plain), nudged, pointwise=True)
+        return replace(original, model=made), rounded_rows
 
     def rounded(name: str, nudge: float = 0.0) -> Reference:
         path = with_operands(original.model, layers, scratch, nudge, name)

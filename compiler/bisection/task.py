@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from compiler import rounding, scores
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
 from compiler.bisection.graph import Graph
@@ -21,7 +22,6 @@ from compiler.bisection.values import Values, fixed_inputs, specs_of, typed_inpu
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
-from compiler.scores import as_wanted
 from relaxd.contract.request import CompileRequest
 
 
@@ -32,7 +32,8 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     spec: job, as JSON, with the inputs in its reproducer; departing: names of outputs.
     """
     job = CompileJob(**{key: value for key, value in spec["job"].items() if key != "kind"})
-    loaded = as_wanted(open_model(Path(job.model)), CompileRequest.from_json(job.request))
+    request = CompileRequest.from_json(job.request)
+    loaded = rounding.as_wanted(scores.as_wanted(open_model(Path(job.model)), request), request)
     if isinstance(loaded, LoadedScript):
         raise SystemExit("nodes are searched for in ONNX models alone")
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:

@@ -16,6 +16,8 @@ from compiler.bisection.cuts import Cut, Declared
 from compiler.bisection.graph import Graph
 from compiler.bisection.values import Values
 from compiler.errors import CompileError
+from compiler.ir.onnx.block_products import rounds
+from compiler.ir.onnx.walking import walk
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
@@ -94,7 +96,7 @@ class Trials:
             verify=True,
             profile=False,
             state=StateForm.PASSED,
-            precision=Precision.FLOAT32,
+            precision=self._precision(cut),
             precision_error=None,
         )
         request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
@@ -115,6 +117,13 @@ class Trials:
             if cut not in self.departures:
                 shutil.rmtree(folder)
         return ()
+
+    def _precision(self, cut: Cut) -> Precision:
+        """What the cut's products multiply: int8 where the whole model's do, and it has some."""
+        whole = self.request.options.precision
+        nodes = [self.graph.nodes[index] for index in cut.nodes]
+        rounding = whole is Precision.INT8 and any(map(rounds, walk(nodes)))
+        return whole if rounding else Precision.FLOAT32
 
     def _output(self, name: str) -> onnx.ValueInfoProto:
         rank = len(self.specs[name].shape) if name in self.specs else None

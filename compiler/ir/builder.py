@@ -50,7 +50,7 @@ class Builder:
 
     origins: names its variables after the model's nodes.
     quantized: whether it works on integers of few bits that stand for reals, so that roundings
-    decide its numbers.
+    decide its numbers; rounded: whether matmuls by weights in blocks round what they multiply.
     buffers: caches that the caller owns, by the variable of what they held before the call.
     seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
     """
@@ -58,6 +58,7 @@ class Builder:
     facts: Facts = field(default_factory=Facts)
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     quantized: bool = False
+    rounded: bool = False
     seed: Tensor = field(default_factory=_seed)
     drawn: bool = False
     checks: Checks = field(default_factory=Checks)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from compiler.ir.caches import CacheUse
 from compiler.ir.weights import FileWeight
 from relaxd.contract.dims import Dim
+from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec
 
@@ -50,7 +51,8 @@ class Imported:
     caches: how attention uses its caches, and which inputs state how far they are filled.
     kept: the caches that are buffers of the caller.
     weights: the large weights of the model's file by digest, where some may be rounded. products:
-    of `nodes`, those whose operands a reference can be given rounded.
+    of `nodes`, those whose operands a reference can be given rounded. narrow: the layers that round
+    since the request asked for it, where the import itself decides that.
     """
 
     module: tvm.IRModule
@@ -65,3 +67,4 @@ class Imported:
     kept: Kept | None = None
     weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
     products: frozenset[str] = frozenset()
+    narrow: NarrowLayers | None = None

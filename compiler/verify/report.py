@@ -48,10 +48,14 @@ class Reference:
 class Rounded:
     """What the library and its reference round: the model as its file has it, and the reference
     with its numbers nudged before they are rounded, where roundings depend on them.
+
+    pointwise: whether a point's outputs may come apart by what they are moved at that point alone,
+    as nudges move every number that a library may round otherwise.
     """
 
     original: Reference
     nudged: tuple[Reference, ...] = ()
+    pointwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,9 +179,12 @@ def _with_spread(
         _, answered, _ = _ask_reference(nudged, ran, folder, budget, side)
         if len(answered) == len(ran):
             sides.append(side)
-    found = spreads(ran, signature, sides)
-    slack = {name: TIMES * apart for name, apart in found.items()}
-    return [undecided_integers(item) for item in judge_all(ran, signature, options, slack)]
+    again = []
+    for group in [[trial] for trial in ran] if rounded.pointwise else [ran]:
+        found = spreads(group, signature, sides)
+        slack = {name: TIMES * apart for name, apart in found.items()}
+        again += judge_all(group, signature, options, slack)
+    return list(map(undecided_integers, again))
 
 
 def _ask_reference(

@@ -18,6 +18,10 @@ from compiler.verify.judged import Judged
 
 NUDGES = (2.0**-21, -(2.0**-21))
 """By what share of themselves numbers are moved."""
+BLOCK_NUDGES = (2.0**-19, -(2.0**-19))
+"""By what share of the greatest number of their block those of rounded blocks are moved: sums of
+thousands of products differ by less.
+"""
 TIMES = 4.0
 """How much further the library may be than the nudged references: they are two samples, and the
 greatest of many elements varies.

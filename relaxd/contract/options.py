@@ -46,11 +46,13 @@ class WeightForm(StrEnum):
 
 class Precision(StrEnum):
     """What matmuls and convolutions multiply: numbers as the model has them, or rounded to
-    bfloat16; their sums are float32.
+    bfloat16; INT8: what weights in blocks of few bits multiply is rounded to 8 bits, block by
+    block. Their sums are float32.
     """
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+    INT8 = "int8"
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class CompileOptions:
                 f"weights of {self.weights} are multiplied in float32, not in {self.precision}",
                 field="options.precision",
                 hint="set one of precision and weights to float32: precision=bfloat16 stores "
-                "weights as bfloat16",
+                "weights as bfloat16, precision=int8 is for weights that the model has in blocks",
             )
 
     def _limit(self, name: str, what: str) -> None:

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from compiler import targets
+from compiler import api, targets
+from compiler import build as builder
 from compiler.errors import ImportFailed, VerifyError
 from compiler.ir.imported import Imported
-from compiler.rounding import Found, require_plain, rounding_of
+from compiler.ir.model_file import LoadedModel
+from compiler.ir.onnx.block_products import set_level
+from compiler.passes.cpu.families.nbits import emit
+from compiler.passes.cpu.families.nbits.rows import float_rows
+from compiler.rounding import Found, as_wanted, require_plain, rounding_of
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import CompileOptions, Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
@@ -19,6 +24,8 @@ from relaxd.loader.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
 from tests.compiler.ir.onnx.running import model_of, normal
+from tests.compiler.passes.cpu.families.test_nbits import model_of as model_of_blocks
+from tests.compiler.passes.cpu.families.test_nbits import table
 
 DIMS = {"n": (1, 5)}
 
@@ -112,7 +119,7 @@ def perceptron() -> onnx.ModelProto:
 
 def test_targets_and_models_that_round_nothing() -> None:
     imported = Imported(None, (), (), (), {})  # type: ignore[arg-type]
-    for option, form in (("weights", "int8"), ("precision", "bfloat16")):
+    for option, form in (("weights", "int8"), ("precision", "bfloat16"), ("precision", "int8")):
         request = CompileRequest.of(options={option: form})
         with pytest.raises(ImportFailed, match="not for webgpu") as caught:
             rounding_of(request, imported, targets.resolve("webgpu"), Found())
@@ -122,3 +129,81 @@ def test_targets_and_models_that_round_nothing() -> None:
             require_plain(request)
     require_plain(CompileRequest())
     assert rounding_of(CompileRequest(), imported, targets.resolve("webgpu"), Found()) is None
+
+
+@pytest.mark.slow
+def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
+    options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.05)
+    output, model = tmp_path / "out", blocks()
+    manifest = build(output, model, dims=DIMS, options=options)
+    assert manifest.narrow == NarrowLayers(
+        Precision.INT8,
+        ("first", "second"),
+        {"float": "it multiplies no weights in blocks of 4 or 8 bits"},
+    )
+    assert read_manifest(output).narrow == manifest.narrow
+    numerics = report(output, "numerics.json")
+    # The reference rounds the very same numbers: what is left are the last bits of sums.
+    assert (numerics["verdict"], numerics["outputs"][0]["slack"]) == ("passed", 0)
+    assert numerics["outputs"][0]["max_abs"] < 1e-5 * numerics["outputs"][0]["range"]
+    found = numerics["precision"]
+    assert (found["form"], found["limit"]) == ("int8", 0.05)
+    assert 0.002 < found["error"] < 0.02
+    assert found["error"] == pytest.approx(found["expected"], rel=1e-3)
+    # A file that states that it rounds departs from the same float32 model.
+    set_level(model, 4)
+    build(tmp_path / "stated", model, dims=DIMS, options=options)
+    again = report(tmp_path / "stated", "numerics.json")["precision"]
+    assert again["error"] == pytest.approx(found["error"], rel=1e-3)
+    alone = replace(options, flavour=Flavour.STANDALONE)
+    build(tmp_path / "alone", blocks(), dims=DIMS, options=alone)
+    alike = report(tmp_path / "alone", "numerics.json")["precision"]["error"]
+    assert alike == pytest.approx(found["error"], rel=1e-3)
+    options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.001)
+    error = failing(tmp_path / "other", VerifyError, blocks(), dims=DIMS, options=options)
+    assert error.code == "verify.precision_error"
+
+
+@pytest.mark.slow
+def test_a_library_that_does_not_round_as_asked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = CompileOptions(profile=False, precision=Precision.INT8)
+    monkeypatch.setattr(api, "run_child", lambda job, **settings: builder.build(job))
+    monkeypatch.setattr(emit, "rounded_rows", float_rows)
+    error = failing(tmp_path / "out", VerifyError, blocks(), dims=DIMS, options=options)
+    assert error.code == "verify.mismatch"
+
+
+def test_models_without_blocks_are_refused() -> None:
+    request = CompileRequest.of(options={"precision": "int8"})
+    old = blocks()
+    old.opset_import[0].version = 12
+    for model in (perceptron(), old):
+        with pytest.raises(ImportFailed, match="int8") as caught:
+            as_wanted(LoadedModel(model, "sha256:0"), request)
+        assert (caught.value.code, caught.value.failure.field) == (
+            "import.precision",
+            "options.precision",
+        )
+    made = as_wanted(LoadedModel(blocks(), "sha256:0"), request)
+    assert isinstance(made, LoadedModel)
+    assert made.built
+
+
+def blocks() -> onnx.ModelProto:
+    """Two matmuls by weights in blocks, and one by a float matrix."""
+    model = model_of_blocks(table(4, 32, 96, 64, "bytes"))
+    other = model_of_blocks(table(8, 16, 64, 40, "none", seed=1))
+    for each, names in ((model, "x w s z h first"), (other, "r w2 s2 p second")):
+        *given, output, name = names.split()
+        node = each.graph.node[0]
+        node.input[:], node.output[:] = given, [output]
+        node.name = name
+    other.graph.initializer[0].name, other.graph.initializer[1].name = "w2", "s2"
+    model.graph.initializer.extend([*other.graph.initializer])
+    model.graph.initializer.append(numpy_helper.from_array(normal(40, 24) / 6, "real"))
+    model.graph.node.append(helper.make_node("Relu", ["h"], ["r"]))
+    model.graph.node.extend(other.graph.node)
+    model.graph.node.append(helper.make_node("MatMul", ["p", "real"], ["y"], name="float"))
+    return model

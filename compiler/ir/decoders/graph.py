@@ -11,17 +11,12 @@ from compiler.ir.decoders.quantized import Array, Quantized, reals
 
 MICROSOFT = "com.microsoft"
 OPSET = 21
-_ROUNDED = 4
-"""The accuracy_level at which what blocks of few bits are multiplied by is rounded to 8 bits too,
-block by block, as llama.cpp does it.
-"""
 
 
 class Graph:
-    """rounded: what blocks of few bits multiply is rounded as well."""
+    """Nodes and constants, in the order in which they were asked for."""
 
-    def __init__(self, rounded: bool) -> None:
-        self._accuracy = {"accuracy_level": _ROUNDED} if rounded else {}
+    def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
 
@@ -61,7 +56,6 @@ class Graph:
             N=columns,
             bits=table.bits,
             block_size=table.block,
-            **self._accuracy,
         )
 
     def rows(self, table: Named, places: str, output: str) -> str:

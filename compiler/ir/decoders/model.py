@@ -12,17 +12,15 @@ from compiler.ir.decoders.graph import MICROSOFT, Graph
 _HALVES = ("key", "value")
 
 
-def decoder_model(design: Design, weights: Weights, *, rounded: bool = False) -> onnx.ModelProto:
-    """rounded: what blocks of few bits multiply is rounded to 8 bits; raises LoadError for weights
-    that are missing or have other shapes.
-    """
-    return _Decoder(design, weights, rounded).model()
+def decoder_model(design: Design, weights: Weights) -> onnx.ModelProto:
+    """The decoder; raises LoadError for weights that are missing or have other shapes."""
+    return _Decoder(design, weights).model()
 
 
 class _Decoder:
-    def __init__(self, design: Design, weights: Weights, rounded: bool) -> None:
+    def __init__(self, design: Design, weights: Weights) -> None:
         self.design, self.weights = design, weights
-        self.graph = Graph(rounded)
+        self.graph = Graph()
 
     def model(self) -> onnx.ModelProto:
         design, graph = self.design, self.graph

@@ -41,7 +41,7 @@ _NAMES = {
 
 def decoder_of(file: Gguf) -> onnx.ModelProto:
     """The model; raises LoadError for a file that describes another."""
-    return decoder_model(_design(file), _Tensors(file), rounded=True)
+    return decoder_model(_design(file), _Tensors(file))
 
 
 class _Tensors:

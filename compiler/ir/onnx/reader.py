@@ -22,6 +22,7 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
+from compiler.ir.onnx.block_products import layers_of
 from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
@@ -51,6 +52,8 @@ def read(
         support.check(model)
     flat = without_calls(model)
     found = explore(lambda assumed: _read(flat, request, trace, assumed))
+    if request.options.precision is Precision.INT8:
+        return replace(found, narrow=layers_of(model))
     if request.options.precision is not Precision.FLOAT32:
         return replace(found, products=products_of(model))
     if request.options.weights is WeightForm.FLOAT32:
@@ -128,7 +131,7 @@ def _read(
         tuple(facts.dims.values()),
         facts.ranges,
         tightest(indices.uses(shared), {spec.name for spec in specs}),
-        builder.quantized,
+        builder.quantized or (builder.rounded and not _asked_to_round(request)),
         uses,
         builder.origins.labels,
         kept,
@@ -137,6 +140,13 @@ def _read(
 
 def _lifts(request: CompileRequest) -> bool:
     return request.options.state is StateForm.LIFTED
+
+
+def _asked_to_round(request: CompileRequest) -> bool:
+    """Whether the reference rounds by nodes of its own, so that its numbers are to be met as those
+    of any model.
+    """
+    return request.options.precision is Precision.INT8
 
 
 def _used(graph: onnx.GraphProto) -> set[str]:

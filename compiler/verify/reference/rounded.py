@@ -1,6 +1,6 @@
 """The references of a library that rounds: the model with the same rounded weights or operands."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from compiler.ir.model_file import LoadedScript, open_model
@@ -37,3 +37,26 @@ def with_operands(
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     return written(round_operands(loaded.proto, labels, nudge), scratch, name)
+
+
+def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> list[Path]:
+    """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
+    round nothing, and for each nudge one that rounds what they multiply (`block_products`).
+    """
+    import onnx
+
+    from compiler.ir.onnx.block_products import round_rows, set_level
+
+    loaded = open_model(model)
+    assert not isinstance(loaded, LoadedScript)
+    set_level(loaded.proto, 0)
+    # All copies read the weights from one file.
+    paths = [scratch / "plain.onnx"]
+    onnx.save_model(loaded.proto, paths[0], save_as_external_data=True, location="plain.data")
+    bare = loaded.proto.SerializeToString()
+    for number, nudge in enumerate(nudges):
+        made = onnx.ModelProto.FromString(bare)
+        round_rows(made, nudge)
+        paths.append(scratch / f"rows{number}.onnx")
+        paths[-1].write_bytes(made.SerializeToString())
+    return paths

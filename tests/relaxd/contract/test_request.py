@@ -124,6 +124,7 @@ def test_defaults():
             "options.precision_error",
         ),
         ({"options": {"precision": "bfloat16", "weights": "int8"}}, "options.precision"),
+        ({"options": {"precision": "int8", "weights": "int8"}}, "options.precision"),
     ],
 )
 def test_the_error_names_the_field(document, field):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.block_products import LEVEL, ROUNDED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
@@ -16,8 +17,6 @@ from compiler.ir.ops.nbits import Blocks
 from compiler.ir.values import Known, Value
 
 Array = np.ndarray[Any, Any]
-_ROUNDED = 4
-"""The accuracy_level from which on ONNX Runtime rounds the left side to 8 bits."""
 
 
 @op("MatMulNBits", domain=MICROSOFT)
@@ -43,8 +42,8 @@ def matmul_nbits(b: Builder, node: Node) -> Value:
         weight = nbits.reals(table).astype(np.dtype(x.dtype))
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
-        rounded = node.attr("accuracy_level", 0) == _ROUNDED
-        b.quantized |= rounded
+        rounded = node.attr(LEVEL, 0) == ROUNDED
+        b.rounded |= rounded
         result = nbits.product(b, x, table, rounded)
     return ew.add(b, result, node.value(5)) if node.has(5) else result
 
