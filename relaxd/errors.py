@@ -65,6 +65,12 @@ class InputError(RelaxdError):
     code = "run.input"
 
 
+class GrammarError(InputError):
+    """A grammar or schema that answers have to follow cannot be read or followed."""
+
+    code = "run.grammar"
+
+
 class CapacityError(RelaxdError):
     """More tokens are given than the caches of a state have room for."""
 
@@ -80,9 +86,21 @@ class CapacityError(RelaxdError):
 
 
 class OverloadError(RelaxdError):
-    """A request is not taken: too many wait, or nobody answers any more."""
+    """A request is not taken: too many wait. `retry_after`: seconds after which there may be
+    room.
+    """
 
     code = "run.overload"
+
+    def __init__(self, message: str, *, retry_after: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, retry_after=retry_after)
+        self.retry_after = retry_after
+
+
+class ClosedError(OverloadError):
+    """A request is not taken: nobody answers any more."""
+
+    code = "run.closed"
 
 
 class UnverifiedError(RelaxdError):

@@ -4,7 +4,8 @@ OpenAI's clients expect it.
 
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Generation, Piece
+from relaxd.llm.grammar import Grammar
 from relaxd.llm.sampling import Sampling
 from relaxd.llm.text import Text
 
-__all__ = ["Engine", "Generation", "Piece", "Sampling", "Text"]
+__all__ = ["Engine", "Generation", "Grammar", "Piece", "Sampling", "Text"]

@@ -1,24 +1,28 @@
-"""Answers several requests at once: a thread gives each running sequence a token in turn, and takes
-new prompts in pieces between.
+"""Answers several requests at once: a thread lets them in by their priorities, and computes their
+tokens.
 """
 
+import math
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from relaxd.errors import CapacityError, InputError, OverloadError, RelaxdError
+from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError, RelaxdError
+from relaxd.llm.batch import Batch
 from relaxd.llm.generation import Finish, Generation, Piece
+from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
 from relaxd.llm.seats import seats_of
 from relaxd.llm.text import TOKENIZER, Text
+from relaxd.llm.waiting import Waiting
 from relaxd.loader.model import Model
 from relaxd.loading import load
 
 _PROMPT_PIECE = 128
 _GREEDY = Sampling()
+_LONGEST_WAIT = 60
 
 
 class Engine:
@@ -42,11 +46,13 @@ class Engine:
     ) -> None:
         self.model = model
         self.text = text
-        self._seats = Prefixes(seats_of(model, sequences, capacity), share=sharing)
+        seats = Prefixes(seats_of(model, sequences, capacity), share=sharing)
+        self._capacity, self._sequences = seats.capacity, seats.count
         self._piece = min(piece, _most_rows(model) or piece)
-        self._running: list[Generation] = []
-        self._entering: Generation | None = None
-        self._waiting: deque[Generation] = deque()
+        self._batch = Batch(seats, self._piece)
+        self._grammars: Grammars | None = None
+        self._compiling = threading.Lock()
+        self._waiting = Waiting()
         self._most_waiting = waiting
         self._changed = threading.Condition()
         self._closed = False
@@ -76,26 +82,44 @@ class Engine:
     @property
     def capacity(self) -> int:
         """Tokens of a prompt and its answer together."""
-        return self._seats.capacity
+        return self._capacity
 
     @property
     def load(self) -> tuple[int, int]:
         """How many requests are answered, and how many wait."""
         with self._changed:
-            return len(self._running) + (self._entering is not None), len(self._waiting)
+            return self._batch.count, len(self._waiting)
+
+    def check_load(self) -> None:
+        """Raises what `generate` would raise now whatever the prompt: ClosedError, or OverloadError
+        where too many requests wait.
+        """
+        if self._closed:
+            raise ClosedError("the engine is closed", retry_after=self._retry_after())
+        if len(self._waiting) >= self._most_waiting:
+            raise OverloadError(
+                f"{len(self._waiting)} requests wait already",
+                hint="try again later",
+                retry_after=self._retry_after(),
+            )
 
     def generate(
         self,
         prompt: str | Sequence[int],
         sampling: Sampling = _GREEDY,
         heard: Callable[[Piece], None] | None = None,
+        *,
+        priority: int = 0,
     ) -> Generation:
         """Begins an answer to a text or to tokens. heard: takes the pieces in place of the
-        iterator, in the engine's thread.
+        iterator, in the engine's thread. priority: which requests go first, the greatest ones;
+        where no place is free, an answer of a lower priority waits until there is one again.
 
         Raises CapacityError for a prompt that the caches do not hold, OverloadError where too many
-        wait, InputError for an empty prompt.
+        wait, ClosedError behind `close`, InputError for an empty prompt, GrammarError for a grammar
+        that cannot be followed.
         """
+        self.check_load()
         tokens = self._text().encode(prompt) if isinstance(prompt, str) else list(prompt)
         if not tokens:
             raise InputError("the prompt is empty")
@@ -105,15 +129,13 @@ class Engine:
         if sampling.stop:
             self._text()
         ends = self.text.ends if self.text else frozenset()
-        made = Generation(tokens, sampling, self.text, ends, heard)
+        matcher = self._matcher(sampling)
+        made = Generation(
+            tokens, sampling, self.text, ends, heard, matcher=matcher, priority=priority
+        )
         with self._changed:
-            if self._closed:
-                raise OverloadError("the engine is closed")
-            if len(self._waiting) >= self._most_waiting:
-                raise OverloadError(
-                    f"{len(self._waiting)} requests wait already", hint="try again later"
-                )
-            self._waiting.append(made)
+            self.check_load()
+            self._waiting.add(made)
             self._changed.notify_all()
         return made
 
@@ -122,9 +144,12 @@ class Engine:
         messages: Sequence[dict[str, object]],
         sampling: Sampling = _GREEDY,
         heard: Callable[[Piece], None] | None = None,
+        *,
+        priority: int = 0,
     ) -> Generation:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
-        return self.generate(self._text().chat(messages), sampling, heard)
+        self.check_load()
+        return self.generate(self._text().chat(messages), sampling, heard, priority=priority)
 
     def close(self) -> None:
         """Cancels every answer and ends the thread."""
@@ -148,94 +173,53 @@ class Engine:
             )
         return self.text
 
+    def _matcher(self, sampling: Sampling) -> Matcher | None:
+        if sampling.grammar is None:
+            return None
+        with self._compiling:
+            if self._grammars is None:
+                self._grammars = Grammars(self._text())
+        return self._grammars.matcher(sampling.grammar)
+
+    def _retry_after(self) -> int:
+        """Seconds after which there may be room, by how long answers took lately."""
+        turns = (len(self._waiting) + self._batch.count) / self._sequences
+        return math.ceil(min(max(turns * self._batch.seconds, 1), _LONGEST_WAIT))
+
     def _serve(self) -> None:
         while self._admit():
             try:
-                self._drop()
-                self._enter()
-                self._step()
+                self._batch.drop()
+                self._batch.read()
+                self._batch.step()
             except RelaxdError as error:
-                self._fail(error)
+                self._batch.fail(error)
             except Exception as error:
-                self._fail(RelaxdError(f"the engine failed: {type(error).__name__}: {error}"))
-        for made in (*self._all(), *self._waiting):
-            made.end(Finish.CANCELLED)
-
-    def _all(self) -> list[Generation]:
-        return [*self._running, *([self._entering] if self._entering else [])]
+                self._batch.fail(RelaxdError(f"the engine failed: {type(error).__name__}: {error}"))
+        for made in (*self._batch, *self._waiting):
+            if made.finish is None:
+                made.end(Finish.CANCELLED)
 
     def _admit(self) -> bool:
         """Waits for work and lets a request in where there is a place; False at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._waiting or self._all())
-            if self._waiting and self._entering is None and len(self._running) < self._seats.count:
-                self._entering = self._waiting.popleft()
-            return not self._closed
+            self._changed.wait_for(lambda: self._closed or self._waiting or self._batch.count)
+            left = self._waiting.remove_cancelled()
+            following = self._waiting.next()
+            if following is not None and self._room(following):
+                self._waiting.take()
+                self._batch.enter(following)
+        for made in left:
+            made.end(Finish.CANCELLED)
+        return not self._closed
 
-    def _drop(self) -> None:
-        """Ends what nobody wants any more, the last place first."""
-        if self._entering is not None and self._entering.cancelled:
-            self._entering.end(Finish.CANCELLED)
-            self._seats.ended(len(self._running))
-            self._entering = None
-        for seat in reversed(range(len(self._running))):
-            made = self._running[seat]
-            if made.cancelled and made.finish is None:
-                made.end(Finish.CANCELLED)
-            if made.finish is not None:
-                self._leave(seat)
-
-    def _leave(self, seat: int) -> None:
-        """Empties a place, and closes the gap by the last sequence, and by the one that enters."""
-        last = len(self._running) - 1
-        self._seats.ended(seat)
-        self._seats.swap(last, seat)
-        self._running[seat] = self._running[last]
-        with self._changed:
-            self._running.pop()
-        if self._entering is not None and self._entering.reused is not None:
-            self._seats.swap(last + 1, last)
-
-    def _enter(self) -> None:
-        """Takes a piece of the prompt that enters; behind its last comes the first token."""
-        made, seat = self._entering, len(self._running)
-        if made is None:
-            return
-        if made.reused is None:
-            made.reused = self._seats.begin(seat, made.prompt)
-        done = self._seats.length(seat)
-        piece = list(made.prompt[done : done + self._piece])
-        logits = self._seats.extend(seat, piece)
-        if done + len(piece) < len(made.prompt):
-            return
-        made.take(logits, self._room(seat))
-        with self._changed:
-            self._running.append(made)
-            self._entering = None
-
-    def _step(self) -> None:
-        """Gives every running sequence its next token."""
-        self._drop()
-        if not self._running:
-            return
-        logits = self._seats.step([made.tokens[-1] for made in self._running])
-        for seat, made in enumerate(self._running):
-            made.take(logits[seat], self._room(seat))
-
-    def _room(self, seat: int) -> int:
-        """Tokens that may come behind the next one."""
-        return self.capacity - self._seats.length(seat)
-
-    def _fail(self, error: RelaxdError) -> None:
-        """Ends all answers under way by an error; those that wait get their turn."""
-        for made in self._all():
-            if made.finish is None:
-                made.fail(error)
-        # A call that failed may have left any rows behind.
-        self._seats.forget()
-        with self._changed:
-            self._running.clear()
-            self._entering = None
+    def _room(self, following: Generation) -> bool:
+        """Whether a prompt may enter, in the place of a less important answer if need be."""
+        if not self._batch.free:
+            interrupted = self._batch.give_way(following.priority)
+            if interrupted is not None:
+                self._waiting.add(interrupted)
+        return self._batch.free
 
 
 def _most_rows(model: Model) -> int | None:

@@ -5,8 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+import numpy as np
 
 from relaxd.errors import RelaxdError
+from relaxd.llm.matching import Matcher
 from relaxd.llm.sampling import Sampler, Sampling
 from relaxd.llm.text import Text
 
@@ -43,9 +47,19 @@ class Generation:
         text: Text | None,
         ends: frozenset[int],
         heard: Callable[[Piece], None] | None = None,
+        *,
+        matcher: Matcher | None = None,
+        priority: int = 0,
     ) -> None:
         self.prompt = tuple(prompt)
         self.sampling = sampling
+        self.priority = priority
+        self.number: int | None = None
+        """The order of arrival."""
+        self.preempted = 0
+        """How often a more important request took the place."""
+        self.settled = False
+        """Whether the place is not taken any more, as the request waited long for it."""
         self.reused: int | None = None
         """Tokens of the prompt whose rows others left; None before the prompt enters."""
         self.tokens: list[int] = []
@@ -54,6 +68,7 @@ class Generation:
         self.times: list[float] = []
         self._ends = ends
         self._sampler = Sampler(sampling)
+        self._matcher = matcher
         self._stream = text.stream() if text else None
         self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
         self._heard = heard or self._pieces.put
@@ -83,21 +98,32 @@ class Generation:
         """Whether nobody wants the rest."""
         return self._cancelled
 
-    def take(self, logits: "object", room: int) -> int:
-        """Chooses the next token by its scores, tells who listens, and returns it.
+    @property
+    def sequence(self) -> list[int]:
+        """The tokens of the prompt and of the answer."""
+        return [*self.prompt, *self.tokens]
 
-        room: how many more tokens the caches take after it.
+    def take(self, scores: "np.ndarray[Any, Any]", room: int) -> int:
+        """Chooses the next token by its scores, hands it to who listens, and returns it.
+
+        room: how many more tokens the caches take after it. Raises GrammarError where the answer's
+        grammar grew too complex.
         """
-        token = self._sampler.choose(logits)  # type: ignore[arg-type]
+        if self._matcher is not None:
+            scores = self._matcher.mask(scores)
+        token = self._sampler.choose(scores)
         self.tokens.append(token)
         self.times.append(time.perf_counter())
         if token in self._ends:
             self._end(Finish.STOP, token, self._held)
             return token
+        complete = self._matcher is not None and self._matcher.take(token)
         self._held += self._stream.step(token) if self._stream else ""
         place = first_of(self._held, self.sampling.stop)
         if place is not None:
             self._end(Finish.STOP, token, self._held[:place])
+        elif complete:
+            self._end(Finish.STOP, token, self._held)
         elif room <= 0 or len(self.tokens) == self.sampling.max_tokens:
             self._end(Finish.LENGTH, token, self._held)
         else:

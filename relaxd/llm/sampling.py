@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from relaxd.errors import InputError
+from relaxd.llm.grammar import Grammar
 
 _MOST_STOPS = 16
 
@@ -18,6 +19,7 @@ class Sampling:
     the most probable ones that together reach this probability.
     seed: of the draws, None for another one each time.
     max_tokens: None for as many as the caches hold; stop: texts that end the answer, without them.
+    grammar: what the answer's text has to match; other tokens are left out before one is chosen.
     """
 
     temperature: float = 0.0
@@ -26,6 +28,7 @@ class Sampling:
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         for holds, what in (
@@ -65,6 +68,7 @@ def probabilities(
     scores = logits.astype(np.float64) / sampling.temperature
     kept = min(sampling.top_k or len(scores), len(scores))
     tokens = np.argpartition(-scores, kept - 1)[:kept]
+    tokens = tokens[np.isfinite(scores[tokens])]
     tokens = tokens[np.lexsort((tokens, -scores[tokens]))]
     powers = np.exp(scores[tokens] - scores[tokens[0]])
     chances = powers / powers.sum()

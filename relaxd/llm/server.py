@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from relaxd.errors import InputError, RelaxdError
+from relaxd.errors import InputError, OverloadError, RelaxdError
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.metrics import LlmMetrics
@@ -63,8 +63,8 @@ class _Listening:
 
     def _begin(self, engine: Engine, want: Asked) -> Generation:
         if want.messages is not None:
-            return engine.chat(want.messages, want.sampling, self._hear)
-        return engine.generate(want.prompt or "", want.sampling, self._hear)
+            return engine.chat(want.messages, want.sampling, self._hear, priority=want.priority)
+        return engine.generate(want.prompt or "", want.sampling, self._hear, priority=want.priority)
 
     def _hear(self, piece: Piece) -> None:
         # The loop may be closed by the time that the engine notices.
@@ -124,8 +124,7 @@ class _Endpoint:
             return await self._whole(request, listening, answer)
         except RelaxdError as error:
             self._metrics.refused(error.code)
-            status, document = failure(error)
-            return JSONResponse(document, status)
+            return _failed(error)
         except ClientDisconnect:
             # It left within its own request: nobody reads what is returned.
             self._metrics.refused(Finish.CANCELLED)
@@ -167,6 +166,12 @@ class _Endpoint:
         finally:
             made.cancel()
             self._metrics.ended(made)
+
+
+def _failed(error: RelaxdError) -> Response:
+    status, document = failure(error)
+    retry = {"Retry-After": str(error.retry_after)} if isinstance(error, OverloadError) else None
+    return JSONResponse(document, status, retry)
 
 
 async def _body(request: Request) -> Any:

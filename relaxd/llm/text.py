@@ -50,6 +50,11 @@ class Text:
         named = self._tokenizer.token_to_id(self._special("eos_token") or "")
         return frozenset(found | ({named} - {None}))
 
+    @property
+    def serialized(self) -> str:
+        """The tokenizer's JSON text."""
+        return str(self._tokenizer.to_str())
+
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text; special: with what the tokenizer puts around every text."""
         return list(self._tokenizer.encode(text, add_special_tokens=special).ids)

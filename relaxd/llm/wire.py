@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.errors import CapacityError, InputError, OverloadError, RelaxdError
+from relaxd.errors import (
+    CapacityError,
+    ClosedError,
+    GrammarError,
+    InputError,
+    OverloadError,
+    RelaxdError,
+)
 from relaxd.llm.generation import Generation
+from relaxd.llm.grammar import Grammar, Syntax
 from relaxd.llm.sampling import Sampling
 
 _REFUSED: dict[str, tuple[Any, ...]] = {
@@ -22,7 +30,6 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
     "frequency_penalty": (0, None),
     "suffix": ("", None),
     "echo": (False, None),
-    "response_format": ({"type": "text"}, None),
 }
 """Fields that would change an answer and are not followed, with the values that ask for nothing."""
 
@@ -34,6 +41,7 @@ class Asked:
     prompt: str | list[int] | None
     messages: list[dict[str, Any]] | None
     sampling: Sampling
+    priority: int
     stream: bool
     usage: bool
 
@@ -55,6 +63,7 @@ def asked(document: Any, *, chat: bool) -> Asked:
         None if chat else _prompt(document.get("prompt")),
         _messages(document.get("messages")) if chat else None,
         _sampling(document, chat=chat),
+        _typed(document, "priority", int) or 0,
         bool(_typed(document, "stream", bool)),
         bool(options.get("include_usage")),
     )
@@ -104,6 +113,31 @@ def _sampling(document: Mapping[str, Any], *, chat: bool) -> Sampling:
         # As OpenAI's: a plain completion is short where nothing is said.
         max_tokens=longest if longest is not None or chat else 16,
         stop=tuple(stops),
+        grammar=_grammar(_typed(document, "response_format", dict) or {}),
+    )
+
+
+def _grammar(form: Mapping[str, Any]) -> Grammar | None:
+    """What `response_format` asks for; `grammar` is ours, in the words that OpenAI's tools have."""
+    kind = form.get("type", "text")
+    held = form.get(kind) if isinstance(kind, str) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Grammar.json_object()
+    if kind == "json_schema" and isinstance(held, Mapping):
+        schema = held.get("schema")
+        if isinstance(schema, Mapping | bool):
+            return Grammar.schema(schema)
+    if kind == "grammar" and isinstance(held, Mapping):
+        syntax, definition = held.get("syntax"), held.get("definition")
+        if syntax in (Syntax.REGEX, Syntax.LARK) and isinstance(definition, str):
+            return Grammar(Syntax(syntax), definition)
+    raise InputError(
+        "response_format is not understood",
+        hint="text, json_object, json_schema with a schema, or grammar with the syntax regex or"
+        " lark and a definition",
+        field="response_format",
     )
 
 
@@ -171,8 +205,10 @@ def failure(error: RelaxdError) -> tuple[int, dict[str, Any]]:
     status, kind = 500, "server_error"
     if isinstance(error, InputError | CapacityError):
         status, kind = 400, "invalid_request_error"
+    elif isinstance(error, ClosedError):
+        status = 503
     elif isinstance(error, OverloadError):
         status, kind = 429, "rate_limit_error"
     code = "context_length_exceeded" if isinstance(error, CapacityError) else error.code
-    param = error.details.get("field")
+    param = "response_format" if isinstance(error, GrammarError) else error.details.get("field")
     return status, {"error": {"message": str(error), "type": kind, "code": code, "param": param}}

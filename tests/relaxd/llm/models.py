@@ -11,7 +11,7 @@ from relaxd.contract.options import CompileOptions
 from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, filled, grown
 
 END = WORDS - 1
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,:;<>|/!"[:END]
+LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]" .,:;|!-ABCDEHIKLNRSTY'
 QUICK = CompileOptions(verify=False, profile=False, state="lifted")
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}"
@@ -32,7 +32,7 @@ def tokenizer(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {letter: index for index, letter in enumerate(LETTERS)} | {"<end>": END}
     made = Tokenizer(models.BPE(vocabulary, [], unk_token="!"))
-    made.decoder = decoders.Fuse()
+    made.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     made.add_special_tokens(["<end>"])
     made.save(str(folder / "tokenizer.json"))
     settings = {"eos_token": "<end>", "chat_template": TEMPLATE}

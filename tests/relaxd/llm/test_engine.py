@@ -1,5 +1,6 @@
 """Several requests at once: the same tokens as ONNX Runtime's, one request after another."""
 
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,9 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaxd.errors import CapacityError, ExecutionError, InputError, OverloadError
-from relaxd.llm import Engine, Piece, Sampling
+from relaxd.errors import (
+    CapacityError,
+    ClosedError,
+    ExecutionError,
+    GrammarError,
+    InputError,
+    OverloadError,
+)
+from relaxd.llm import Engine, Grammar, Piece, Sampling
 from relaxd.llm.generation import Finish
+from relaxd.llm.matching import Matcher
 from relaxd.loader.model import Model
 from relaxd.loader.state import State
 from tests.relaxd.llm.models import END, KINDS, greedy
@@ -132,14 +141,15 @@ def test_too_many_that_wait(language_models: dict[str, Path]) -> None:
         slow.came.acquire()
         waiting = [engine.generate([2], Sampling(max_tokens=1)) for _ in range(2)]
         assert engine.load == (1, 2)
-        with pytest.raises(OverloadError, match="2 requests wait already"):
+        with pytest.raises(OverloadError, match="2 requests wait already") as caught:
             engine.generate([3])
+        assert 1 <= caught.value.retry_after <= 60
         for _ in range(9):
             slow.go.release()
         assert [one.tokens for one in waiting if one.text() is not None] == [
             greedy("filled", [2], 1)
         ] * 2
-    with pytest.raises(OverloadError, match="closed"):
+    with pytest.raises(ClosedError, match="closed"):
         engine.generate([1])
 
 
@@ -209,3 +219,102 @@ def test_a_conversation(engine: Engine) -> None:
     made = engine.chat(talk, Sampling(max_tokens=5))
     made.text()
     assert made.tokens == greedy("filled", prompt, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_important_requests_take_places_of_others_which_go_on_later(
+    language_models: dict[str, Path], kind: str
+) -> None:
+    slow = Slow()
+    asked = prompts(4)
+    words = language_models["tokenizer"]
+    with Engine.open(language_models[kind], words, sequences=2, threads=1) as engine:
+        low = [engine.generate(asked[0], Sampling(max_tokens=9), slow, priority=-1)]
+        low.append(engine.generate(asked[1], Sampling(max_tokens=9)))
+        for _ in range(4):
+            slow.came.acquire()
+            slow.go.release()
+        high = [engine.generate(prompt, Sampling(max_tokens=5), priority=1) for prompt in asked[2:]]
+        for _ in range(40):
+            slow.go.release()
+        for made in high:
+            made.text()
+        low[1].text()
+        while low[0].finish is None:
+            slow.came.acquire()
+    assert [made.preempted for made in high] == [0, 0]
+    assert low[0].preempted == 1
+    for made, prompt, length in zip([*low, *high], asked, (9, 9, 5, 5), strict=True):
+        assert made.tokens == greedy(kind, prompt, length)
+
+
+def test_a_prompt_that_enters_gives_way_too(language_models: dict[str, Path]) -> None:
+    slow = Slow()
+    long = (prompts(3)[0] * 40)[:40]
+    words = language_models["tokenizer"]
+    with Engine.open(language_models["filled"], words, sequences=2, threads=1) as engine:
+        running = engine.generate([1], Sampling(max_tokens=8), slow, priority=5)
+        slow.came.acquire()
+        entering = engine.generate(long, Sampling(max_tokens=3))
+        # The next token but one comes behind the first 24 tokens of the prompt.
+        for _ in range(2):
+            slow.go.release()
+            slow.came.acquire()
+        high = engine.generate([2, 3], Sampling(max_tokens=3), priority=9)
+        for _ in range(20):
+            slow.go.release()
+        high.text()
+        entering.text()
+    assert entering.preempted == 1
+    assert running.tokens == greedy("filled", [1], 8)
+    assert high.tokens == greedy("filled", [2, 3], 3)
+    assert entering.tokens == greedy("filled", long, 3)
+
+
+def test_what_a_grammar_admits_beside_free_answers(engine: Engine) -> None:
+    asked = prompts(6)
+    pattern = Grammar.regex("[a-d]{3}[0-9]{2}")
+    bound = Sampling(grammar=pattern, max_tokens=20)
+    made = [
+        engine.generate(prompt, bound if index % 2 else Sampling(max_tokens=6))
+        for index, prompt in enumerate(asked)
+    ]
+    texts = [each.text() for each in made]
+    for index, (each, prompt) in enumerate(zip(made, asked, strict=True)):
+        if index % 2:
+            assert re.fullmatch("[a-d]{3}[0-9]{2}", texts[index])
+            assert each.finish is Finish.STOP
+        else:
+            assert each.tokens == greedy("filled", prompt, 6)
+
+
+def test_an_answer_whose_grammar_fails_ends_alone(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = engine.generate(prompts(3)[0], Sampling(max_tokens=6))
+
+    def failing(self: Matcher, scores: object) -> object:
+        raise GrammarError("it grew too complex")
+
+    monkeypatch.setattr(Matcher, "mask", failing)
+    with pytest.raises(GrammarError, match="too complex"):
+        engine.generate([1], Sampling(grammar=Grammar.regex("a*"))).text()
+    free.text()
+    assert free.tokens == greedy("filled", prompts(3)[0], 6)
+    with pytest.raises(GrammarError, match="unclosed"):
+        engine.generate([1], Sampling(grammar=Grammar.regex("(")))
+
+
+def test_those_that_leave_while_they_wait_make_room(language_models: dict[str, Path]) -> None:
+    slow = Slow()
+    with Engine.open(language_models["filled"], sequences=1, waiting=1, threads=1) as engine:
+        engine.generate([1], Sampling(max_tokens=9), slow)
+        slow.came.acquire()
+        engine.generate([2]).cancel()
+        for _ in range(2):
+            slow.go.release()
+            slow.came.acquire()
+        assert engine.load == (1, 0)
+        engine.generate([3]).cancel()
+        for _ in range(20):
+            slow.go.release()

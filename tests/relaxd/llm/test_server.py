@@ -1,5 +1,8 @@
 """The endpoint, as the client from PyPI and plain HTTP see it."""
 
+import asyncio
+import json
+import re
 import socket
 import threading
 import time
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
 
 TALK: list[Any] = [{"role": "user", "content": "Hi"}]
 MODEL = "tiny"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "maximum": 99}, "b": {"enum": ["on", "off"]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +61,10 @@ def client(address: str) -> "Iterator[openai.OpenAI]":
 
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as made:
         yield made
+
+
+def regex(pattern: str) -> dict[str, Any]:
+    return {"type": "grammar", "grammar": {"syntax": "regex", "definition": pattern}}
 
 
 def tokens_of(prompt: str, count: int) -> list[int]:
@@ -110,6 +123,42 @@ def test_a_stream(client: "openai.OpenAI") -> None:
     assert "".join(part.choices[0].text for part in plain) == answer_to("bc", 4)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_as_a_schema_describes_it(client: "openai.OpenAI", stream: bool) -> None:
+    made: Any = client.chat.completions.create(
+        model=MODEL,
+        messages=TALK,
+        max_tokens=60,
+        seed=3,
+        stream=stream,
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}},
+    )
+    if stream:
+        text = "".join(part.choices[0].delta.content or "" for part in made)
+    else:
+        text = made.choices[0].message.content
+        assert made.choices[0].finish_reason == "stop"
+    found = json.loads(text)
+    assert sorted(found) == ["a", "b"]
+    assert found["b"] in ("on", "off")
+
+
+def test_answers_of_a_pattern_of_a_grammar_and_of_any_object(client: "openai.OpenAI") -> None:
+    def answer(**form: Any) -> str:
+        made = client.completions.create(
+            model=MODEL, prompt="ab", max_tokens=50, extra_body={"response_format": form}
+        )
+        return made.choices[0].text
+
+    assert re.fullmatch("x[0-9]{4}", answer(**regex("x[0-9]{4}")))
+    lark = {"syntax": "lark", "definition": 'start: "a" start "b" | "c"'}
+    nested = answer(type="grammar", grammar=lark)
+    assert re.fullmatch("a*(cb*)?", nested)
+    assert nested.count("b") <= nested.count("a")
+    assert answer(type="json_object").startswith("{")
+    assert answer(type="text")
+
+
 def test_clients_at_once(client: "openai.OpenAI") -> None:
     prompts = ["a", "hello there", "Bb", "xyz:"]
     found: dict[str, str] = {}
@@ -135,6 +184,13 @@ def test_clients_at_once(client: "openai.OpenAI") -> None:
         ({"temperature": -1}, "run.input", None),
         ({"prompt": "a" * 100}, "context_length_exceeded", None),
         ({"prompt": ""}, "run.input", None),
+        ({"extra_body": {"response_format": {"type": "xml"}}}, "run.input", "response_format"),
+        (
+            {"extra_body": {"response_format": regex("(")}},
+            "run.grammar",
+            "response_format",
+        ),
+        ({"extra_body": {"priority": "high"}}, "run.input", "priority"),
     ],
 )
 def test_refusals(
@@ -201,3 +257,27 @@ def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -
     for name in ("first_token_seconds_count", "between_tokens_seconds_count", "tokens_total"):
         assert f"relaxd_llm_{name}" in shown
     assert plain_http.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+def test_too_many_requests_and_an_engine_that_is_closed(language_models: dict[str, Path]) -> None:
+    with Engine.open(
+        language_models["filled"], language_models["tokenizer"], sequences=1, waiting=0, threads=1
+    ) as engine:
+        app = create_app(engine, MODEL)
+        refused = asked(app, "/v1/completions", {"prompt": "ab"})
+    closed = asked(app, "/v1/completions", {"prompt": "ab"})
+    assert (refused.status_code, closed.status_code) == (429, 503)
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert closed.json()["error"]["code"] == "run.closed"
+    assert [1 <= int(each.headers["retry-after"]) <= 60 for each in (refused, closed)] == [True] * 2
+
+
+def asked(app: Any, path: str, document: Any) -> httpx.Response:
+    """The answer of an app without a server."""
+
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            return await client.post(path, json=document)
+
+    return asyncio.run(post())

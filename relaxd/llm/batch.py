@@ -1,0 +1,149 @@
+"""The answers under way: sequences that get their tokens side by side, and the prompt that enters
+behind them.
+"""
+
+from collections.abc import Iterator
+
+from relaxd.errors import RelaxdError
+from relaxd.llm.generation import Finish, Generation
+from relaxd.llm.prefixes import Prefixes
+from relaxd.llm.seats import Logits
+
+_LATELY = 0.1
+"""How much of the mean the last answer is."""
+
+
+class Batch:
+    """The answers that have a place; all but `count` for one thread alone.
+
+    piece: tokens of a prompt between two tokens of other answers.
+    """
+
+    def __init__(self, seats: Prefixes, piece: int) -> None:
+        self._seats = seats
+        self._piece = piece
+        self._running: list[Generation] = []
+        self._entering: Generation | None = None
+        self._begun = False
+        self.seconds = 0.0
+        """How long answers took lately, from their first token to their last."""
+
+    @property
+    def count(self) -> int:
+        """How many answers are under way."""
+        return len(self._running) + (self._entering is not None)
+
+    @property
+    def free(self) -> bool:
+        """Whether a prompt may enter."""
+        return self._entering is None and len(self._running) < self._seats.count
+
+    def __iter__(self) -> Iterator[Generation]:
+        entering = [self._entering] if self._entering is not None else []
+        return iter([*self._running, *entering])
+
+    def enter(self, made: Generation) -> None:
+        """Lets an answer begin, or go on where it was when its place was taken."""
+        self._entering = made
+        self._begun = False
+
+    def give_way(self, priority: int) -> Generation | None:
+        """Takes the place of the least important answer, if it is less important than `priority`
+        and may be interrupted, so that a prompt may enter; returns that answer.
+        """
+        if self._entering is not None:
+            if not _yields(self._entering, priority):
+                return None
+            made, self._entering = self._entering, None
+            self._seats.ended(len(self._running))
+            made.preempted += 1
+            return made
+        others = [made for made in self._running if _yields(made, priority)]
+        if not others:
+            return None
+        made = min(others, key=lambda other: (other.priority, -(other.number or 0)))
+        self._leave(self._running.index(made))
+        made.preempted += 1
+        return made
+
+    def drop(self) -> None:
+        """Ends what nobody wants any more, and empties the places of what is over, the last
+        first.
+        """
+        if self._entering is not None and self._entering.cancelled:
+            self._entering.end(Finish.CANCELLED)
+            self._seats.ended(len(self._running))
+            self._entering = None
+        for seat in reversed(range(len(self._running))):
+            made = self._running[seat]
+            if made.cancelled and made.finish is None:
+                made.end(Finish.CANCELLED)
+            if made.finish is not None:
+                self._leave(seat)
+
+    def read(self) -> None:
+        """Takes a piece of the prompt that enters; behind its last comes a token."""
+        made, seat = self._entering, len(self._running)
+        if made is None:
+            return
+        sequence = made.sequence
+        if not self._begun:
+            reused = self._seats.begin(seat, sequence)
+            made.reused = reused if made.reused is None else made.reused
+            self._begun = True
+        done = self._seats.length(seat)
+        piece = sequence[done : done + self._piece]
+        scores = self._seats.extend(seat, piece)
+        if done + len(piece) < len(sequence):
+            return
+        self._take(made, scores, self._room(seat))
+        self._running.append(made)
+        self._entering = None
+
+    def step(self) -> None:
+        """Gives every running sequence its next token."""
+        self.drop()
+        if not self._running:
+            return
+        scores = self._seats.step([made.tokens[-1] for made in self._running])
+        for seat, made in enumerate(self._running):
+            self._take(made, scores[seat], self._room(seat))
+
+    def fail(self, error: RelaxdError) -> None:
+        """Ends all answers by an error."""
+        for made in self:
+            if made.finish is None:
+                made.fail(error)
+        # A call that failed may have left any rows behind.
+        self._seats.forget()
+        self._running.clear()
+        self._entering = None
+
+    def _take(self, made: Generation, scores: Logits, room: int) -> int | None:
+        """The next token of an answer; None where an error that is its own ended it."""
+        try:
+            return made.take(scores, room)
+        except RelaxdError as error:
+            made.fail(error)
+            return None
+
+    def _leave(self, seat: int) -> None:
+        """Empties a place, and closes the gap by the last sequence, and by the one that enters."""
+        last = len(self._running) - 1
+        times = self._running[seat].times
+        if self._running[seat].finish is not None and times:
+            self.seconds += _LATELY * (times[-1] - times[0] - self.seconds)
+        self._seats.ended(seat)
+        self._seats.swap(last, seat)
+        self._running[seat] = self._running[last]
+        self._running.pop()
+        if self._entering is not None and self._begun:
+            self._seats.swap(last + 1, last)
+
+    def _room(self, seat: int) -> int:
+        """Tokens that may come behind the next one."""
+        return self._seats.capacity - self._seats.length(seat)
+
+
+def _yields(made: Generation, priority: int) -> bool:
+    return made.priority < priority and not made.settled

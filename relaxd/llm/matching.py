@@ -1,0 +1,108 @@
+"""Which tokens may come next in an answer that follows a grammar, by llguidance."""
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer
+
+from relaxd.errors import GrammarError
+from relaxd.llm.grammar import Grammar, Syntax
+from relaxd.llm.text import Text
+
+_KEPT = 32
+_SPACE = r"(\n {0,32}| )?"
+"""Between the parts of a JSON text. Models that may write any space write nothing else for ever."""
+
+
+class Grammars:
+    """Grammars over the tokens of one tokenizer; may be used from any thread."""
+
+    def __init__(self, text: Text) -> None:
+        try:
+            self._tokenizer = LLTokenizer(text.serialized, eos_token=sorted(text.ends) or None)
+        except ValueError as error:
+            raise GrammarError(
+                f"grammars cannot be matched with this tokenizer: {error}",
+                hint="it must decode tokens by ByteLevel or ByteFallback",
+            ) from error
+        self._kept: OrderedDict[Grammar, LLMatcher] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def matcher(self, grammar: Grammar) -> "Matcher":
+        """Follows a grammar from its start; raises GrammarError for one that cannot be read."""
+        with self._lock:
+            made = self._kept.pop(grammar, None)
+        if made is None:
+            # Without the lock: a large schema takes a second.
+            made = self._compiled(grammar)
+        with self._lock:
+            self._kept[grammar] = made
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return Matcher(made.deep_copy())
+
+    def _compiled(self, grammar: Grammar) -> LLMatcher:
+        try:
+            made = LLMatcher(self._tokenizer, _source(grammar), log_level=0)
+        except ValueError as error:
+            raise _refused(grammar, str(error)) from error
+        if made.is_error():
+            raise _refused(grammar, made.get_error())
+        return made
+
+
+def _source(grammar: Grammar) -> str:
+    match grammar.syntax:
+        case Syntax.JSON_SCHEMA:
+            return LLMatcher.grammar_from_json_schema(
+                grammar.definition, overrides={"whitespace_pattern": _SPACE}
+            )
+        case Syntax.REGEX:
+            return LLMatcher.grammar_from_regex(grammar.definition)
+        case Syntax.LARK:
+            return LLMatcher.grammar_from_lark(grammar.definition)
+
+
+def _refused(grammar: Grammar, why: str) -> GrammarError:
+    return GrammarError(
+        f"the {grammar.syntax.value.replace('_', ' ')} cannot be followed: {why.strip()}"
+    )
+
+
+class Matcher:
+    """Where one answer is in its grammar."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def mask(self, scores: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+        """Scores [words] of which those of tokens that may not come next are -inf."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check()
+        allowed = np.zeros(len(scores), bool)
+        known = np.unpackbits(bits, bitorder="little")[: len(scores)]
+        allowed[: len(known)] = known
+        if not allowed.any():
+            raise GrammarError("the grammar admits no token of the model here")
+        return np.where(allowed, scores, np.float32(-np.inf))
+
+    def take(self, token: int) -> bool:
+        """Goes on by a token; returns whether nothing may follow."""
+        self._matcher.consume_token(token)
+        self._check()
+        return bool(self._matcher.is_stopped())
+
+    def forced(self) -> list[int]:
+        """Tokens of the text that has to come next."""
+        found = list(self._matcher.compute_ff_tokens())
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise GrammarError(
+                f"the grammar cannot be followed any further: {self._matcher.get_error()}",
+                hint="make it simpler",
+            )

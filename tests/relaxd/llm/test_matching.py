@@ -1,0 +1,132 @@
+"""Tokens that a grammar admits, and grammars that cannot be read."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relaxd.errors import GrammarError, InputError
+from relaxd.llm import Sampling
+from relaxd.llm.generation import Finish, Generation
+from relaxd.llm.grammar import MAX_DEFINITION, Grammar
+from relaxd.llm.matching import Grammars
+from relaxd.llm.text import Text
+from tests.relaxd.llm.models import END, LETTERS, WORDS, tokenizer
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x"]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+LARK = 'start: "a" part "a"\npart: "b" | "(" part ")" | "[" part "]"'
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
+    return Text(tokenizer(tmp_path_factory.mktemp("matching")))
+
+
+def admitted(grammars: Grammars, grammar: Grammar, written: str) -> str:
+    """The characters that may follow a text, `~` for its end."""
+    matcher = grammars.matcher(grammar)
+    for letter in written:
+        matcher.take(LETTERS.index(letter))
+    open_ones = np.isfinite(matcher.mask(np.zeros(WORDS, np.float32)))
+    return "".join((LETTERS + "~")[token] for token in np.flatnonzero(open_ones))
+
+
+@pytest.mark.parametrize(
+    ("grammar", "written", "following"),
+    [
+        (Grammar.regex("ab*c"), "", "a"),
+        (Grammar.regex("ab*c"), "ab", "bc"),
+        (Grammar.regex("ab*"), "ab", "b~"),
+        (Grammar.schema(SCHEMA), "", "{"),
+        (Grammar.schema(SCHEMA), '{"', "a"),
+        (Grammar.schema(SCHEMA), '{"a": 7', "0123456789 ,"),
+        (Grammar.json_object(), '{"a": [1', "0123456789eE] .,-"),
+        (Grammar.lark(LARK), "a[", "b["),
+        (Grammar.lark(LARK), "a[[b]", "]"),
+    ],
+    ids=str,
+)
+def test_what_may_come_next(text: Text, grammar: Grammar, written: str, following: str) -> None:
+    found = admitted(Grammars(text), grammar, written)
+    if grammar == Grammar.json_object():
+        assert {*"0123456789],"} <= {*found} <= {*following}
+    else:
+        assert {*found} == {*following}
+
+
+def test_random_answers_match(text: Text) -> None:
+    grammars, draw = Grammars(text), np.random.default_rng(2)
+    for seed in range(40):
+        grammar = (Grammar.schema(SCHEMA), Grammar.regex("[a-f]{2,9}(0|1)"))[seed % 2]
+        made = Generation(
+            [1],
+            Sampling(temperature=2, seed=seed, max_tokens=120),
+            text,
+            text.ends,
+            matcher=grammars.matcher(grammar),
+        )
+        while made.finish is None:
+            made.take(draw.standard_normal(WORDS).astype(np.float32), 99)
+        assert made.finish is Finish.STOP
+        if seed % 2:
+            assert re.fullmatch("[a-f]{2,9}[01]", made.text())
+            # Nothing may follow, so that the answer ends without the token that ends texts.
+            assert made.tokens[-1] != END
+        else:
+            found = json.loads(made.text())
+            assert sorted(found) == ["a", "b"]
+            assert 0 <= found["a"] <= 99
+
+
+def test_tokens_that_the_tokenizer_does_not_know_are_left_out(text: Text) -> None:
+    matcher = Grammars(text).matcher(Grammar.regex("[a-z]*"))
+    assert not np.isfinite(matcher.mask(np.zeros(WORDS + 9, np.float32))[WORDS:]).any()
+
+
+def test_forced_text(text: Text) -> None:
+    matcher = Grammars(text).matcher(Grammar.regex("a(bcd|bce)"))
+    assert "".join(LETTERS[token] for token in matcher.forced()) == "abc"
+
+
+def test_answers_of_one_grammar_do_not_know_each_other(text: Text) -> None:
+    grammars = Grammars(text)
+    one, other = (grammars.matcher(Grammar.regex("ab")) for _ in range(2))
+    one.take(LETTERS.index("a"))
+    assert other.take(LETTERS.index("a")) is False
+    assert one.take(LETTERS.index("b")) is True
+
+
+@pytest.mark.parametrize(
+    ("grammar", "why"),
+    [
+        (Grammar.schema({"type": "objekt"}), "json schema cannot be followed: Invalid type"),
+        (Grammar.schema({"$ref": "#/$defs/x"}), "does not exist"),
+        (Grammar.schema({"type": "string", "pattern": "("}), "unclosed group"),
+        (Grammar.regex("("), "regex cannot be followed"),
+        (Grammar.lark("start: x"), 'unknown name: "x"'),
+        (Grammar.regex("(?=a)b"), "look-around"),
+    ],
+    ids=str,
+)
+def test_grammars_that_cannot_be_read(text: Text, grammar: Grammar, why: str) -> None:
+    with pytest.raises(GrammarError, match=re.escape(why)):
+        Grammars(text).matcher(grammar)
+
+
+def test_a_tokenizer_that_is_not_of_bytes(tmp_path: Path) -> None:
+    path = tokenizer(tmp_path) / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "decoder": {"type": "Fuse"}}))
+    with pytest.raises(GrammarError, match="ByteLevel or ByteFallback"):
+        Grammars(Text(tmp_path))
+
+
+def test_a_grammar_of_any_size() -> None:
+    with pytest.raises(InputError, match="256 KiB"):
+        Grammar.regex("a" * (MAX_DEFINITION + 1))
