@@ -4,24 +4,14 @@
 
 import argparse
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
 from playwright.sync_api import Page
 
-import relaxd
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.models import MODELS
 from tools.browser import chromium
-from tools.browser.checking import Point, origins, plan, watch
-from tools.demo import finished
-
-SHAPES = {
-    "minilm": [
-        {"batch": batch, "seq": seq} for batch, seq in ((1, 1), (1, 7), (1, 128), (4, 33), (8, 64))
-    ]
-}
-"""Where it is run; other models at their own shapes."""
+from tools.browser.models import checked
 
 
 def main() -> int:
@@ -34,29 +24,9 @@ def main() -> int:
     program = chromium.find()
     if program is None:
         raise SystemExit("there is no Chromium; apt-get install chromium")
-    model, look = arguments.model, _look(arguments.screenshot)
     sys.modules["torch"] = None  # type: ignore[assignment]
-    with (
-        tempfile.TemporaryDirectory(prefix="relaxd-browser-") as folder,
-        origins(Path(folder)) as (pages, server),
-        relaxd.Client(server) as client,
-    ):
-        # The page is the check, and it runs what a user's page would.
-        job = client.compile(
-            path_of(model),
-            dims=MODELS[model].dims,
-            inputs=MODELS[model].inputs,
-            consts=MODELS[model].consts,
-            targets=[arguments.target],
-            options={"verify": False, "profile": False},
-        )
-        points = [
-            Point(dims, feed, reference(model, feed))
-            for dims in SHAPES.get(model, MODELS[model].shapes)
-            for feed in [feed_of(model, dims)]
-        ]
-        plan(pages, server, finished(job)["artifact"]["ref"], points)
-        seen = watch(program, pages.url, look=look)
+    look = _look(arguments.screenshot)
+    seen = checked(program, arguments.model, arguments.target, look=look)
     for row in seen.rows:
         print(*row, sep="\t")
     print(seen.verdict, *seen.wrong, sep="\n")

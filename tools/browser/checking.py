@@ -16,7 +16,7 @@ from tools.demo import served
 
 PACKAGE = Path(__file__).parents[2] / "clients" / "js" / "src"
 PAGE = Path(__file__).parent / "page"
-TOLERANCE = 1e-3
+TOLERANCE = 1e-4
 
 Feed = Mapping[str, np.ndarray[Any, Any]]
 
