@@ -18,6 +18,7 @@ from compiler.prepare import prepare
 from compiler.toolchain import cache
 from compiler.toolchain.objects import KERNELS_MB, Kept
 from relaxd.contract.manifest import REPRODUCER_START, Manifest
+from relaxd.contract.model_folder import model_name
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 
@@ -99,7 +100,7 @@ def compile_request(
         request=declared.to_json(),
         target=target,
         output=str(output.absolute()),
-        model_name=model.stem,
+        model_name=model_name(model),
         samples=str(samples.absolute()) if samples else None,
         dump=_dump_folder(output, request, dump),
         reproducer=_vacated(reproducer) if reproducer else None,

@@ -12,6 +12,7 @@ from compiler.targets import resolve
 from compiler.toolchain.versions import versions
 from relaxd.contract import numerics
 from relaxd.contract.action import ActionKey, differences
+from relaxd.contract.model_folder import digest_of_folder
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundle import read_manifest
 from relaxd.provenance.errors import TrustError
@@ -69,12 +70,16 @@ def compare(origin: Origin, bundle: Path, model: Path, output: Path) -> list[str
 
 
 def _check_model(origin: Origin, model: Path) -> None:
-    with model.open("rb") as file:
-        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    digest = digest_of_folder(model) if model.is_dir() else _digest_of(model)
     if digest != origin.model:
         raise TrustError(
             f"the model is {digest}, the bundle was built from {origin.model}", part="model"
         )
+
+
+def _digest_of(model: Path) -> str:
+    with model.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def _check_key(origin: Origin) -> None:

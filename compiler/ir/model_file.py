@@ -15,6 +15,8 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 
 from compiler.errors import LoadError, summary
 from compiler.ir.decoders.text_files import TextFiles
+from compiler.ir.folder.archive import is_folder, read_files
+from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
@@ -49,7 +51,9 @@ class LoadedScript:
 
 
 def open_model(path: Path) -> LoadedModel | LoadedScript:
-    """The model in the file, whichever its format; raises LoadError."""
+    """The model in the file or folder, whichever its format; raises LoadError."""
+    if is_folder(path):
+        return _read_folder(path)
     if not _is_torchscript(path):
         return _read_gguf(path) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
@@ -69,6 +73,14 @@ def _read_gguf(path: Path) -> LoadedModel:
     check_texts(model)
     digest = f"sha256:{_digest_of(path).hex()}"
     return LoadedModel(model, digest, built=True, text=text_files(file))
+
+
+def _read_folder(path: Path) -> LoadedModel:
+    """The decoder that a folder of Hugging Face's describes, or a tar of one; raises LoadError."""
+    files = read_files(path)
+    model, text = decoder_of_folder(files)
+    check_texts(model)
+    return LoadedModel(model, files.digest, built=True, text=text)
 
 
 def refuse_torchscript(model: Path, sandbox: Level) -> None:

@@ -59,10 +59,13 @@ def runs_code(model: Path) -> bool:
 
 
 def model_files(model: Path) -> tuple[Path, ...]:
-    """The model and what it may refer to: an ONNX model's folder, where its external data lies.
+    """The model and what it may refer to: an ONNX model's folder, where its external data lies, or
+    what links in a language model's folder lead to, as in the caches of Hugging Face's libraries.
 
     A TorchScript model is whole, and runs code when it is loaded: it gets itself.
     """
+    if model.is_dir():
+        return (model, *(path.resolve() for path in model.iterdir() if path.is_file()))
     alone = not model.is_file() or runs_code(model)
     return (model if alone else model.parent, model.resolve())
 

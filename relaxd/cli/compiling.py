@@ -21,6 +21,7 @@ from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.folder import emptied, replacing
 from relaxd.client.job import failure_of, reproducer_of
 from relaxd.contract import numerics
+from relaxd.contract.model_folder import require_model
 from relaxd.contract.numerics import Numerics
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -160,11 +161,11 @@ def compile_command(
             field="require_verified",
             hint="leave out --detach, so that the command sees how the builds end",
         )
-    for path, about in ((model, "model"), (samples, "samples")):
-        if path is not None and not path.is_file():
-            raise DeclarationError(
-                f"there is no file {path}", field=about, hint="give the path of a file"
-            )
+    require_model(model)
+    if samples is not None and not samples.is_file():
+        raise DeclarationError(
+            f"there is no file {samples}", field="samples", hint="give the path of a file"
+        )
     if dump:
         request = replace(request, options=replace(request.options, dump=True))
     kept = dump if dump or not request.options.dump else _beside(output, "dump")

@@ -17,7 +17,11 @@ from relaxd.errors import DeclarationError
 PANEL = "Declarations"
 
 ModelPath = Annotated[
-    Path, typer.Argument(help="An ONNX, TorchScript or GGUF file.", show_default=False)
+    Path,
+    typer.Argument(
+        help="An ONNX, TorchScript or GGUF file, or a folder (or a tar) of Hugging Face's.",
+        show_default=False,
+    ),
 ]
 Dims = Annotated[
     list[str] | None,

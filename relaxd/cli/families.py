@@ -18,6 +18,7 @@ from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
 from relaxd.contract.kernels import FILENAME
+from relaxd.contract.model_folder import CONFIG
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
 
@@ -25,7 +26,7 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="BUNDLE|MODEL",
-        help="A bundle, or an ONNX or TorchScript file, which is compiled up to its loops.",
+        help="A bundle, or a model's file or folder, which is compiled up to its loops.",
         show_default=False,
     ),
 ]
@@ -63,7 +64,9 @@ def _is_bundle(source: Path) -> bool:
         raise DeclarationError(
             f"there is no file {source}", field="source", hint="give the path of a bundle or model"
         )
-    return source.is_dir() or tarfile.is_tarfile(source)
+    if source.is_dir():
+        return not (source / CONFIG).is_file()
+    return tarfile.is_tarfile(source)
 
 
 def _of_bundle(source: Path) -> dict[str, Any]:

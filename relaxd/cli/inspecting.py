@@ -7,7 +7,7 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.report import render_report
 from relaxd.client import Client, extras
-from relaxd.errors import DeclarationError
+from relaxd.contract.model_folder import require_model
 
 
 def inspect_command(
@@ -25,10 +25,7 @@ def inspect_command(
     Nothing is compiled. Example: [bold]relaxd inspect m.onnx --dim batch=1:64[/]
     """
     request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape)
-    if not model.is_file():
-        raise DeclarationError(
-            f"there is no file {model}", field="model", hint="give the path of a file"
-        )
+    require_model(model)
     with stderr().status("inspecting"):
         if server:
             with Client(server, token=token) as client:

@@ -14,10 +14,10 @@ from relaxd.client.folder import replacing
 from relaxd.client.job import JobHandle
 from relaxd.client.upload import Model, Samples
 from relaxd.contract import numerics
+from relaxd.contract.model_folder import require_model
 from relaxd.contract.numerics import Numerics
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
-from relaxd.errors import DeclarationError
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model as Loaded
@@ -157,10 +157,7 @@ def _here(
 def _file(source: Model | Path | bytes, place: Path) -> Path:
     """The model's file: the given one, or one with the bytes."""
     if isinstance(source, str | Path):
-        if not Path(source).is_file():
-            raise DeclarationError(
-                f"there is no file {source}", field="model", hint="give the path of a file"
-            )
+        require_model(Path(source))
         return Path(source)
     place.write_bytes(source if isinstance(source, bytes) else source.SerializeToString())
     return place

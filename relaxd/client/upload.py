@@ -10,8 +10,10 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import httpx
 
+from relaxd.client.packing import FolderTar
 from relaxd.client.transport import ATTEMPTS, Transport
 from relaxd.contract.canonical import is_digest
+from relaxd.contract.model_folder import model_name
 from relaxd.errors import DeclarationError, ServerUnreachable
 
 CHUNK = 8 << 20
@@ -34,13 +36,16 @@ Samples = str | Path | bytes | Mapping[str, Any]
 
 
 def name_of(model: Model) -> str | None:
-    """The file's name, None where there is no file."""
-    return Path(model).name if isinstance(model, (str, Path)) and not _digest(model) else None
+    """The name of the file or folder, None where there is neither."""
+    if not isinstance(model, (str, Path)) or _digest(model):
+        return None
+    return model_name(Path(model)) if Path(model).is_dir() else Path(model).name
 
 
 def upload_model(transport: Transport, model: Model, report: Report | None = None) -> str:
-    """The digest of a path, of bytes, of a ModelProto, or the digest given; raises DeclarationError
-    for a missing file. `report` gets the bytes sent and the bytes in all.
+    """The digest of a path, of bytes, of a ModelProto, or the digest given; a folder is sent as the
+    tar of its model. Raises DeclarationError for a missing file. `report` gets the bytes sent and
+    the bytes in all.
     """
     if isinstance(model, Serializable):
         model = model.SerializeToString()
@@ -87,6 +92,10 @@ def _upload(
 def _opened(source: str | Path | bytes, field: str) -> Any:
     if isinstance(source, bytes):
         yield io.BytesIO(source)
+        return
+    if Path(source).is_dir():
+        with io.BufferedReader(FolderTar(Path(source)), CHUNK) as packed:
+            yield packed
         return
     try:
         file = open(source, "rb")  # noqa: SIM115

@@ -1,0 +1,174 @@
+"""The files of a folder, or of a tar that nobody has vouched for, mapped into memory."""
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import numpy as np
+
+from compiler.errors import LoadError
+from compiler.ir.decoders.quantized import Array
+from relaxd.contract import model_folder
+from relaxd.errors import DeclarationError
+
+MOST_BYTES = 64 << 30
+MOST_MEMBERS = 4096
+_GZIP, _TAR, _TAR_AT = b"\x1f\x8b", b"ustar", 257
+_OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Files:
+    """The model's own files by name, as bytes; digest: of their canonical tar, whatever order and
+    times they came in.
+    """
+
+    held: Mapping[str, Array]
+    digest: str
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, or a tar, packed or not."""
+    if path.is_dir():
+        return True
+    try:
+        with path.open("rb") as file:
+            start = file.read(_TAR_AT + len(_TAR))
+    except OSError:
+        return False
+    packed = start.startswith((_GZIP, *_OTHERS))
+    return packed or start[_TAR_AT:] == _TAR
+
+
+def read_files(path: Path) -> Files:
+    """Raises LoadError for a tar that is malformed or names places outside of it, and for what
+    holds no model.
+    """
+    try:
+        held = _of_folder(path) if path.is_dir() else _of_tar(path)
+    except DeclarationError as error:
+        raise _refused(error.message, error.hint) from error
+    except OSError as error:
+        raise _refused(f"the folder cannot be read: {error.strerror or error}") from error
+    sizes = {name: len(array) for name, array in held.items()}
+    digest = model_folder.digest_of(sizes, lambda name: _pieces(held[name]))
+    return Files(held, f"sha256:{digest.hex()}")
+
+
+def _pieces(held: Array) -> Iterator[bytes]:
+    for start in range(0, len(held), _PIECE):
+        yield held[start : start + _PIECE].tobytes()
+
+
+def _of_folder(folder: Path) -> dict[str, Array]:
+    return {
+        name: np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
+        for name, path in model_folder.files_of(folder).items()
+    }
+
+
+def _of_tar(path: Path) -> dict[str, Array]:
+    with path.open("rb") as file, _unpacked(file) as plain:
+        data = np.memmap(plain, np.uint8, mode="r")  # type: ignore[call-overload]
+        plain.seek(0)
+        places = _places(plain, data)
+    held = {name: data[start : start + size] for name, (start, size) in places.items()}
+    index = held.get(model_folder.INDEX)
+    stated = None if index is None else index[: model_folder.MOST_INDEX_BYTES].tobytes()
+    return {name: held[name] for name in model_folder.chosen(held, stated)}
+
+
+@contextmanager
+def _unpacked(file: BinaryIO) -> Iterator[BinaryIO]:
+    """The tar itself: the file, or a nameless one."""
+    start = file.read(8)
+    file.seek(0)
+    for magic, name in _OTHERS.items():
+        if start.startswith(magic):
+            raise _refused(
+                f"tars packed with {name} are not read", "send a plain tar, or one packed with gzip"
+            )
+    if not start.startswith(_GZIP):
+        yield file
+        return
+    with tempfile.TemporaryFile(prefix="relaxd-tar-") as plain:
+        _unpack(file, plain)
+        yield plain
+
+
+def _unpack(file: BinaryIO, plain: BinaryIO) -> None:
+    size = 0
+    try:
+        with gzip.open(file) as packed:
+            while piece := packed.read(_PIECE):
+                size += len(piece)
+                if size > MOST_BYTES:
+                    raise _refused(f"the tar unpacks to more than {MOST_BYTES} bytes")
+                plain.write(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _refused(f"the packed tar is malformed: {error}", "pack it again") from error
+    if not size:
+        raise _refused("the packed tar is empty", "pack it again")
+    plain.flush()
+    plain.seek(0)
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose size cannot lead backwards, to be read for ever."""
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise tarfile.ReadError("a member has a negative size")
+        return int(super()._block(count))  # type: ignore[misc]
+
+
+def _places(file: BinaryIO, data: Array) -> dict[str, tuple[int, int]]:
+    """Where the files lie that are in the folder of the highest config.json."""
+    found: dict[PurePosixPath, tuple[int, int]] = {}
+    try:
+        with tarfile.open(fileobj=file, mode="r:", tarinfo=_Member) as archive:
+            for count, member in enumerate(archive):
+                if count >= MOST_MEMBERS:
+                    raise _refused(f"the tar has more than {MOST_MEMBERS} members")
+                path = _checked(member)
+                if member.isdir():
+                    continue
+                if path in found:
+                    raise _refused(f"the tar has {str(path)!r} twice", "pack the folder again")
+                found[path] = (member.offset_data, member.size)
+            end = data[archive.offset :][: tarfile.BLOCKSIZE]
+            if len(end) < tarfile.BLOCKSIZE or end.any():
+                raise tarfile.ReadError("it ends early")
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, UnicodeError) as error:
+        raise _refused(f"the tar is malformed: {error}", "pack the folder again") from error
+    configs = sorted(
+        (path for path in found if path.name == model_folder.CONFIG), key=lambda p: len(p.parts)
+    )
+    folder = configs[0].parent if configs else PurePosixPath()
+    return {path.name: place for path, place in found.items() if path.parent == folder}
+
+
+def _checked(member: tarfile.TarInfo) -> PurePosixPath:
+    """The member's path; raises LoadError for one that leads out of the folder, and for what is no
+    plain file.
+    """
+    path, name = PurePosixPath(member.name), member.name[:100]
+    if path.is_absolute() or ".." in path.parts or "\0" in member.name:
+        raise _refused(f"the tar's member {name!r} leads out of the folder")
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        raise _refused(
+            f"the tar's member {name!r} is no plain file",
+            "pack the files themselves, not links to them: tar --dereference",
+        )
+    return path
+
+
+def _refused(message: str, hint: str | None = None) -> LoadError:
+    return LoadError(message, reason="folder", field="model", hint=hint)

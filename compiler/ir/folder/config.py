@@ -1,0 +1,90 @@
+"""The settings that config.json states of a model, checked as they are read."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import LoadError
+from compiler.ir.decoders.quantized import Array
+
+_MOST_BYTES = 16 << 20
+_MOST = 1 << 24
+_EXPORT = "export the model to ONNX, as with onnxruntime-genai's builder"
+
+
+def document(name: str, data: Array, most: int = _MOST_BYTES) -> dict[str, Any]:
+    """The JSON object that a file holds; raises LoadError."""
+    try:
+        if len(data) > most:
+            raise ValueError(f"it has {len(data)} bytes")
+        found = json.loads(data.tobytes().decode())
+    except (ValueError, RecursionError) as error:
+        raise unusable(f"{name} is no JSON: {str(error)[:100]}") from error
+    if not isinstance(found, dict):
+        raise unusable(f"{name} is no JSON object")
+    return found
+
+
+class Config:
+    """Settings by name; what `null` or nothing states has the default. Raises LoadError for values
+    of another kind.
+    """
+
+    def __init__(self, stated: Mapping[str, Any]) -> None:
+        self.stated = stated
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As it is stated."""
+        found = self.stated.get(name)
+        return default if found is None else found
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """A whole number above 0."""
+        found = self.get(name, default)
+        if type(found) is not int or not 0 < found < _MOST:
+            raise unusable(f"config.json states no usable {name}")
+        return found
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number above 0."""
+        found = self.get(name, default)
+        if type(found) not in (int, float) or not 0 < found < 1e30:
+            raise unusable(f"config.json states no usable {name}")
+        return float(found)
+
+    def maybe(self, name: str) -> float | None:
+        """As `number`, None where there is none."""
+        return None if self.get(name) is None else self.number(name)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        found = self.get(name, default)
+        if not isinstance(found, bool):
+            raise unusable(f"config.json states no usable {name}")
+        return found
+
+    def each(self, name: str, count: int) -> list[Any] | None:
+        """A list with one entry for each layer, None where there is none."""
+        found = self.get(name)
+        if found is not None and (not isinstance(found, list) or len(found) != count):
+            raise unusable(f"config.json states no usable {name} for {count} layers")
+        return found
+
+    def table(self, name: str) -> "Config":
+        """An object, empty where there is none."""
+        found = self.get(name, {})
+        if not isinstance(found, dict):
+            raise unusable(f"config.json states no usable {name}")
+        return Config(found)
+
+
+def unusable(message: str) -> LoadError:
+    """A folder that contradicts itself or is incomplete."""
+    return LoadError(message, reason="folder", field="model", hint="fetch the folder again")
+
+
+def unsupported(what: str, hint: str = _EXPORT) -> LoadError:
+    """A decoder that is none of those that can be built."""
+    return LoadError(
+        f"{what} are not supported", reason="folder_architecture", field="model", hint=hint
+    )

@@ -1,0 +1,31 @@
+"""The decoder that a folder describes."""
+
+import onnx
+
+from compiler.ir.decoders.model import decoder_model
+from compiler.ir.decoders.text_files import TextFiles
+from compiler.ir.folder.architectures import architecture_of, design_of
+from compiler.ir.folder.archive import Files
+from compiler.ir.folder.config import Config, document, unsupported
+from compiler.ir.folder.texts import text_files
+from compiler.ir.folder.weights import FolderWeights, tensors_of
+from relaxd.contract.model_folder import CONFIG
+
+
+def decoder_of(files: Files) -> tuple[onnx.ModelProto, TextFiles]:
+    """The model, and what serving takes beside it; raises LoadError for a folder that describes
+    another.
+    """
+    config = Config(document(CONFIG, files.held[CONFIG]))
+    architecture = architecture_of(config)
+    design = design_of(config, architecture)
+    if config.get("quantization_config") is not None:
+        raise unsupported("folders of quantised weights")
+    tensors = tensors_of(
+        (name, data) for name, data in files.held.items() if name.endswith(".safetensors")
+    )
+    tied = config.flag("tie_word_embeddings", architecture.tied)
+    weights = FolderWeights(tensors, architecture, design, tied)
+    model = decoder_model(design, weights)
+    weights.require_all_read()
+    return model, text_files(files, dict(config.stated))

@@ -1,0 +1,42 @@
+"""What a folder states of words and conversations, as serving takes it."""
+
+from typing import Any
+
+from compiler.errors import LoadError
+from compiler.ir.decoders.text_files import Document, TextFiles
+from compiler.ir.folder.archive import Files
+from compiler.ir.folder.config import document
+from relaxd.contract.model_folder import GENERATION, SETTINGS, TEMPLATE, TOKENIZER
+
+_MOST_BYTES = 256 << 20
+_ENDS, _TEXT = "eos_token_id", "chat_template"
+
+
+def text_files(files: Files, config: Document) -> TextFiles:
+    """The tokenizer, with what else names the template and the ends of answers; raises LoadError
+    for files that are no JSON.
+    """
+    settings = _stated(files, SETTINGS)
+    if TEMPLATE in files.held:
+        settings[_TEXT] = _text(files, TEMPLATE)
+    ends = {_ENDS: config[_ENDS]} if config.get(_ENDS) is not None else {}
+    generation = {**ends, **_stated(files, GENERATION)}
+    found = {SETTINGS: settings, GENERATION: generation}
+    if TOKENIZER not in files.held:
+        reason = f"the folder has none; {_SAVE}"
+        return TextFiles(found, {TOKENIZER: reason})
+    return TextFiles({TOKENIZER: document(TOKENIZER, files.held[TOKENIZER], _MOST_BYTES), **found})
+
+
+_SAVE = "AutoTokenizer.from_pretrained(...).save_pretrained(folder) of transformers writes one"
+
+
+def _stated(files: Files, name: str) -> dict[str, Any]:
+    return document(name, files.held[name]) if name in files.held else {}
+
+
+def _text(files: Files, name: str) -> str:
+    try:
+        return files.held[name].tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise LoadError(f"{name} is no UTF-8", reason="folder", field="model") from error

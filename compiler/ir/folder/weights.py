@@ -1,0 +1,140 @@
+"""The tensors of a decoder in a folder's files of safetensors."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import LoadError
+from compiler.ir.decoders.design import Design, Named, Part
+from compiler.ir.decoders.quantized import Array
+from compiler.ir.folder.architectures import Architecture
+from compiler.ir.folder.config import unusable
+from compiler.ir.folder.safetensors import Stored, read_safetensors
+
+_UNREAD = (".rotary_emb.inv_freq", ".self_attn.masked_bias")
+"""Ends of names of what older files hold beside weights, and what follows from the settings."""
+
+
+def tensors_of(files: Iterable[tuple[str, Array]]) -> dict[str, Stored]:
+    """The tensors of all files by name; raises LoadError for a name that two files have."""
+    found: dict[str, Stored] = {}
+    for name, data in files:
+        held = read_safetensors(name, data)
+        twice = found.keys() & held.keys()
+        if twice:
+            raise unusable(f"two files have the tensor {min(twice)!r}")
+        found |= held
+    return found
+
+
+class FolderWeights:
+    """As `Weights`; tied: the head is the table, whatever else is stored."""
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Stored],
+        architecture: Architecture,
+        design: Design,
+        tied: bool,
+    ) -> None:
+        self._tensors, self._architecture, self._tied = tensors, architecture, tied
+        self._rows = _rows_of(design)
+        self._read: set[str] = set()
+
+    def matrix(self, part: Part, layer: int | None, rows: int, depth: int) -> Named:
+        """See Weights."""
+        if part is Part.HEAD and self._tied:
+            part = Part.TABLE
+        module, first, whole = self._place(part, layer, rows)
+        held = self._floats(f"{module}.weight", (whole, depth))
+        return Named(self._called(module, part, whole, rows), held[first : first + rows])
+
+    def bias(self, part: Part, layer: int | None, size: int) -> Named | None:
+        """See Weights."""
+        module, first, whole = self._place(part, layer, size)
+        if f"{module}.bias" not in self._tensors:
+            return None
+        held = self._floats(f"{module}.bias", (whole,))[first : first + size]
+        if not held.any():
+            return None
+        return Named(f"{self._called(module, part, whole, size)}.bias", held)
+
+    def norm(self, part: Part, layer: int | None, size: int) -> Named | None:
+        """See Weights."""
+        if part not in self._architecture.names:
+            return None
+        module = self._architecture.names[part].format(layer)
+        held = self._floats(f"{module}.weight", (size,))
+        return Named(module, held + np.float32(1) if self._architecture.plus_one else held)
+
+    def require_all_read(self) -> None:
+        """Raises LoadError where tensors are left that belong to something else."""
+        ignored = {"lm_head.weight"} if self._tied else set()
+        left = sorted(
+            name
+            for name in self._tensors.keys() - self._read - ignored
+            if not name.endswith(_UNREAD)
+        )
+        if left:
+            raise LoadError(
+                f"the folder has {len(left)} tensors that its architecture does not, "
+                f"such as {left[0][:100]!r}",
+                reason="folder_architecture",
+                field="model",
+                hint="merge adapters into the model, and save it with save_pretrained",
+            )
+
+    def _place(self, part: Part, layer: int | None, rows: int) -> tuple[str, int, int]:
+        """The module that holds a part, its first row in it, and the rows of all."""
+        pattern = self._architecture.names[part]
+        shared = [one for one, name in self._architecture.names.items() if name == pattern]
+        if len(shared) == 1:
+            return pattern.format(layer), 0, rows
+        first = sum(self._rows[one] for one in shared[: shared.index(part)])
+        return pattern.format(layer), first, sum(self._rows[one] for one in shared)
+
+    def _called(self, module: str, part: Part, whole: int, rows: int) -> str:
+        return module if whole == rows else f"{module}.{part}"
+
+    def _floats(self, name: str, shape: tuple[int, ...]) -> Array:
+        """float32."""
+        stored = self._tensors.get(name)
+        if stored is None or stored.shape != shape:
+            other = "" if stored is None else f" of the shape {list(shape)}"
+            raise unusable(f"the folder has no tensor {name!r}{other}")
+        self._read.add(name)
+        return as_float32(name, stored)
+
+
+def as_float32(name: str, stored: Stored) -> Array:
+    """The numbers of a tensor; raises LoadError for those that are no floats of 16 or 32 bits."""
+    if stored.kind == "BF16":
+        # The upper half of a float32's bits.
+        halves = _as(stored, "<u2").astype(np.uint32) << 16
+        return np.asarray(halves.view(np.float32))
+    if stored.kind in ("F16", "F32"):
+        return _as(stored, "<f2" if stored.kind == "F16" else "<f4").astype(np.float32)
+    raise LoadError(
+        f"the tensor {name!r} has the format {stored.kind}, which is not supported",
+        reason="folder_format",
+        field="model",
+        hint="save the model as bfloat16, float16 or float32",
+    )
+
+
+def _as(stored: Stored, form: str) -> np.ndarray[Any, Any]:
+    # A tensor may begin at any byte of its file.
+    return np.frombuffer(stored.data.tobytes(), form).reshape(stored.shape)
+
+
+def _rows_of(design: Design) -> dict[Part, int]:
+    """Of parts that may be rows of one matrix."""
+    few = design.groups * design.size
+    return {
+        Part.QUERY: design.heads * design.size,
+        Part.KEY: few,
+        Part.VALUE: few,
+        Part.GATE: design.hidden,
+        Part.UP: design.hidden,
+    }

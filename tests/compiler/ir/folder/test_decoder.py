@@ -1,0 +1,129 @@
+"""Decoders of folders: their graph in ONNX Runtime beside torch, for a prompt in parts."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.errors import LoadError
+from compiler.ir.model_file import LoadedModel, open_model
+from tests import folder_models as fm
+from tests.compiler.ir.onnx.running import session_of
+
+PARTS = ((0, 1), (1, 12), (12, 13), (13, 17))
+
+
+def opened(path: Path) -> LoadedModel:
+    found = open_model(path)
+    assert isinstance(found, LoadedModel)
+    return found
+
+
+def computed(model: LoadedModel) -> np.ndarray:
+    """[tokens, words] of the graph, its caches handed on from part to part."""
+    session: Any = session_of(model.proto)
+    caches = {
+        given.name: np.zeros((1, given.shape[1], 0, given.shape[3]), np.float32)
+        for given in session.get_inputs()
+        if given.name.startswith("past")
+    }
+    found = []
+    for first, last in PARTS:
+        tokens = np.array([fm.TOKENS[first:last]])
+        feed = {"input_ids": tokens, "attention_mask": np.ones((1, last), np.int64), **caches}
+        got, *presents = session.run(None, feed)
+        found.append(got[0])
+        caches = dict(zip(caches, presents, strict=True))
+    return np.concatenate(found)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folders")
+    fm.written(folder, fm.FORMS)
+    return folder
+
+
+@pytest.mark.parametrize("name", fm.FORMS)
+def test_the_graph_is_the_decoder(folders: Path, name: str) -> None:
+    want = np.load(folders / name / fm.LOGITS)
+    got = computed(opened(folders / name))
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
+
+
+def changed(folders: Path, tmp_path: Path, change: dict[str, Any], name: str = "mistral") -> Path:
+    """A folder with other settings; None takes one away."""
+    shutil.copytree(folders / name, tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    config = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return tmp_path / "m"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"architectures": ["MambaForCausalLM"]}, "folder_architecture", "Qwen3ForCausalLM"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "folder_architecture", "Llama"),
+        ({"architectures": None}, "folder_architecture", "None"),
+        ({"architectures": "LlamaForCausalLM"}, "folder_architecture", "None"),
+        ({"architectures": [{}]}, "folder_architecture", "architecture"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "folder_architecture", "'longrope'"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "folder_architecture", "a part"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "folder", "factor"),
+        ({"rope_parameters": 7}, "folder", "rope_parameters"),
+        ({"hidden_act": "relu"}, "folder_architecture", "'relu'"),
+        ({"num_key_value_heads": 3}, "folder_architecture", "groups"),
+        ({"head_dim": 12}, "folder_architecture", "12 numbers"),
+        ({"max_position_embeddings": (1 << 24) - 1}, "folder_architecture", "at most 4194304"),
+        ({"num_hidden_layers": 0}, "folder", "num_hidden_layers"),
+        ({"num_hidden_layers": 4}, "folder", "layers.3"),
+        ({"num_hidden_layers": 2}, "folder_architecture", "9 tensors"),
+        ({"hidden_size": 32}, "folder", "of the shape"),
+        ({"vocab_size": "many"}, "folder", "vocab_size"),
+        ({"rms_norm_eps": 1e400}, "folder", "rms_norm_eps"),
+        ({"tie_word_embeddings": "yes"}, "folder", "tie_word_embeddings"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "folder_architecture", "quantised"),
+    ],
+)
+def test_other_decoders_are_refused(
+    folders: Path, tmp_path: Path, change: dict[str, Any], code: str, message: str
+) -> None:
+    with pytest.raises(LoadError, match=message) as caught:
+        open_model(changed(folders, tmp_path, change))
+    assert caught.value.code == f"load.{code}"
+
+
+def test_settings_of_older_versions_mean_the_same(folders: Path, tmp_path: Path) -> None:
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    }
+    older = {"rope_parameters": None, "rope_theta": 5000.0, "rope_scaling": scaling}
+    want = np.load(folders / "llama3" / fm.LOGITS)
+    got = computed(opened(changed(folders, tmp_path, older, "llama3")))
+    assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
+
+
+def test_windows_that_follow_from_other_settings(folders: Path, tmp_path: Path) -> None:
+    plain = {"layer_types": None, "no_rope_layers": None, "sliding_window_pattern": 2}
+    for name in ("qwen2_windows", "smollm3", "gemma2", "gemma3"):
+        want = np.load(folders / name / fm.LOGITS)
+        got = computed(opened(changed(folders, tmp_path / name, plain, name)))
+        assert np.abs(got - want).max() < 2e-5 * np.abs(want).max(), name
+
+
+def test_a_broken_config_is_refused(folders: Path, tmp_path: Path) -> None:
+    path = changed(folders, tmp_path, {})
+    for text in (b"", b"{", b"[]", b"\xff", b"[" * 100_000):
+        (path / "config.json").write_bytes(text)
+        with pytest.raises(LoadError) as caught:
+            open_model(path)
+        assert caught.value.code == "load.folder"

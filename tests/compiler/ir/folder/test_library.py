@@ -1,0 +1,75 @@
+"""A folder's way to a library with caches that stay, and to answers."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxd
+from compiler.ir.model_file import open_model
+from relaxd.contract.options import CompileOptions, StateForm
+from relaxd.llm import Engine, Sampling
+from tests import folder_models as fm
+from tests.compiler.building import build, report
+
+pytestmark = pytest.mark.slow
+
+DIMS: dict[str, Any] = {
+    "batch_size": (1, 2),
+    "sequence_length": (1, 32),
+    "past_sequence_length": (0, 64),
+    "total_sequence_length": (1, 64),
+}
+LETTERS = [chr(ord("A") + i) for i in range(fm.WORDS)]
+LETTER = {"pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+WORDS = {letter: place for place, letter in enumerate(LETTERS)}
+TOKENIZER = {
+    "version": "1.0",
+    "added_tokens": [],
+    "pre_tokenizer": {"type": "Split", **LETTER},
+    "model": {"type": "WordLevel", "vocab": WORDS, "unk_token": "A"},
+    "decoder": {"type": "Fuse"},
+}
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tar of gemma3 with a tokenizer."""
+    folder = tmp_path_factory.mktemp("folders")
+    fm.written(folder, ["gemma3"])
+    with tarfile.open(folder / "gemma3.tgz", "w:gz") as archive:
+        archive.add(folder / "gemma3", "gemma3")
+        for name, text in (
+            ("tokenizer.json", json.dumps(TOKENIZER)),
+            ("tokenizer_config.json", "{}"),
+            ("chat_template.jinja", TEMPLATE),
+        ):
+            member = tarfile.TarInfo(f"gemma3/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return folder / "gemma3.tgz"
+
+
+def test_a_library_with_caches_that_stay(packed: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    options = CompileOptions(profile=False, state=StateForm.LIFTED)
+    manifest = build(output, packed, dims=DIMS, options=options)
+    assert manifest.name == "gemma3"
+    assert manifest.action_key["parts"]["model"] == open_model(packed).digest
+    assert report(output, "numerics.json")["verdict"] == "passed"
+    want = np.load(packed.parent / "gemma3" / fm.LOGITS)
+    state = relaxd.load(output, threads=1).state(entries=1, capacity=32)
+    parts = [fm.TOKENS[:9], fm.TOKENS[9:16], fm.TOKENS[16:]]
+    got = np.concatenate([state.step([part])["logits"][0] for part in parts])
+    assert np.abs(got - want).max() < 1e-4 * np.abs(want).max()
+    with Engine.open(output, threads=1, sequences=1) as engine:
+        prompt = "".join(LETTERS[token] for token in fm.TOKENS)
+        made = engine.chat([{"role": "user", "content": prompt}], Sampling(max_tokens=1))
+        assert made.text() == LETTERS[want[-1].argmax()]
+        assert engine.text is not None
+        assert engine.text.ends == {2}

@@ -1,0 +1,100 @@
+"""Folders read as tars: their bytes, their digest, and what other programs make of them."""
+
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from relaxd.client.packing import FolderTar
+from relaxd.contract.model_folder import digest_of_folder, model_name
+from relaxd.errors import DeclarationError
+
+FILES = {
+    "model.safetensors": bytes(range(251)) * 77,
+    "config.json": b"{}",
+    "tokenizer.json": b"",
+    "chat_template.jinja": b"x" * 512,
+}
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    for name, data in {**FILES, "README.md": b"no part", "pytorch_model.bin": b"nor this"}.items():
+        (path / name).write_bytes(data)
+    (path / "onnx").mkdir()
+    return path
+
+
+def test_other_programs_read_the_tar(tmp_path: Path) -> None:
+    with FolderTar(folder(tmp_path / "m")) as packed:
+        data = packed.read()
+    assert len(data) % tarfile.RECORDSIZE == 0
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        found = {member.name: archive.extractfile(member).read() for member in archive}
+    assert found == FILES
+    assert list(found) == sorted(FILES)
+
+
+def test_any_piece_is_that_of_the_whole(tmp_path: Path) -> None:
+    with io.BufferedReader(FolderTar(folder(tmp_path / "m")), 100) as packed:
+        data = packed.read()
+        assert packed.seek(0, io.SEEK_END) == len(data)
+        for start in range(0, len(data), 411):
+            packed.seek(start)
+            assert packed.read(1000) == data[start : start + 1000]
+        assert hashlib.file_digest(packed, "sha256").hexdigest() == hashlib.sha256(b"").hexdigest()
+        packed.seek(0)
+        digest = hashlib.file_digest(packed, "sha256").hexdigest()
+    assert f"sha256:{digest}" == digest_of_folder(tmp_path / "m")
+
+
+def test_times_and_links_change_nothing(tmp_path: Path) -> None:
+    plain = folder(tmp_path / "m")
+    want = digest_of_folder(plain)
+    os.utime(plain / "config.json", (1, 1))
+    (plain / "config.json").chmod(0o600)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for path in plain.iterdir():
+        (linked / path.name).symlink_to(path)
+    assert {digest_of_folder(plain), digest_of_folder(linked)} == {want}
+    (plain / "config.json").write_bytes(b"{ }")
+    assert digest_of_folder(plain) != want
+
+
+def test_a_file_that_becomes_shorter_is_no_model(tmp_path: Path) -> None:
+    with FolderTar(folder(tmp_path / "m")) as packed:
+        (tmp_path / "m" / "model.safetensors").write_bytes(b"1")
+        with pytest.raises(OSError, match="shorter"):
+            packed.read()
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"), [("config.json", "no config.json"), ("model.safetensors", "a pickle")]
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, missing: str, message: str) -> None:
+    (folder(tmp_path / "m") / missing).unlink()
+    with pytest.raises(DeclarationError, match=message):
+        FolderTar(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/Qwen2.5-0.5B.tar.gz", "Qwen2.5-0.5B"),
+        ("b.TGZ", "b"),
+        ("b.tar", "b"),
+        ("m.onnx", "m"),
+        ("m", "m"),
+    ],
+)
+def test_names(path: str, name: str) -> None:
+    assert model_name(Path(path)) == name
+
+
+def test_a_folder_keeps_its_whole_name(tmp_path: Path) -> None:
+    (tmp_path / "Qwen2.5").mkdir()
+    assert model_name(tmp_path / "Qwen2.5") == "Qwen2.5"
