@@ -14,7 +14,6 @@ import tvm
 from tvm import relax
 
 from compiler.passes.cpu.families.attention.program import (
-    CHANGES,
     Access,
     Attention,
     Change,
@@ -26,7 +25,8 @@ from compiler.passes.graph import accesses
 from compiler.passes.graph.axis_parts import read_part, read_prefix
 from compiler.passes.graph.axis_repeats import read_repeat
 from compiler.passes.graph.channels_last import axes_of
-from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
+from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions, unrounded
+from compiler.passes.graph.scores import scores_of
 from compiler.tir.exprs import op_name
 
 OPAQUE = {"op_pattern": 8}
@@ -106,7 +106,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # Softmax results that something else reads have to be written to memory anyway.
         if self.used[call.args[0]] != 1:
             return None
-        scores, v = (self.visit_expr(arg) for arg in call.args)
+        rounded, (scores, v) = self._operands(call)
         softmax = self._bound(scores, "relax.nn.softmax")
         if (
             softmax is None
@@ -115,58 +115,32 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ):
             return None
         changes: list[Change] = []
-        matmul = self._scores_of(softmax.args[0], softmax.ty, changes)
-        if matmul is None:
+        product = scores_of(self._call_of, softmax.args[0], softmax.ty, changes)
+        if product is None:
+            return None
+        all_rounded, (left, right) = self._operands(self._call_of(product))
+        if rounded != all_rounded:
             return None
         q, k, v = (
-            self._access(matmul.args[0], -1),
-            self._access(matmul.args[1], -2),
+            self._access(left, -1),
+            self._access(right, -2),
             self._access(v, -1, scaled=False),
         )
-        # q and k are read from in front of their scales, which are applied to the scores instead.
+        # q and k are read from in front of their scales, which are applied to the scores instead;
+        # where the scaled numbers are rounded, to them.
         factor = q.factor * k.factor
-        if factor != 1:
+        if factor != 1 and not rounded:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
-        found = Attention(q, k, v, tuple(reversed(changes)), self._order(binding.var))
+        found = Attention(q, k, v, tuple(reversed(changes)), self._order(binding.var), rounded)
         return found if _suits(found) else None
 
-    def _scores_of(self, expr: Any, ty: Any, changes: list[Change]) -> Any:
-        """The matmul that the scores come from; appends the changes behind it, the last first."""
-        known: dict[Any, bool] = {}
-        while True:
-            bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-            name = op_name(bound)
-            if (
-                bound is None
-                or (name != "relax.matmul" and name not in CHANGES)
-                or not _same_shape(bound.ty, ty)
-            ):
-                return None
-            if name == "relax.matmul":
-                return bound
-            inner = [arg for arg in bound.args if self._leads_to_matmul(arg, ty, known)]
-            # An operand of higher rank would broadcast the scores, which then have another shape.
-            if len(inner) != 1 or any(arg.ty.ndim > ty.ndim for arg in bound.args):
-                return None
-            changes.append(
-                Change(name, [None if arg.same_as(inner[0]) else arg for arg in bound.args])
-            )
-            expr = inner[0]
-
-    def _leads_to_matmul(self, expr: Any, ty: Any, known: dict[Any, bool]) -> bool:
-        """Whether `expr` is a matmul after changes, all of type `ty`; `known` keeps the answers.
-
-        Without it operands that are read twice would be searched twice, and theirs four times.
+    def _operands(self, matmul: Any) -> tuple[bool, tuple[Any, Any]]:
+        """Whether both operands are rounded to bfloat16, and what they are rounded from; else the
+        operands themselves.
         """
-        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        if bound is None or not _same_shape(bound.ty, ty):
-            return False
-        if expr not in known:
-            known[expr] = op_name(bound) == "relax.matmul" or (
-                op_name(bound) in CHANGES
-                and any(self._leads_to_matmul(arg, ty, known) for arg in bound.args)
-            )
-        return known[expr]
+        left, right = (self.visit_expr(arg) for arg in matmul.args)
+        plain = unrounded(self, left), unrounded(self, right)
+        return (False, (left, right)) if None in plain else (True, plain)
 
     def _access(self, expr: Any, last: int, scaled: bool = True) -> Access:
         """The view of the farthest tensor that `expr` can be read from with its axis `last`
@@ -239,17 +213,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="attention",
             primfunc_attrs=OPAQUE,
         )
-
-
-def _same_shape(one: Any, other: Any) -> bool:
-    left, right = getattr(one, "shape", None), getattr(other, "shape", None)
-    if (
-        not isinstance(left, relax.ShapeExpr)
-        or not isinstance(right, relax.ShapeExpr)
-        or one.ndim != other.ndim
-    ):
-        return False
-    return all(map(tvm.sym.Analyzer().can_prove_equal, left.values, right.values))
 
 
 def _suits(found: Attention) -> bool:

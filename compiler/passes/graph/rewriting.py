@@ -6,10 +6,18 @@ import tvm
 import tvm_ffi
 from tvm import relax, sym
 
+from compiler.tir.exprs import op_name
+
 FUSABLE = {"op_pattern": 4}
 """The attribute of a tensor program to which FuseOps may join the elementwise operators behind
 it.
 """
+
+MOVING = frozenset(
+    f"relax.{name}"
+    for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten")
+)
+"""Operators that keep elements as they are."""
 
 
 def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
@@ -34,6 +42,29 @@ def constant_of(rewriter: Any, expr: Any) -> Any:
     if isinstance(expr, relax.Var):
         expr = rewriter.lookup_binding(expr)
     return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
+
+
+def unrounded(rewriter: Any, expr: Any) -> Any:
+    """What `expr` is rounded to bfloat16 from, as `RoundOperands` writes that, in its shape; None
+    for what is not rounded.
+    """
+    bound: Any = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+    if isinstance(bound, relax.Var):
+        return unrounded(rewriter, bound)
+    if op_name(bound) in MOVING:
+        below = unrounded(rewriter, bound.args[0])
+        if below is None:
+            return None
+        moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
+        return rewriter.builder_.emit(moved)
+    if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
+        return None
+    narrow: Any = bound.args[0]
+    narrow = rewriter.lookup_binding(narrow) if isinstance(narrow, relax.Var) else narrow
+    if op_name(narrow) != "relax.astype" or str(narrow.ty.dtype) != "bfloat16":
+        return None
+    wide = narrow.args[0]
+    return wide if str(wide.ty.dtype) == "float32" else None
 
 
 def is_weight(expr: Any) -> bool:

@@ -16,6 +16,7 @@ from compiler.passes.cpu.families.int8.match import STAGE
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
+    MOVING,
     constant_of,
     is_weight,
     rewrite_functions,
@@ -25,11 +26,6 @@ from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.targets.vector_unit import IntegerProduct, VectorUnit
 from compiler.tir.exprs import as_int, op_name
 
-MOVING = frozenset(
-    f"relax.{name}"
-    for name in ("strided_slice", "reshape", "squeeze", "expand_dims", "permute_dims", "flatten")
-)
-"""Operators that keep elements as they are."""
 CENTRED, SLICE = "centred", "slice"
 """Names of the importers' programs that subtract a zero point from 8-bit integers, and that slice
 the depth.

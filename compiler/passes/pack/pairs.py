@@ -17,10 +17,10 @@ from compiler.passes.graph.rewriting import (
     constant_of,
     is_weight,
     rewrite_functions,
+    unrounded,
     with_simple_shape,
 )
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
-from compiler.passes.pack.integer import MOVING
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
 from compiler.tir.work import ELEMENT_FLOPS
@@ -92,33 +92,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         right = constant_of(self, call.args[1])
         if right is None or not are_bfloats(right.value.numpy()):
             return call
-        plain = self._plain(call.args[0])
+        plain = unrounded(self, call.args[0])
         if plain is None:
             return call
         if name == "relax.matmul":
             return self._matmul(plain, right) if is_weight(right) and plain.ty.ndim > 1 else call
         takes = takes_conv(call, *LAYOUTS[name]) and call.attrs.groups == 1
         return self._conv(call.attrs, plain, right) if takes else call
-
-    def _plain(self, expr: Any) -> Any:
-        """What `expr` is rounded from, in its shape; None for what is not rounded."""
-        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
-        if isinstance(bound, relax.Var):
-            return self._plain(bound)
-        if op_name(bound) in MOVING:
-            below = self._plain(bound.args[0])
-            if below is None:
-                return None
-            moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
-            return self.builder_.emit(moved)
-        if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
-            return None
-        narrow: Any = bound.args[0]
-        narrow = self.lookup_binding(narrow) if isinstance(narrow, relax.Var) else narrow
-        if op_name(narrow) != "relax.astype" or str(narrow.ty.dtype) != "bfloat16":
-            return None
-        wide = narrow.args[0]
-        return wide if str(wide.ty.dtype) == "float32" else None
 
     def _matmul(self, left: Any, right: Any) -> Any:
         columns = int(right.value.shape[1])

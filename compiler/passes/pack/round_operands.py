@@ -1,4 +1,6 @@
-"""Rounds the operands of matmuls and convolutions by constant weights to bfloat16."""
+"""Rounds the operands of matmuls and convolutions by constant weights, and of the matmuls of
+attentions, to bfloat16.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from compiler.ir.imported import Imported, Ranges
 from compiler.ir.origins import position_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
+from compiler.passes.pack.attentions import Product, products_of_attentions
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat
 from compiler.targets.vector_unit import VectorUnit
@@ -22,6 +25,7 @@ from relaxd.contract.options import Precision
 LEAST_DEPTH = 16
 LEAST_COLUMNS = 8
 """Smaller products leave most of a panel or of a pair's instruction unused."""
+_ELSEWHERE = "it is part of another operator, or stands in a loop or a branch"
 _OPERATORS = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
@@ -68,6 +72,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self.kept: dict[str, str] = {}
         self.rounded: dict[Any, Any] = {}
         self.weights: dict[int, tuple[Any, Any]] = {}
+        self.attentions = products_of_attentions(module, options.unit)
 
     def visit_dataflow_block_(self, block: Any) -> Any:
         # Values of a block are not seen outside of it.
@@ -83,24 +88,40 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if op_name(call) not in _OPERATORS or str(call.ty.dtype) != "float32":
             super().visit_var_binding_(binding)
             return
-        position = position_of(str(binding.var.name))
-        label = "" if position is None else self.options.labels[position]
-        constant = constant_of(self, call.args[1])
-        why = self._objection(call, constant, label)
+        label, constant = self._label(binding.var), constant_of(self, call.args[1])
+        product = self.attentions.get(binding.var)
+        why = (
+            self._objection(call, constant, label)
+            if constant is not None or product is None
+            else self._objection_to_attention(product, label)
+        )
         if why is not None:
             self.kept |= {label: why} if label else {}
             super().visit_var_binding_(binding)
             return
         self.layers.add(label)
-        left, right = self._rounded(self.visit_expr(call.args[0])), self._weight(constant)
+        left, right = (self.visit_expr(arg) for arg in call.args)
+        right = self._rounded(right) if constant is None else self._weight(constant)
+        left = self._rounded(left)
         rebind(self, binding.var, relax.Call(call.op, [left, right], call.attrs, call.ty_args))
+
+    def _label(self, var: Any) -> str:
+        """The node that the variable comes from, empty where that is not known."""
+        position = position_of(str(var.name))
+        return "" if position is None else self.options.labels[position]
+
+    def _objection_to_attention(self, product: Product, label: str) -> str | None:
+        """Why the operands of both matmuls of an attention stay float32."""
+        if {label, self._label(product.other)} <= self.options.products:
+            return product.objection
+        return _ELSEWHERE
 
     def _objection(self, call: Any, constant: Any, label: str) -> str | None:
         """Why the operands of a product stay float32, None where they are rounded."""
         if constant is None:
             return "neither side is constant"
         if label not in self.options.products:
-            return "it is part of another operator, or stands in a loop or a branch"
+            return _ELSEWHERE
         weight = constant.value.numpy()
         if np.array_equal(weight, np.rint(weight)):
             return "its weights are integers"

@@ -154,8 +154,9 @@ def test_what_surrounds_a_matmul() -> None:
     ]
     model = model_of(nodes, {"x": f"float32[1,n,{depth}]"}, constants, outputs=["q1", "k1", "y"])
     built, found, _ = compiled(model, HOST, n=(1, 40))
-    assert found.layers == ("q", "k", "v", "gemm")
-    assert dict(found.kept) == dict.fromkeys(("scores", "values"), "neither side is constant")
+    inner = ("scores", "values") if "avx512_bf16" in HOST.isa else ()
+    assert found.layers == ("q", "k", "v", *inner, "gemm")
+    assert set(found.kept) == {"scores", "values"} - set(inner)
     session = session_of(round_operands(model, found.layers))
     for rows in (1, 7, 40):
         feed = {"x": normal(1, rows, depth)}

@@ -1,13 +1,26 @@
 """softmax(q @ k) @ v with the scores kept in the cache."""
 
 from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, panel_of
-from compiler.passes.cpu.families.attention.match import match_attention
+from compiler.passes.cpu.families.attention.match import Attention, match_attention
+from compiler.passes.cpu.families.attention.paired import emit_paired
 from compiler.passes.cpu.families.family import Family
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.loops import Stmt
+
+
+def _emit(attention: Attention, unit: VectorUnit) -> Stmt:
+    return emit_paired(attention, unit) if attention.paired else emit_attention(attention, unit)
+
+
+def _tile(attention: Attention, unit: VectorUnit) -> str:
+    found = f"{ROWS} queries x {panel_of(unit)} keys"
+    return f"{found}, pairs of bfloat16" if attention.paired else found
+
 
 ATTENTION = Family(
     name="attention",
     summary="softmax(q @ k) @ v with the scores kept in the cache",
     match=match_attention,
-    tile=lambda match, unit: f"{ROWS} queries x {panel_of(unit)} keys",
-    emit=emit_attention,
+    tile=_tile,
+    emit=_emit,
 )

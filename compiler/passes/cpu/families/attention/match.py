@@ -7,6 +7,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.bfloats import is_rounded, operand_of
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
@@ -23,7 +24,8 @@ class Attention:
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
     scores), `depth` and `width`; changed: the score after scale, mask and the like, the score
-    itself being the element of `total`; target: where the result goes.
+    itself being the element of `total`; target: where the result goes; paired: whether query, key,
+    value and the weights of the values are rounded to bfloat16.
     """
 
     batch: tuple[Axis, ...]
@@ -38,6 +40,7 @@ class Attention:
     total: Any
     target: Any
     prelude: tuple[Stmt, ...]
+    paired: bool = False
 
     @property
     def head_depth(self) -> int:
@@ -68,20 +71,25 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     flat, analyzer = Flattener.of(program), analyzer_for((*axes, *scores.reduced))
     # The other stages have axes of their own: everything is read over those of the scores.
     at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
-    value = substitute(_value(stages), at_scores)
+    term, paired = _term(scores), is_rounded(_term(scores).a)
+    query, key, value = (
+        operand_of(side) if paired else side for side in (term.a, term.b, _value(stages))
+    )
+    value = substitute(value, at_scores)
     return Attention(
         batch=tuple(batch),
         row=row,
         column=column,
         depth=scores.reduced[0],
         width=width,
-        query=flat.value(_term(scores).a, analyzer),
-        key=flat.value(_term(scores).b, analyzer),
+        query=flat.value(query, analyzer),
+        key=flat.value(key, analyzer),
         value=flat.value(value, analyzer),
         changed=flat.value(_changed(stages, axes, total), analyzer),
         total=total,
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),
         prelude=tuple(flat.prelude),
+        paired=paired,
     )
 
 
@@ -97,9 +105,10 @@ def _term(stage: Stage) -> Any:
 
 
 def _value(stages: dict[str, Stage]) -> Any:
-    """The load of the value, which the powers weigh: either factor of the second sum."""
+    """The value, which the powers weigh: either factor of the second sum."""
     one, other = _term(stages[_SUMMED]).a, _term(stages[_SUMMED]).b
-    return other if one.source.same_as(stages[_POWERS].buffer) else one
+    powers = stages[_POWERS].buffer
+    return other if any(read.source.same_as(powers) for read in loads(one)) else one
 
 
 def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:

@@ -8,6 +8,8 @@ from typing import Any
 
 from tvm import te, tirx
 
+from compiler.passes.cpu.shared.bfloats import rounded
+
 STAGES = tuple(
     f"attention_{name}"
     for name in ("scores", "changed", "greatest", "powers", "total", "summed", "output")
@@ -79,6 +81,11 @@ class Access:
         """The element of `data`, the tensor in TE, at `indices` of the view."""
         return data(*(place.index(indices) for place in self.places))
 
+    def read_rounded(self, data: Any, indices: Sequence[Any]) -> Any:
+        """As `read`, multiplied by the factor and rounded to bfloat16."""
+        value = self.read(data, indices)
+        return rounded(value if self.factor == 1 else value * tirx.const(self.factor, "float32"))
+
     def extents(self, shape: Sequence[Any]) -> list[Any]:
         """The extents of the view, given those of the tensor: TE renames the dims."""
         counts = [
@@ -112,7 +119,8 @@ class Attention:
     """An attention over q [.., m, d], k [.., d, n] and v [.., n, e].
 
     changes: the operators between the first matmul and the softmax, in order; order: the axes of
-    [.., m, e] in the order of the result.
+    [.., m, e] in the order of the result; rounded: whether the operands of both matmuls are
+    rounded to bfloat16, so that the softmax divides before the second one.
     """
 
     q: Access
@@ -120,6 +128,7 @@ class Attention:
     v: Access
     changes: tuple[Change, ...]
     order: tuple[int, ...]
+    rounded: bool = False
 
     @property
     def counts(self) -> list[Any]:
@@ -138,10 +147,11 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     *batch, m, depth = found.q.extents(q.shape)
     n, width = found.k.extents(k.shape)[-1], found.v.extents(v.shape)[-1]
     d = te.reduce_axis((0, depth), name="d")
+    read = Access.read_rounded if found.rounded else Access.read
     scores = te.compute(
         (*batch, m, n),
         lambda *at: te.sum(
-            found.q.read(q, [*at[:-1], d]) * found.k.read(k, [*at[:-2], d, at[-1]]), axis=[d]
+            read(found.q, q, [*at[:-1], d]) * read(found.k, k, [*at[:-2], d, at[-1]]), axis=[d]
         ),
         name=STAGES[0],
     )
@@ -161,10 +171,14 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     i = te.reduce_axis((0, n), name="i")
     total = te.compute((*batch, m), lambda *at: te.sum(powers(*at, i), axis=[i]), name=STAGES[4])
     k2 = te.reduce_axis((0, n), name="k")
+
+    def weight(*at: Any) -> Any:
+        return rounded(powers(*at) / total(*at[:-1])) if found.rounded else powers(*at)
+
     summed = te.compute(
         (*batch, m, width),
         lambda *at: te.sum(
-            powers(*at[:-1], k2) * found.v.read(v, [*at[:-2], k2, at[-1]]), axis=[k2]
+            weight(*at[:-1], k2) * read(found.v, v, [*at[:-2], k2, at[-1]]), axis=[k2]
         ),
         name=STAGES[5],
     )
@@ -172,7 +186,7 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     # Dividing the result takes e divisions a row, dividing the powers would take n.
     def output(*at: Any) -> Any:
         place = [index for _, index in sorted(zip(found.order, at, strict=True))]
-        return summed(*place) / total(*place[:-1])
+        return summed(*place) if found.rounded else summed(*place) / total(*place[:-1])
 
     extents = (*batch, m, width)
     return te.compute(tuple(extents[axis] for axis in found.order), output, name=STAGES[6])

@@ -2,7 +2,8 @@
 
 Two sweeps over the row: the first applies scale and mask and finds the greatest score, the second
 replaces scores by powers and sums them. The row stays in L1. Each lane of a vector combines its own
-columns, and one more accumulator takes the columns that fill no vector.
+columns. Those that fill no vector are changed singly, since a mask may end with the row; their
+powers are computed as one vector.
 """
 
 import operator
@@ -14,7 +15,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, serial, store, vectorized
+from compiler.tir.building import alloc, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load
 
 
@@ -29,6 +30,7 @@ def softmax_row(
     greatest_of: Any = None,
 ) -> None:
     """Replace the scores from scores[begin] on by exp(score - greatest), whose sum is totals[i].
+    What fills the last vector, for which there is room, becomes zeros.
 
     The division by that sum is left to the few results of the row. greatest_of: where the columns
     are a part of a row, greatest_of[i] becomes their greatest score.
@@ -37,7 +39,7 @@ def softmax_row(
     greatest = alloc([1], "float32", "greatest")
     # A mask that is chosen by the column has no vector form; the powers always have one.
     lanes = unit.lanes(32) if vectorizable(attention.changed, column) else 1
-    acc = _accumulators(lanes, float("-inf"))
+    acc = _accumulators(lanes + 1, float("-inf"))
     for j, slot in _columns(n, lanes):
         changed = attention.scored(load(scores, [begin + j]), {**place, column: j})
         store(scores, changed, begin + j)
@@ -49,19 +51,26 @@ def softmax_row(
         # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
         hidden = load(greatest, [0]) == tirx.const(float("-inf"), "float32")
         store(greatest, tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [0])), 0)
+    store(totals, _sum_of_powers(unit, scores, begin, n, load(greatest, [0])), i)
+
+
+def _sum_of_powers(unit: VectorUnit, scores: Any, begin: Expr, n: Expr, greatest: Expr) -> Expr:
+    """Emits the second sweep."""
     lanes = unit.lanes(32)
+    whole = let("whole", tirx.ceildiv(n, lanes))
+    with serial(whole * lanes - n, "filling") as rest:
+        store(scores, float("-inf"), begin + n + rest)
     acc = _accumulators(lanes, 0.0)
-    for j, slot in _columns(n, lanes):
-        power = tirx.exp(load(scores, [begin + j]) - load(greatest, [0]))
-        store(scores, power, begin + j)
-        store(acc, load(acc, [slot]) + load(scores, [begin + j]), slot)
-    store(totals, pairwise(acc, lanes + 1, operator.add), i)
+    with serial(whole, "strip") as strip, vectorized(lanes) as lane:
+        place = begin + strip * lanes + lane
+        store(scores, tirx.exp(load(scores, [place]) - greatest), place)
+        store(acc, load(acc, [lane]) + load(scores, [place]), lane)
+    return pairwise(acc, lanes, operator.add)
 
 
-def _accumulators(lanes: int, start: float) -> Any:
-    """One accumulator for each lane, and one for the columns that fill no vector."""
-    acc = alloc([lanes + 1], "float32", "acc")
-    for slot in range(lanes + 1):
+def _accumulators(count: int, start: float) -> Any:
+    acc = alloc([count], "float32", "acc")
+    for slot in range(count):
         store(acc, start, slot)
     return acc
 

@@ -1,0 +1,75 @@
+"""Finds the matmuls of attentions, and which of them gain from operands of bfloat16."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from compiler.passes.cpu.families.attention.decode import FEW
+from compiler.passes.graph.scores import scores_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import as_int, op_name
+
+WIDEST = 256
+"""Elements of a head above which attention is not fused."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matmul of an attention: the variable of its other one, and why both are better left as they
+    are, None where they are not.
+    """
+
+    other: Any
+    objection: str | None
+
+
+def products_of_attentions(module: tvm.IRModule, unit: VectorUnit) -> Mapping[Any, Product]:
+    """Both matmuls of every softmax(q @ k, changed elementwise) @ v, by variable."""
+    return {
+        one: Product(other, why)
+        for function in module.functions.values()
+        if isinstance(function, relax.Function)
+        for block in function.body.blocks
+        for first, second, why in _of_block(block, unit)
+        for one, other in ((first, second), (second, first))
+    }
+
+
+def _of_block(block: Any, unit: VectorUnit) -> Iterator[tuple[Any, Any, str | None]]:
+    calls = {
+        binding.var: binding.value
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    }
+
+    def bound(expr: Any) -> Any:
+        return calls.get(expr) if isinstance(expr, relax.Var) else None
+
+    for var, call in calls.items():
+        softmax: Any = bound(call.args[0]) if op_name(call) == "relax.matmul" else None
+        if op_name(softmax) != "relax.nn.softmax":
+            continue
+        if int(softmax.attrs.axis) in (-1, softmax.ty.ndim - 1):
+            scores = scores_of(bound, softmax.args[0], softmax.ty, [])
+            if scores is not None:
+                yield scores, var, _objection(unit, calls[scores], call)
+
+
+def _objection(unit: VectorUnit, scores: Any, result: Any) -> str | None:
+    if unit.pair_product is None:
+        return "it is of an attention, and the processor has no instruction for pairs"
+    if scores.ty.ndim < 3:
+        return "it is of an attention without heads"
+    for size in (scores.args[0].ty.shape.values[-1], result.ty.shape.values[-1]):
+        known = as_int(size)
+        if known is None or known % 8 or not 0 < known <= WIDEST:
+            return "it is of an attention whose heads have other sizes than its kernel takes"
+    *_, rows, columns = scores.ty.shape.values
+    known = as_int(rows)
+    # Beside as many keys, one or two queries are a short text.
+    if tvm.sym.Analyzer().can_prove_equal(rows, columns) or (known is not None and known > FEW):
+        return None
+    return "it is of an attention that may have one query, which reads keys from memory once"

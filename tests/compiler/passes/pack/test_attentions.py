@@ -1,0 +1,168 @@
+"""Attentions whose operands are rounded to bfloat16, beside ONNX Runtime that rounds alike."""
+
+import json
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from compiler import targets
+from compiler.codegen.generate import generate
+from compiler.ir import import_model
+from compiler.ir.onnx.products import round_operands
+from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.pack.round_operands import RoundOperands
+from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.options import CompileOptions, Precision
+from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import HOST, assembly
+from tests.compiler.ir.onnx.running import model_of, normal, session_of
+from tests.compiler.passes.pack.test_pairs import ARM, MACHINES, compiled
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("avx512_bf16" not in HOST.isa, reason="no instruction for pairs"),
+]
+
+
+def attention(heads: int, depth: int, width: int, scale: float, keys: str = "n") -> onnx.ModelProto:
+    """Heads split from one axis, a scale of the queries, an added mask, heads joined again."""
+    constants: dict[str, Any] = {"scale": np.float32(scale)}
+    nodes = []
+    for name, size, perm in (("q", depth, 0), ("k", depth, 1), ("v", width, 0)):
+        constants[f"{name}_heads"] = np.array([0, 0, heads, size])
+        axes = [0, 2, 3, 1] if perm else [0, 2, 1, 3]
+        nodes += [
+            helper.make_node("Reshape", [name, f"{name}_heads"], [f"{name}1"]),
+            helper.make_node("Transpose", [f"{name}1"], [f"{name}2"], perm=axes),
+        ]
+    constants["joined"] = np.array([0, 0, heads * width])
+    nodes += [
+        helper.make_node("Mul", ["q2", "scale"], ["q3"]),
+        helper.make_node("MatMul", ["q3", "k2"], ["s"], name="scores"),
+        helper.make_node("Add", ["s", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v2"], ["o"], name="values"),
+        helper.make_node("Transpose", ["o"], ["t"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["t", "joined"], ["y"]),
+    ]
+    inputs = {
+        "q": f"float32[b,n,{heads * depth}]",
+        "k": f"float32[b,{keys},{heads * depth}]",
+        "v": f"float32[b,{keys},{heads * width}]",
+        "mask": f"float32[b,1,1,{keys}]",
+    }
+    return model_of(nodes, inputs, constants, outputs=["y"])
+
+
+def feed_of(
+    heads: int, depth: int, width: int, batch: int, queries: int, keys: int
+) -> dict[str, Any]:
+    draw = np.random.default_rng(keys)
+    mask = np.where(draw.random((batch, 1, 1, keys)) < 0.2, -3.4e38, 0).astype("float32")
+    mask[..., 0] = 0
+    return {
+        "q": normal(batch, queries, heads * depth, seed=1),
+        "k": normal(batch, keys, heads * depth, seed=2),
+        "v": normal(batch, keys, heads * width, seed=3),
+        "mask": mask,
+    }
+
+
+SIZES = ((1, 1), (2, 2), (1, 3), (1, 6), (3, 7), (1, 16), (2, 31), (1, 33), (1, 131), (1, 257))
+"""(batch, queries and keys), around the kernel's rows, panels and tasks."""
+
+
+@pytest.mark.parametrize(
+    ("heads", "depth", "width", "scale"),
+    [(2, 32, 32, 0.25), (8, 16, 64, 0.3), (1, 64, 40, 0.125), (3, 24, 8, 1.0), (1, 80, 128, 0.1)],
+)
+def test_against_the_same_roundings(heads: int, depth: int, width: int, scale: float) -> None:
+    model = attention(heads, depth, width, scale)
+    built, found, tiles = compiled(model, HOST, b=(1, 3), n=(1, 300))
+    assert found.layers == ("scores", "values")
+    assert any("pairs of bfloat16" in tile and "queries" in tile for tile in tiles)
+    rounded, plain = session_of(round_operands(model, found.layers)), session_of(model)
+    for batch, length in SIZES:
+        feed = feed_of(heads, depth, width, batch, length, length)
+        (got,), (want,), (other,) = (
+            built.run(feed), rounded.run(None, feed), plain.run(None, feed)
+        )  # fmt: skip
+        apart, from_plain = np.abs(got - want), np.abs(got - other)
+        # A weight that differs in its last bit may round to the other neighbour.
+        assert apart.max() <= 2e-3 * np.abs(want).max(), length
+        assert length == 1 or from_plain.mean() > 10 * apart.mean(), length
+
+
+def test_numbers_past_the_last_key_do_not_count() -> None:
+    """Of an odd number of keys the last pair is half empty, and what lies there may be anything."""
+    model = attention(1, 16, 16, 1.0)
+    built, _, _ = compiled(model, HOST, b=(1, 1), n=(1, 40))
+    for length in (40, 39, 5, 1):
+        feed = feed_of(1, 16, 16, 1, length, length)
+        if length == 40:
+            feed["v"] = np.full_like(feed["v"], np.nan)
+            built.run(feed)
+            continue
+        feed["v"][:, -1] = 1e38
+        feed["mask"][..., -1] = -3.4e38 if length > 1 else 0
+        (got,) = built.run(feed)
+        assert np.isfinite(got).all()
+        assert length == 1 or np.abs(got).max() < 10
+
+
+def test_hidden_rows_and_infinite_values() -> None:
+    model = attention(1, 16, 16, 1.0)
+    built, found, _ = compiled(model, HOST, b=(1, 1), n=(1, 40))
+    session = session_of(round_operands(model, found.layers))
+    feed = feed_of(1, 16, 16, 1, 9, 9)
+    feed["v"][0, 3, 2] = np.inf
+    feed["v"][0, 8, 5] = -np.inf
+    feed["q"][0, 4, 0] = np.nan
+    feed["mask"][:] = 0
+    (got,), (want,) = built.run(feed), session.run(None, feed)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+def test_attentions_that_stay() -> None:
+    def kept(model: onnx.ModelProto, target: Any = HOST, **dims: Any) -> set[str]:
+        _, found, _ = compiled(model, target, b=(1, 2), **dims)
+        assert not found.layers
+        return set(found.kept.values())
+
+    (why,) = kept(attention(2, 32, 32, 1.0, keys="k"), n=(1, 9), k=(1, 99))
+    assert "one query" in why
+    (why,) = kept(attention(2, 12, 32, 1.0), n=(1, 9))
+    assert "other sizes" in why
+    (why,) = kept(attention(2, 32, 32, 1.0), MACHINES["plain host"](), n=(1, 9))
+    assert "no instruction" in why
+    unnamed = attention(2, 32, 32, 1.0)
+    next(node for node in unnamed.graph.node if node.name == "values").name = "scores"
+    (why,) = kept(unnamed, n=(1, 9))
+    assert "another operator" in why
+
+
+def test_queries_that_are_known_to_be_many() -> None:
+    model = attention(2, 32, 32, 0.5, keys="k")
+    built, found, _ = compiled(model, HOST, b=(1, 1), n=5, k=(1, 70))
+    assert found.layers == ("scores", "values")
+    session = session_of(round_operands(model, found.layers))
+    for keys in (1, 2, 64, 65):
+        feed = feed_of(2, 32, 32, 1, 5, keys)
+        (got,), (want,) = built.run(feed), session.run(None, feed)
+        assert np.abs(got - want).max() <= 2e-3 * np.abs(want).max()
+
+
+def test_the_instructions_of_arm() -> None:
+    target = targets.resolve(json.dumps({**ARM, "mattr": ["+neon", "+bf16"]}))
+    options = CompileOptions(precision=Precision.BFLOAT16).to_json()
+    request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
+    imported = import_model(attention(2, 24, 40, 0.5), request)
+    rounding = RoundOperands.of(imported, VectorUnit.of(target), lambda layers: None)
+    kernels = to_kernels(imported.module, target, imported.ranges, (), rounding)
+    text = assembly(generate(to_machine(kernels, target, imported.ranges), target))
+    assert "bfdot" in text
+    assert "bfcvtn" in text
