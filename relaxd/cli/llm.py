@@ -52,6 +52,19 @@ def llm_command(
             help="Let a prompt take the rows of another with the same beginning.",
         ),
     ] = True,
+    speculate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE[:N]",
+            help="Guess up to N tokens at once, 4 by default: ngram takes what stood behind the "
+            "same words, draft asks the bundle of --draft.",
+            show_default="no guesses",
+        ),
+    ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(metavar="BUNDLE", help="A smaller model with the same tokenizer."),
+    ] = None,
     threads: Threads = None,
     port_file: PortFile = None,
 ) -> None:
@@ -62,7 +75,11 @@ def llm_command(
 
     A bundle made of a GGUF file brings its tokenizer; --tokenizer names the folder of another.
 
-    Example: [bold]relaxd llm out --tokenizer export[/]
+    Guesses change no answer: a call computes them with the token that they follow, and those that
+    the model would not have chosen are dropped. Text that repeats, such as code or what stands in
+    the prompt, comes sooner.
+
+    Example: [bold]relaxd llm out --tokenizer export --speculate ngram:4[/]
     """
     serving = extras.load("relaxd.llm.serving", extra="llm")
     with extras.runtime():
@@ -76,5 +93,7 @@ def llm_command(
             capacity=capacity,
             waiting=waiting,
             sharing=sharing,
+            speculate=speculate,
+            draft=draft,
             threads=threads,
         )

@@ -6,6 +6,7 @@ from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Generation, Piece
 from relaxd.llm.grammar import Grammar
 from relaxd.llm.sampling import Sampling
+from relaxd.llm.speculation import Source, Speculation
 from relaxd.llm.text import Text
 
-__all__ = ["Engine", "Generation", "Grammar", "Piece", "Sampling", "Text"]
+__all__ = ["Engine", "Generation", "Grammar", "Piece", "Sampling", "Source", "Speculation", "Text"]

@@ -8,6 +8,7 @@ from relaxd.errors import RelaxdError
 from relaxd.llm.generation import Finish, Generation
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.seats import Logits
+from relaxd.llm.speculation import Guessing
 
 _LATELY = 0.1
 """How much of the mean the last answer is."""
@@ -16,12 +17,14 @@ _LATELY = 0.1
 class Batch:
     """The answers that have a place; all but `count` for one thread alone.
 
-    piece: tokens of a prompt between two tokens of other answers.
+    piece: tokens of a prompt between two tokens of other answers; guessing: what makes guesses of
+    the next tokens, which a step computes too.
     """
 
-    def __init__(self, seats: Prefixes, piece: int) -> None:
+    def __init__(self, seats: Prefixes, piece: int, guessing: Guessing | None = None) -> None:
         self._seats = seats
         self._piece = piece
+        self._guessing = guessing
         self._running: list[Generation] = []
         self._entering: Generation | None = None
         self._begun = False
@@ -101,13 +104,23 @@ class Batch:
         self._entering = None
 
     def step(self) -> None:
-        """Gives every running sequence its next token."""
+        """Gives every running sequence its next token, and as many more as were guessed."""
         self.drop()
         if not self._running:
             return
-        scores = self._seats.step([made.tokens[-1] for made in self._running])
+        guesses = self._guesses()
+        rows = [
+            [made.tokens[-1], *guess] for made, guess in zip(self._running, guesses, strict=True)
+        ]
+        before = [self._seats.length(seat) for seat in range(len(rows))]
+        scores = self._seats.step(rows)
         for seat, made in enumerate(self._running):
-            self._take(made, scores[seat], self._room(seat))
+            kept = self._keep(
+                made, guesses[seat], scores[seat], self._seats.capacity - before[seat]
+            )
+            self._seats.truncate(seat, before[seat] + 1 + kept)
+            if self._guessing is not None:
+                self._guessing.judge(made, len(guesses[seat]), kept)
 
     def fail(self, error: RelaxdError) -> None:
         """Ends all answers by an error."""
@@ -116,8 +129,29 @@ class Batch:
                 made.fail(error)
         # A call that failed may have left any rows behind.
         self._seats.forget()
+        for made in self._running:
+            if self._guessing is not None:
+                self._guessing.forget(made)
         self._running.clear()
         self._entering = None
+
+    def _guesses(self) -> list[list[int]]:
+        """The tokens that are computed behind the last one of each sequence."""
+        if self._guessing is None:
+            return [[] for _ in self._running]
+        longest = max(self._seats.length(seat) for seat in range(len(self._running)))
+        room = min(self._seats.capacity - longest, self._piece) - 1
+        return self._guessing.guesses(self._running, room)
+
+    def _keep(self, made: Generation, guess: list[int], scores: Logits, room: int) -> int:
+        """Gives an answer tokens as long as they are those that were guessed, and one more; returns
+        how many were.
+        """
+        for kept in range(len(guess) + 1):
+            token = self._take(made, scores[kept], room - 1 - kept)
+            if made.finish is not None or kept == len(guess) or token != guess[kept]:
+                break
+        return kept
 
     def _take(self, made: Generation, scores: Logits, room: int) -> int | None:
         """The next token of an answer; None where an error that is its own ended it."""
@@ -133,6 +167,8 @@ class Batch:
         times = self._running[seat].times
         if self._running[seat].finish is not None and times:
             self.seconds += _LATELY * (times[-1] - times[0] - self.seconds)
+        if self._guessing is not None:
+            self._guessing.forget(self._running[seat])
         self._seats.ended(seat)
         self._seats.swap(last, seat)
         self._running[seat] = self._running[last]

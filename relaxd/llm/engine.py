@@ -14,7 +14,8 @@ from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
-from relaxd.llm.seats import seats_of
+from relaxd.llm.seats import most_rows, seats_of
+from relaxd.llm.speculation import Speculation, guessing_of
 from relaxd.llm.text import TOKENIZER, Text
 from relaxd.llm.waiting import Waiting
 from relaxd.loader.model import Model
@@ -31,6 +32,8 @@ class Engine:
     sequences: how many are answered at once; waiting: how many more may wait for a place;
     piece: tokens of a prompt between two tokens of other answers; sharing: whether a prompt takes
     the rows that another one with the same beginning left.
+    speculate: how tokens are guessed ahead, which changes no answer; draft: the smaller model with
+    the same tokens that `Source.DRAFT` asks.
     """
 
     def __init__(
@@ -43,13 +46,16 @@ class Engine:
         waiting: int = 64,
         piece: int = _PROMPT_PIECE,
         sharing: bool = True,
+        speculate: Speculation | None = None,
+        draft: Model | None = None,
     ) -> None:
         self.model = model
         self.text = text
         seats = Prefixes(seats_of(model, sequences, capacity), share=sharing)
         self._capacity, self._sequences = seats.capacity, seats.count
-        self._piece = min(piece, _most_rows(model) or piece)
-        self._batch = Batch(seats, self._piece)
+        self._piece = min(piece, most_rows(model) or piece)
+        guessing = None if speculate is None else guessing_of(model, seats, speculate, draft)
+        self._batch = Batch(seats, self._piece, guessing)
         self._grammars: Grammars | None = None
         self._compiling = threading.Lock()
         self._waiting = Waiting()
@@ -70,13 +76,26 @@ class Engine:
         capacity: int | None = None,
         waiting: int = 64,
         sharing: bool = True,
+        speculate: Speculation | None = None,
+        draft: str | PathLike[str] | None = None,
     ) -> "Engine":
-        """An engine of a bundle and the folder of its tokenizer, by default the bundle's own."""
+        """An engine of a bundle and the folder of its tokenizer, by default the bundle's own.
+
+        draft: the bundle of the smaller model.
+        """
         folder = Path(bundle if tokenizer is None else tokenizer)
         text = Text(folder) if tokenizer is not None or (folder / TOKENIZER).is_file() else None
-        model = load(bundle, threads=threads)
+        if text is not None and draft is not None and (Path(draft) / TOKENIZER).is_file():
+            text.check_same(Text(Path(draft)))
         return cls(
-            model, text, sequences=sequences, capacity=capacity, waiting=waiting, sharing=sharing
+            load(bundle, threads=threads),
+            text,
+            sequences=sequences,
+            capacity=capacity,
+            waiting=waiting,
+            sharing=sharing,
+            speculate=speculate,
+            draft=None if draft is None else load(draft, threads=threads),
         )
 
     @property
@@ -220,10 +239,3 @@ class Engine:
             if interrupted is not None:
                 self._waiting.add(interrupted)
         return self._batch.free
-
-
-def _most_rows(model: Model) -> int | None:
-    """New tokens that a call may have."""
-    state = model.manifest.state
-    rows = [dim.highest for dim in model.dims if state is not None and dim.name == state.rows]
-    return rows[0] if rows else None

@@ -60,6 +60,8 @@ class Generation:
         """How often a more important request took the place."""
         self.settled = False
         """Whether the place is not taken any more, as the request waited long for it."""
+        self.guessed = self.kept = 0
+        """Tokens that were guessed ahead, and those of them that the answer has."""
         self.reused: int | None = None
         """Tokens of the prompt whose rows others left; None before the prompt enters."""
         self.tokens: list[int] = []
@@ -68,7 +70,7 @@ class Generation:
         self.times: list[float] = []
         self._ends = ends
         self._sampler = Sampler(sampling)
-        self._matcher = matcher
+        self.matcher = matcher
         self._stream = text.stream() if text else None
         self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
         self._heard = heard or self._pieces.put
@@ -109,15 +111,15 @@ class Generation:
         room: how many more tokens the caches take after it. Raises GrammarError where the answer's
         grammar grew too complex.
         """
-        if self._matcher is not None:
-            scores = self._matcher.mask(scores)
+        if self.matcher is not None:
+            scores = self.matcher.mask(scores)
         token = self._sampler.choose(scores)
         self.tokens.append(token)
         self.times.append(time.perf_counter())
         if token in self._ends:
             self._end(Finish.STOP, token, self._held)
             return token
-        complete = self._matcher is not None and self._matcher.take(token)
+        complete = self.matcher is not None and self.matcher.take(token)
         self._held += self._stream.step(token) if self._stream else ""
         place = first_of(self._held, self.sampling.stop)
         if place is not None:
@@ -132,6 +134,11 @@ class Generation:
             self._held = self._held[sure:]
         return token
 
+    def ahead(self) -> "Ahead":
+        """Chooses tokens as the answer would, which stays as it is."""
+        matcher = None if self.matcher is None else self.matcher.copy()
+        return Ahead(self._sampler.copy(), matcher, self._ends)
+
     def end(self, finish: Finish) -> None:
         """Ends the answer without another token."""
         self._end(finish, None, self._held)
@@ -144,6 +151,30 @@ class Generation:
     def _end(self, finish: Finish, token: int | None, text: str) -> None:
         self.finish = finish
         self._heard(Piece(text, token, finish))
+
+
+class Ahead:
+    """Chooses the next tokens of an answer by other scores than the model's, with the draws that
+    the answer will take.
+    """
+
+    def __init__(self, sampler: Sampler, matcher: Matcher | None, ends: frozenset[int]) -> None:
+        self._sampler = sampler
+        self._matcher = matcher
+        self._ends = ends
+        self._over = False
+
+    def choose(self, scores: "np.ndarray[Any, Any]") -> int | None:
+        """The next token; None behind the end of the answer."""
+        if self._over:
+            return None
+        if self._matcher is not None:
+            scores = self._matcher.mask(scores)
+        token = self._sampler.choose(scores)
+        self._over = token in self._ends or (
+            self._matcher is not None and self._matcher.take(token)
+        )
+        return token
 
 
 def first_of(text: str, stops: Sequence[str]) -> int | None:

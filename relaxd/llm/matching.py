@@ -94,11 +94,19 @@ class Matcher:
         self._check()
         return bool(self._matcher.is_stopped())
 
+    # A failure of these two is one of the next mask too.
+
     def forced(self) -> list[int]:
         """Tokens of the text that has to come next."""
-        found = list(self._matcher.compute_ff_tokens())
-        self._check()
-        return found
+        return list(self._matcher.compute_ff_tokens())
+
+    def admitted(self, tokens: list[int]) -> int:
+        """How many of the tokens may come next."""
+        return int(self._matcher.validate_tokens(tokens)) if tokens else 0
+
+    def copy(self) -> "Matcher":
+        """Another one at the same place."""
+        return Matcher(self._matcher.deep_copy())
 
     def _check(self) -> None:
         if self._matcher.is_error():

@@ -31,6 +31,11 @@ class Prefixes:
         return self._seats.count
 
     @property
+    def together(self) -> bool:
+        """As `Seats.together`."""
+        return self._seats.together
+
+    @property
     def capacity(self) -> int:
         """Tokens that a place holds at most."""
         return self._seats.capacity
@@ -63,12 +68,18 @@ class Prefixes:
         self._held[seat] += tokens
         return scores
 
-    def step(self, tokens: list[int]) -> Logits:
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
         """As `Seats.step`."""
         scores = self._seats.step(tokens)
-        for seat, token in enumerate(tokens):
-            self._held[seat].append(token)
+        for held, own in zip(self._held, tokens, strict=False):
+            held += own
         return scores
+
+    def truncate(self, seat: int, length: int) -> None:
+        """As `Seats.truncate`."""
+        if length < len(self._held[seat]):
+            self._seats.truncate(seat, length)
+            del self._held[seat][length:]
 
     def swap(self, one: int, other: int) -> None:
         """Exchanges what two places hold."""

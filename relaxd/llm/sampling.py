@@ -1,5 +1,6 @@
 """Chooses a token by the scores that a model gives to all of them."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,12 @@ class Sampler:
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
+
+    def copy(self) -> "Sampler":
+        """Another one that makes the same draws from here on."""
+        made = Sampler.__new__(Sampler)
+        made._sampling, made._random = self._sampling, copy.deepcopy(self._random)
+        return made
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
         """A token by its scores [words]; of equal ones the first."""

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader.model import Model
 from relaxd.loader.state import State
@@ -16,6 +17,8 @@ class Seats(Protocol):
 
     count: int
     capacity: int
+    together: bool
+    """Whether a step is one call, in which all sequences get as many rows as the longest."""
 
     def length(self, seat: int) -> int:
         """The tokens that a sequence holds."""
@@ -23,8 +26,10 @@ class Seats(Protocol):
     def extend(self, seat: int, tokens: list[int]) -> Logits:
         """Gives one sequence several tokens; the scores [words] behind the last."""
 
-    def step(self, tokens: list[int]) -> Logits:
-        """Gives each of the first sequences a token; the scores [sequences, words]."""
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        """Gives each of the first sequences one or several tokens; the scores [tokens, words] of
+        each, of the last alone where the model gives no others.
+        """
 
     def swap(self, one: int, other: int) -> None:
         """Exchanges the sequences of two places."""
@@ -56,11 +61,31 @@ def seats_of(model: Model, count: int | None, capacity: int | None) -> Seats:
     return _Together(model.state(entries=count or min(most, _DEFAULT), capacity=capacity))
 
 
+def most_rows(model: Model) -> int | None:
+    """New tokens of a sequence that a call may have."""
+    state = model.manifest.state
+    rows = [dim.highest for dim in model.dims if state is not None and dim.name == state.rows]
+    return rows[0] if rows else None
+
+
+def scores_of(model: Model) -> TensorSpec:
+    """The output [entries, tokens, words]: that called logits, else the first."""
+    found = next((spec for spec in model.outputs if spec.name == _SCORES), model.outputs[0])
+    if len(found.shape) != 3:
+        raise InputError(
+            f"the scores have {len(found.shape)} axes, they must be [batch, tokens, words]"
+        )
+    return found
+
+
 _DEFAULT = 8
+_SCORES = "logits"
 
 
 class _Together:
     """Entries of one state, filled to different lengths, which one call reads."""
+
+    together = True
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -73,8 +98,14 @@ class _Together:
         scores: Logits = _scores(self._state.step([tokens], first=seat))[0, -1]
         return scores
 
-    def step(self, tokens: list[int]) -> Logits:
-        return _scores(self._state.step([[token] for token in tokens]))[:, -1]
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        most = max(map(len, tokens))
+        rows = [[*own, *own[-1:] * (most - len(own))] for own in tokens]
+        scores = _scores(self._state.step(rows))
+        for seat, own in enumerate(tokens):
+            if len(own) < most:
+                self.truncate(seat, self.length(seat) - most + len(own))
+        return [scores[seat, : len(own)] for seat, own in enumerate(tokens)]
 
     def swap(self, one: int, other: int) -> None:
         self._state.swap(one, other)
@@ -91,6 +122,8 @@ class _Apart:
     each.
     """
 
+    together = False
+
     def __init__(self, model: Model, count: int, capacity: int | None) -> None:
         self._states = [model.state(capacity=capacity) for _ in range(count)]
         self.count, self.capacity = count, self._states[0].capacity
@@ -102,8 +135,8 @@ class _Apart:
         scores: Logits = _scores(self._states[seat].step([tokens]))[0, -1]
         return scores
 
-    def step(self, tokens: list[int]) -> Logits:
-        return np.stack([self.extend(seat, [token]) for seat, token in enumerate(tokens)])
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        return [_scores(self._states[seat].step([own]))[0] for seat, own in enumerate(tokens)]
 
     def swap(self, one: int, other: int) -> None:
         states = self._states
@@ -117,8 +150,7 @@ class _Apart:
 
 
 def _scores(outputs: dict[str, Any]) -> Logits:
-    """The output [entries, tokens, words]: that called logits, else the first."""
-    found: Logits = outputs.get("logits", next(iter(outputs.values())))
+    found: Logits = outputs.get(_SCORES, next(iter(outputs.values())))
     if found.ndim != 3:
         raise InputError(f"the scores have {found.ndim} axes, they must be [batch, tokens, words]")
     return found

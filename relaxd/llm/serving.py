@@ -8,6 +8,7 @@ import uvicorn
 from relaxd.errors import InputError
 from relaxd.llm.engine import Engine
 from relaxd.llm.server import create_app
+from relaxd.llm.speculation import Speculation
 
 
 def serve(
@@ -21,6 +22,8 @@ def serve(
     capacity: int | None,
     waiting: int,
     sharing: bool,
+    speculate: str | None,
+    draft: Path | None,
     threads: int | None,
 ) -> None:
     """Load the bundle, listen, and answer until SIGINT or SIGTERM; raises InputError for an address
@@ -34,6 +37,8 @@ def serve(
         capacity=capacity,
         waiting=waiting,
         sharing=sharing,
+        speculate=None if speculate is None else Speculation.parse(speculate),
+        draft=draft,
     ) as engine:
         app = create_app(engine, name or engine.model.manifest.name)
         listening = _listening(address)

@@ -55,6 +55,14 @@ class Text:
         """The tokenizer's JSON text."""
         return str(self._tokenizer.to_str())
 
+    def check_same(self, other: "Text") -> None:
+        """Raises InputError where the other has other tokens."""
+        if self._tokenizer.get_vocab() != other._tokenizer.get_vocab():
+            raise InputError(
+                f"{self._folder} and {other._folder} have different tokens",
+                hint="a smaller model must share the tokenizer of the model that it guesses for",
+            )
+
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text; special: with what the tokenizer puts around every text."""
         return list(self._tokenizer.encode(text, add_special_tokens=special).ids)

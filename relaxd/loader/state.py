@@ -56,8 +56,8 @@ class State:
         """The model's outputs for new tokens of the entries from `first` on: an array
         [entries, tokens], or arrays by name where the model takes more than tokens.
 
-        Several tokens go to one entry, or to entries that are empty. Raises CapacityError where
-        they do not fit, InputError for inputs that the model does not admit; then nothing changes.
+        Raises CapacityError where they do not fit, InputError for inputs that the model does not
+        admit; then nothing changes.
         """
         given = self._named(tokens)
         entries, rows = self._extents(given)
@@ -178,8 +178,6 @@ class State:
         most = int(before.max(initial=0))
         if most + rows > self.capacity:
             raise CapacityError(most + rows, self.capacity)
-        if self.ragged and rows > 1 and entries > 1 and most:
-            raise InputError("several tokens are for one entry, or for entries that are empty")
         if not self.ragged and most != int(before.min(initial=most)):
             raise InputError(
                 "entries of different lengths cannot take a step together in this model",

@@ -19,6 +19,7 @@ class Counted:
     """Places that count what they are asked for, and hold no rows."""
 
     capacity = 99
+    together = True
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -27,8 +28,8 @@ class Counted:
     def extend(self, seat: int, tokens: list[int]) -> Logits:
         return np.zeros(1)
 
-    def step(self, tokens: list[int]) -> Logits:
-        return np.zeros((len(tokens), 1))
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        return [np.zeros((len(own), 1)) for own in tokens]
 
     def swap(self, one: int, other: int) -> None:
         self.calls.append(("swap", one, other, 0))
@@ -128,7 +129,7 @@ def test_rows_are_those_of_the_tokens_whatever_happened_before(
         running.append(prompt)
         np.testing.assert_allclose(logits, behind(model, prompt), atol=1e-3)
         tokens = draw.integers(0, END, len(running)).tolist()
-        steps = places.step(tokens)
+        steps = [scores[-1] for scores in places.step([[token] for token in tokens])]
         for each, token, found in zip(running, tokens, steps, strict=True):
             each.append(token)
             np.testing.assert_allclose(found, behind(model, each), atol=1e-3)

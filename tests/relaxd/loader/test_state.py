@@ -124,8 +124,27 @@ def test_entries_of_different_lengths_take_steps_together(bundles: dict[str, Pat
     assert state.lengths == (15, 15, 5)
     both = state.step([[3], [3]])["logits"]
     np.testing.assert_allclose(both[0], both[1], **CLOSE)
-    with pytest.raises(InputError, match="several tokens are for one entry"):
-        state.step([[1, 2]] * 3)
+
+
+@pytest.mark.parametrize("lengths", [(4, 11, 1), (9, 0, 5), (0, 0, 0)], ids=str)
+def test_entries_of_different_lengths_take_several_tokens_at_once(
+    bundles: dict[str, Path], lengths: tuple[int, ...]
+) -> None:
+    model = relaxd.load(bundles["filled"])
+    state = model.state(entries=3, capacity=40)
+    originals = [Original(filled()) for _ in lengths]
+    for entry, (original, count) in enumerate(zip(originals, lengths, strict=True)):
+        if count:
+            state.step([tokens(count, entry)], first=entry)
+            original.step(tokens(count, entry))
+    for rows in (2, 5, 1, 3):
+        new = [tokens(rows, 7 * rows + entry) for entry in range(3)]
+        logits = state.step(new)["logits"]
+        for original, own, ours in zip(originals, new, logits, strict=True):
+            np.testing.assert_allclose(ours, original.step(own), **CLOSE)
+    for entry, original in enumerate(originals):
+        for cache, rows_of in original.caches.items():
+            np.testing.assert_allclose(state.cached(cache, entry), rows_of[0], **CLOSE)
 
 
 def test_entries_change_places_and_give_their_beginnings(bundles: dict[str, Path]) -> None:

@@ -1,0 +1,189 @@
+"""Guesses change no answer, and are made where they pay."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxd
+from relaxd.errors import InputError
+from relaxd.llm import Engine, Grammar, Sampling, Source, Speculation
+from relaxd.llm.generation import Generation
+from relaxd.llm.speculation import Guessing, best_count
+from relaxd.loader.model import Model
+from tests.relaxd.llm.models import END, KINDS, greedy
+
+NGRAM = Speculation(Source.NGRAM, 4)
+DRAFT = Speculation(Source.DRAFT, 3)
+REPEATED = [7, 8, 9, 10] * 4
+
+
+class Oracle:
+    """Knows the answers, and is wrong at every third place."""
+
+    def __init__(self, answers: dict[tuple[int, ...], list[int]]) -> None:
+        self._answers = answers
+
+    def draft(self, made: Generation, most: int) -> list[int]:
+        begun = len(made.tokens)
+        known = self._answers[made.prompt][begun : begun + most]
+        return [token if (begun + i) % 3 else (token + 1) % END for i, token in enumerate(known, 1)]
+
+    def forget(self, made: Generation) -> None:
+        pass
+
+
+def foresee(engine: Engine, asked: list[list[int]], answers: list[list[int]]) -> None:
+    """Lets an engine guess what is known."""
+    known = {tuple(prompt): answer for prompt, answer in zip(asked, answers, strict=True)}
+    together = engine._batch._seats.together
+    engine._batch._guessing = Guessing(4, Oracle(known), together=together)
+
+
+def prompts(count: int) -> list[list[int]]:
+    draw = np.random.default_rng(count)
+    return [
+        [*REPEATED[: int(draw.integers(3, 16))], *draw.integers(0, END, 3).tolist()]
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(params=KINDS)
+def loaded(request: pytest.FixtureRequest, language_models: dict[str, Path]) -> tuple[str, Model]:
+    return request.param, relaxd.load(language_models[request.param], threads=1)
+
+
+@pytest.mark.parametrize("source", ["ngram", "draft", "oracle"])
+def test_greedy_answers_are_those_without_guesses(loaded: tuple[str, Model], source: str) -> None:
+    kind, model = loaded
+    asked = prompts(6)
+    want = [greedy(kind, prompt, 20) for prompt in asked]
+    speculate = DRAFT if source == "draft" else NGRAM
+    draft = model if source == "draft" else None
+    with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
+        if source == "oracle":
+            foresee(engine, asked, want)
+        assert engine._batch._guessing is not None
+        # The smaller model is none, and would not pay.
+        engine._batch._guessing._cost = 0.0
+        made = [engine.generate(prompt, Sampling(max_tokens=20)) for prompt in asked]
+        for each in made:
+            each.text()
+    for each, answer in zip(made, want, strict=True):
+        assert each.tokens[: len(answer)] == answer
+    guessed, kept = sum(each.guessed for each in made), sum(each.kept for each in made)
+    assert 0 <= kept <= guessed
+    if source == "draft":
+        # Its model is the same; what stands behind an end was guessed too.
+        assert kept > 0.8 * guessed > 0
+    if source == "oracle":
+        assert 0 < kept < guessed
+
+
+@pytest.mark.parametrize("source", ["oracle", "draft"])
+def test_drawn_answers_are_those_of_the_same_seed(loaded: tuple[str, Model], source: str) -> None:
+    _, model = loaded
+    asked = prompts(6)
+    guesses = (NGRAM, None) if source == "oracle" else (DRAFT, model)
+    drawn: list[list[list[int]]] = []
+    kept = 0
+    for speculate, draft in ((None, None), guesses):
+        with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
+            if source == "oracle" and drawn:
+                foresee(engine, asked, drawn[0])
+            if engine._batch._guessing is not None:
+                engine._batch._guessing._cost = 0.0
+            made = [
+                engine.generate(prompt, Sampling(0.7, top_k=8, seed=seed, max_tokens=20))
+                for seed, prompt in enumerate(asked)
+            ]
+            for each in made:
+                each.text()
+        drawn.append([each.tokens for each in made])
+        kept = sum(each.kept for each in made)
+    assert drawn[0] == drawn[1]
+    assert kept > 20
+
+
+def test_guesses_keep_to_grammars(language_models: dict[str, Path]) -> None:
+    words = language_models["tokenizer"]
+    fixed = Grammar.regex("the same (text|word) again, the same (text|word) again")
+    answers = []
+    for speculate in (None, NGRAM):
+        with Engine.open(
+            language_models["filled"], words, threads=1, sequences=2, speculate=speculate
+        ) as engine:
+            bound = Sampling(grammar=fixed, max_tokens=60)
+            made = [engine.generate(prompt, bound) for prompt in ("the same", "ab", "c")]
+            answers.append([each.text() for each in made])
+    assert answers[0] == answers[1]
+    assert made[0].kept > 10
+
+
+def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
+    words = language_models["tokenizer"]
+    ends = []
+    for speculate in (None, NGRAM):
+        with Engine.open(
+            language_models["filled"], words, threads=1, capacity=40, speculate=speculate
+        ) as engine:
+            bound = Grammar.regex("(abcd){6,}")
+            made = [
+                engine.generate("abcdabcd", Sampling(grammar=bound, **settings))
+                for settings in ({}, {"max_tokens": 7}, {"stop": ("cda",)})
+            ]
+            ends.append([(each.text(), each.finish, each.tokens) for each in made])
+            assert engine._batch._guessing is None or not engine._batch._guessing._rates
+    assert ends[0] == ends[1]
+    assert sum(each.kept for each in made) > 5, ends
+    assert len(made[1].tokens) <= 7
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rates", "cost", "count"),
+    [
+        ([4], [0.9], 0.0, 4),
+        ([4], [0.5], 0.0, 2),
+        ([4], [0.1], 0.0, 0),
+        ([0], [0.9], 0.0, 0),
+        ([4, 4, 4, 4], [0.9] * 4, 0.0, 4),
+        # The rows of the others would be for nothing.
+        ([4, 0, 0, 0], [0.9] * 4, 0.0, 0),
+        ([4], [0.9], 0.9, 0),
+    ],
+)
+def test_as_many_as_pay(lengths: list[int], rates: list[float], cost: float, count: int) -> None:
+    assert best_count(lengths, rates, cost) == count
+
+
+def test_what_is_wrong_all_the_time_is_not_guessed_for_a_while() -> None:
+    class Wrong:
+        def draft(self, made: Generation, most: int) -> list[int]:
+            return [0] * most
+
+        def forget(self, made: Generation) -> None:
+            pass
+
+    guessing = Guessing(4, Wrong(), together=True)
+    made = Generation([1], Sampling(), None, frozenset())
+    counts = []
+    for _ in range(100):
+        (guess,) = guessing.guesses([made], 9)
+        counts.append(len(guess))
+        guessing.judge(made, len(guess), 0)
+    assert counts[0] == 2
+    assert sum(count > 0 for count in counts) < 15
+
+
+def test_what_cannot_speculate(language_models: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="ngram:N or draft:N"):
+        Speculation.parse("medusa:4")
+    with pytest.raises(InputError, match="ngram:N or draft:N"):
+        Speculation.parse("ngram:x")
+    with pytest.raises(InputError, match="1 to 16"):
+        Speculation.parse("ngram:99")
+    assert Speculation.parse("ngram") == Speculation.parse("ngram:4") == NGRAM
+    with pytest.raises(InputError, match="belong together"):
+        Engine.open(language_models["filled"], speculate=DRAFT)
+    with pytest.raises(InputError, match="belong together"):
+        Engine.open(language_models["filled"], draft=language_models["grown"], speculate=NGRAM)
