@@ -1,7 +1,7 @@
 """Tiny GGUF files, and what llama.cpp's formats and decoder mean, written out in float64."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,14 +148,34 @@ def _value(value: Any) -> bytes:
     return struct.pack("<II", 4, value)
 
 
-def logits(weights: Mapping[str, Array], tokens: list[int]) -> Array:
-    """[tokens, words] of llama.cpp's decoder, in float64."""
+def in_blocks(nudge: float = 0.0) -> Callable[[Array], Array]:
+    """Rounds blocks of 32 to 8 bits: the greatest magnitude becomes 127. nudge: added before that,
+    of the greatest.
+    """
+
+    def rounded(x: Array) -> Array:
+        blocks = x.reshape(-1, 32)
+        greatest = np.abs(blocks).max(1, keepdims=True)
+        step = np.where(greatest > 0, greatest, 1) / 127
+        return np.asarray((np.rint(blocks / step + 127 * nudge) * step).reshape(x.shape))
+
+    return rounded
+
+
+def logits(
+    weights: Mapping[str, Array],
+    tokens: list[int],
+    rounded: Callable[[Array], Array] = lambda x: x,
+) -> Array:
+    """[tokens, words] of llama.cpp's decoder, in float64; rounded: what becomes of the left sides
+    of matmuls by weights.
+    """
     x = weights["token_embd.weight"][tokens]
     count = len(tokens)
     mask = np.triu(np.full((count, count), -np.inf), 1)
     for i in range(LAYERS):
         own = {name: weights[f"blk.{i}.{name}.weight"] for name in _OF_LAYER}
-        y = _normalized(x, own["attn_norm"])
+        y = rounded(_normalized(x, own["attn_norm"]))
         q, k, v = ((y @ own[f"attn_{part}"].T).reshape(count, -1, SIZE) for part in "qkv")
         q, k = _turned(q), _turned(k)
         seen = []
@@ -164,12 +184,12 @@ def logits(weights: Mapping[str, Array], tokens: list[int]) -> Array:
             scores = q[:, head] @ k[:, group].T / np.sqrt(SIZE) + mask
             shares = np.exp(scores - scores.max(1, keepdims=True))
             seen.append(shares / shares.sum(1, keepdims=True) @ v[:, group])
-        x = x + np.concatenate(seen, 1) @ own["attn_output"].T
-        y = _normalized(x, own["ffn_norm"])
+        x = x + rounded(np.concatenate(seen, 1)) @ own["attn_output"].T
+        y = rounded(_normalized(x, own["ffn_norm"]))
         gate = y @ own["ffn_gate"].T
-        x = x + (gate / (1 + np.exp(-gate)) * (y @ own["ffn_up"].T)) @ own["ffn_down"].T
+        x = x + rounded(gate / (1 + np.exp(-gate)) * (y @ own["ffn_up"].T)) @ own["ffn_down"].T
     head = weights.get("output.weight", weights["token_embd.weight"])
-    return np.asarray(_normalized(x, weights["output_norm.weight"]) @ head.T)
+    return np.asarray(rounded(_normalized(x, weights["output_norm.weight"])) @ head.T)
 
 
 _OF_LAYER = (
