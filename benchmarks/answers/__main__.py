@@ -31,6 +31,11 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("bundle", type=Path, help="what was compiled of it")
     part.add_argument("--tokens", type=int, default=48, help="of each answer")
     part.add_argument("--prompts", type=int, default=20)
+    part.add_argument(
+        "--beside",
+        type=Path,
+        help="another bundle: for how many tokens of the answers it has torch's most probable one",
+    )
     part.set_defaults(run=_reference)
     part = parts.add_parser("prefix", help="the time to the first token behind a shared beginning")
     part.add_argument("bundle", type=Path)
