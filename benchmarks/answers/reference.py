@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 import relaxd
-
 from benchmarks.answers.decoder import Decoder
 from compiler.ir.gguf.file import read_gguf
 from relaxd.llm import Engine, Sampling
