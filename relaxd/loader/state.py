@@ -2,6 +2,7 @@
 rows into buffers that are kept here.
 """
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
     from relaxd.loader.model import Model
 
 Arrays = dict[str, np.ndarray]
+
+
+_LINE = 64
+
+
+def _zeros(shape: list[int], dtype: "np.dtype[Any]") -> np.ndarray:
+    """Zeros that begin at a cache line, of which pages are taken as they are written.
+
+    numpy aligns to 16 bytes: each vector of a row of keys then lies in two lines.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _LINE, np.uint8)
+    first = -memory.ctypes.data % _LINE
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 class State:
@@ -146,7 +161,7 @@ class State:
             shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
         except KeyError as error:
             raise InputError(f"the cache {name!r} has an open axis {error}") from error
-        return np.zeros([len(self._lengths), *shape], np.dtype(spec.dtype))
+        return _zeros([len(self._lengths), *shape], np.dtype(spec.dtype))
 
     def _named(self, tokens: Any) -> Arrays:
         if isinstance(tokens, Mapping):

@@ -75,6 +75,12 @@ def test_weights_are_in_large_pages_unless_they_are_to_be_mapped(bundles: dict[s
     np.testing.assert_array_equal(ours, theirs)
 
 
+def test_caches_begin_at_a_cache_line(bundles: dict[str, Path]) -> None:
+    state = relaxd.load(bundles["grown"]).state(entries=3, capacity=13)
+    caches = [cache.input for cache in state._described.caches]
+    assert [state.cached(name).ctypes.data % 64 for name in caches] == [0] * len(caches)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_does_not_fit_changes_nothing(bundles: dict[str, Path], name: str) -> None:
     state = relaxd.load(bundles[name]).state(capacity=8)

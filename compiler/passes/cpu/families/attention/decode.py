@@ -1,55 +1,41 @@
 """Attention of one or two queries of a head over many keys, as when text is decoded.
 
 Keys and values are read from memory once: a task is the heads that share them by some hundred of
-the columns. Its loops: a block of keys, which stays in L1, by each of the heads, whose query is in
-registers; softmax of each head over the task's columns alone; the values weighed for all heads at
-once. Last, the parts of a head are brought to one greatest score and added up.
+the columns. Its loops: scores (`scores`), a few keys by all heads; softmax of each head over the
+task's columns alone; the values weighed for all heads. Meanwhile memory is read on: values while
+scores are computed, and the next task's keys while values are weighed. Last, the parts of a head
+are brought to one greatest score and added up.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
-from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
     alloc,
-    emit,
-    fresh,
     let,
     let_all,
     serial,
     steps,
     store,
     tile,
-    vectorized,
 )
-from compiler.tir.exprs import Expr, Table, as_int, const, load, nodes, rewrite, substitute
+from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, product
-from compiler.tir.stages import Axis
 
 COLUMNS = 256
 """Keys of a task: with their values, of 64 elements each, half of a small L2."""
 
 FEW = 2
 """Queries of a head for which keys are read as they lie."""
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Heads that read the same keys: places `first` to `first + count` along the axis `head`.
-
-    batch: the axes of the attention with groups in place of heads.
-    """
-
-    batch: tuple[Axis, ...]
-    head: Axis | None
-    count: int
 
 
 @dataclass(frozen=True)
@@ -90,62 +76,29 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
         _emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
 
 
-def group_of(attention: Attention) -> _Group:
-    """The heads that share keys and values: along the last axis, if both read the same place for
-    some of its places in a row.
-    """
-    if not attention.batch:
-        return _Group((), None, 1)
-    *outer, head = attention.batch
-    extent = as_int(head.extent)
-    sizes = {
-        size
-        for read in (attention.key, attention.value)
-        for size in _shared(read.indices[0], head.var, extent)
-    }
-    if len(sizes) != 1 or extent is None or extent % (size := sizes.pop()):
-        return _Group(attention.batch, head, 1)
-    return _Group((*outer, replace(head, extent=const(extent // size))), head, size)
-
-
-def _shared(index: Expr, var: Any, extent: int | None) -> set[int]:
-    """How many places of the axis in a row the index is the same for."""
-    divided: set[int] = set()
-
-    def quotient(node: Expr) -> Expr | None:
-        if isinstance(node, prim.FloorDiv | prim.Div) and node.a.same_as(var):
-            size = as_int(node.b)
-            if size is not None and size > 0:
-                divided.add(size)
-                return const(0)
-        return None
-
-    left = rewrite(index, quotient)
-    if any(node.same_as(var) for node in nodes(left)):
-        return {1}
-    return divided or ({extent} if extent else {1})
-
-
 def _emit_part(
-    attention: Attention, unit: VectorUnit, group: _Group, at: Table, part: Expr, parts: _Parts
+    attention: Attention, unit: VectorUnit, group: Group, at: Table, part: Expr, parts: _Parts
 ) -> None:
     """The columns of one part for the heads of a group and all of their queries."""
     first = let("first", part * COLUMNS)
     count = let("count", tirx.min(COLUMNS, attention.column.extent - first))
+    last = let("last", attention.column.extent - 1 - first)
     seen = _shifted(attention, first, count)
-    lanes = _lanes(attention, unit)
+    lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     # A second query finds the part's keys and values in L2, where the first one left them.
     with serial(attention.row.extent, "query") as query:
         place = {**at, attention.row.var: query}
-        with serial(tirx.ceildiv(count, lanes), "block") as block, serial(group.count) as i:
-            _scores(seen, group, place, i, (block * lanes, lanes), scores)
+        with serial(tirx.ceildiv(count, lanes), "block") as block:
+            emit_scores(seen, unit, group, place, block * lanes, scores, COLUMNS)
         with serial(group.count) as i:
-            here = _at(group, place, i)
+            here = group.at(place, i)
             index = let("index", _row(attention, here) * parts.count + part)
             softmax_row(seen, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
-        for start, heads in _row_tiles(group.count, attention, unit):
-            _weigh(seen, unit, group, place, (start, heads), scores, part, parts)
+        vectors = -(-_width(attention, unit) // unit.lanes(32))
+        # Beside the accumulators, registers hold one row of values and the power in all lanes.
+        for heads in group.tiles((unit.registers - vectors - 1) // vectors):
+            _weigh(seen, unit, group, place, heads, scores, part, parts, last)
 
 
 def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
@@ -161,13 +114,6 @@ def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
     )
 
 
-def _at(group: _Group, place: Table, i: Expr | int) -> Table:
-    """The place of head `i` of the group."""
-    if group.head is None:
-        return place
-    return {**place, group.head.var: place[group.head.var] * group.count + i}
-
-
 def _row(attention: Attention, at: Table) -> Expr:
     """The number of a head's query among all."""
     number: Expr = const(0)
@@ -176,96 +122,11 @@ def _row(attention: Attention, at: Table) -> Expr:
     return number
 
 
-def _lanes(attention: Attention, unit: VectorUnit) -> int:
-    """Of the vectors that a query is cut into: as many as divide it."""
-    lanes = unit.lanes(32)
-    while attention.head_depth % lanes:
-        lanes //= 2
-    return lanes
-
-
-def _scores(
-    attention: Attention,
-    group: _Group,
-    place: Table,
-    head: Expr,
-    block: tuple[Expr, int],
-    scores: Any,
-) -> None:
-    """scores[head, j] = query @ key j of a head of the group, for a block of keys, (first, count);
-    beyond the last key it is the last one again.
-    """
-    first, lanes = block
-    # Any head's place will do for a key: the first one's needs no division.
-    at, keys = _at(group, place, head), _at(group, place, 0)
-    # A block has as many keys as a vector has lanes, so that its scores are one vector.
-    last = attention.column.extent - 1
-    columns = [fresh(f"column{i}", tirx.min(first + i, last)) for i in range(lanes)]
-    acc = alloc([lanes, lanes], "float32", "acc")
-    for i in range(lanes):
-        with vectorized(lanes) as lane:
-            store(acc, 0, i, lane)
-    query = alloc([lanes], "float32", "query")
-    with serial(attention.head_depth // lanes, "k") as strip:
-        with vectorized(lanes) as lane:
-            depth = {attention.depth.var: strip * lanes + lane}
-            store(query, substitute(attention.query, {**at, **depth}), lane)
-        # Each key has an accumulator of its own, which hides how long a multiply-add takes.
-        for i, column in enumerate(columns):
-            with vectorized(lanes) as lane:
-                depth = {attention.depth.var: strip * lanes + lane}
-                key = substitute(attention.key, {**keys, attention.column.var: column, **depth})
-                store(acc, load(acc, [i, lane]) + load(query, [lane]) * key, i, lane)
-    sums = _sums([_vector(acc, i, lanes) for i in range(lanes)], lanes)
-    to = head * COLUMNS + first
-    where = prim.Ramp(to, const(1), lanes) if lanes > 1 else to
-    emit(tirx.BufferStore(scores, sums, [where]))
-
-
-def _vector(acc: Any, i: int, lanes: int) -> Expr:
-    """Row i of [.., lanes]."""
-    return load(acc, [const(i), prim.Ramp(const(0), const(1), lanes) if lanes > 1 else const(0)])
-
-
-def _sums(vectors: list[Expr], lanes: int) -> Expr:
-    """A vector of the sums over the lanes of each of `lanes` vectors.
-
-    Halves of two vectors are added at once, then quarters of two of these, and so on: three
-    operations for a sum, where halving each vector by itself takes eight.
-    """
-    part = lanes
-    while part > 1:
-        half = part // 2
-        firsts = [i for i in range(2 * lanes) if i % part < half]
-        seconds = [i + half for i in firsts]
-        joined = []
-        for one, other in zip(vectors[::2], vectors[1::2], strict=True):
-            sums = alloc([lanes], "float32", "halves")
-            added = _chosen(one, other, firsts) + _chosen(one, other, seconds)
-            emit(tirx.BufferStore(sums, added, [prim.Ramp(const(0), const(1), lanes)]))
-            joined.append(load(sums, [prim.Ramp(const(0), const(1), lanes)]))
-        vectors, part = joined, half
-    return vectors[0]
-
-
-def _chosen(one: Expr, other: Expr, lanes: list[int]) -> Expr:
-    """Some lanes of two vectors, as one."""
-    return prim.Shuffle([one, other], [tirx.const(lane, "int32") for lane in lanes])
-
-
-def _row_tiles(rows: int, attention: Attention, unit: VectorUnit) -> list[tuple[int, int]]:
-    """(first, count) of the heads whose values are summed up in registers together."""
-    vectors = -(-_width(attention, unit) // unit.lanes(32))
-    # Beside the accumulators, registers hold one row of values and the power in all lanes.
-    most = max((unit.registers - vectors - 1) // vectors, 1)
-    tiles = -(-rows // most)
-    sizes = [rows // tiles + (i < rows % tiles) for i in range(tiles)]
-    return [(sum(sizes[:i]), size) for i, size in enumerate(sizes)]
-
-
 def _width(attention: Attention, unit: VectorUnit) -> int:
-    """Columns of the values that are summed up together: two vectors, or what divides them."""
-    width = 2 * unit.lanes(32)
+    """Columns of the values that are summed up together: two or four vectors, as registers allow,
+    or what divides them.
+    """
+    width = (4 if unit.registers >= 32 else 2) * unit.lanes(32)
     while attention.head_width % width:
         width //= 2
     return width
@@ -274,20 +135,23 @@ def _width(attention: Attention, unit: VectorUnit) -> int:
 def _weigh(
     attention: Attention,
     unit: VectorUnit,
-    group: _Group,
+    group: Group,
     place: Table,
     heads: tuple[int, int],
     scores: Any,
     part: Expr,
     parts: _Parts,
+    last: Expr,
 ) -> None:
-    """The values of the part's columns weighed by the powers of some heads."""
+    """The values of the part's columns weighed by the powers of some heads; last: of all columns,
+    counted from the part's first one.
+    """
     first, rows = heads
     width = _width(attention, unit)
     lanes = min(width, unit.lanes(32))
-    here = _at(group, place, 0)
+    here = group.at(place, 0)
     starts = [
-        let(f"start{i}", (_row(attention, _at(group, place, first + i)) * parts.count + part))
+        let(f"start{i}", (_row(attention, group.at(place, first + i)) * parts.count + part))
         for i in range(rows)
     ]
     with serial(attention.head_width // width, "columns") as block:
@@ -296,6 +160,9 @@ def _weigh(
             store(acc, 0, i, lane)
         # A row of values is loaded once and multiplied for all heads before the next one.
         for k in steps(attention.column.extent, unit.together):
+            if first == 0:
+                key = {**here, attention.column.var: tirx.min(k + COLUMNS, last)}
+                prefetch_row(attention.key, key, attention.depth.var, (block * width, width))
             value = alloc([width], "float32", "value")
             for lane in across(width, lanes):
                 at = {**here, attention.width.var: block * width + lane}

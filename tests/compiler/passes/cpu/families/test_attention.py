@@ -238,17 +238,23 @@ def grouped(builder, q, k, v):
     """Four heads of queries for two of keys and values, as exporters write it: an axis of one place
     is repeated, and joined.
     """
+    return in_groups(builder, q, k, v, 4, 2, 8)
+
+
+def in_groups(builder, q, k, v, heads, groups, size):
+    share = heads // groups
 
     def repeated(x):
         b, n = x.ty.shape.values[0], x.ty.shape.values[2]
-        apart = builder.emit(op.reshape(x, relax.ShapeExpr([b, 2, 1, n, 8])))
+        apart = builder.emit(op.reshape(x, relax.ShapeExpr([b, groups, 1, n, size])))
         expand = builder.call_te(
             lambda a: te.compute(
-                (a.shape[0], 2, 2, a.shape[3], 8), lambda i, g, _, j, d: a(i, g, 0, j, d)
+                (a.shape[0], groups, share, a.shape[3], size),
+                lambda i, g, _, j, d: a(i, g, 0, j, d),
             ),
             apart,
         )
-        return builder.emit(op.reshape(builder.emit(expand), relax.ShapeExpr([b, 4, n, 8])))
+        return builder.emit(op.reshape(builder.emit(expand), relax.ShapeExpr([b, heads, n, size])))
 
     scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(repeated(k), [0, 1, 3, 2]))))
     return attend(builder, scores, repeated(v))
@@ -270,6 +276,25 @@ def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
         q = draw.standard_normal((b, 4, m, 8)).astype("float32")
         k, v = (draw.standard_normal((b, 2, n, 8)).astype("float32") for _ in range(2))
         wanted = exact(q, k.repeat(2, 1), v.repeat(2, 1), lambda scores: scores)
+        np.testing.assert_allclose(model(q, k, v), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "groups", "size"), [(14, 2, 64), (9, 1, 24), (5, 5, 12), (33, 1, 6)]
+)
+def test_one_or_two_queries_of_many_heads(compile_graph, draw, heads, groups, size):
+    """Heads that fill several tiles of registers, and keys that fill no block."""
+
+    def graph(builder, q, k, v):
+        return in_groups(builder, q, k, v, heads, groups, size)
+
+    shapes = {"q": ("b", heads, "m", size)} | dict.fromkeys("kv", ("b", groups, "n", size))
+    model = compile_graph(graph, {name: (shape, "float32") for name, shape in shapes.items()})
+    for b, m, n in [(1, 1, 1), (2, 2, 7), (1, 1, 257), (1, 2, 16), (1, 1, 530), (2, 1, 255)]:
+        q = draw.standard_normal((b, heads, m, size)).astype("float32")
+        k, v = (draw.standard_normal((b, groups, n, size)).astype("float32") for _ in range(2))
+        share = heads // groups
+        wanted = exact(q, k.repeat(share, 1), v.repeat(share, 1), lambda scores: scores)
         np.testing.assert_allclose(model(q, k, v), wanted, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,82 @@
+"""Heads of an attention that read the same keys and values, and the rows that they read."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.ir.prim import expr as prim
+
+from compiler.passes.cpu.families.attention.match import Attention
+from compiler.targets.vector_unit import LINE
+from compiler.tir.building import prefetch
+from compiler.tir.exprs import Expr, Table, as_int, const, nodes, rewrite, substitute
+from compiler.tir.stages import Axis
+
+_BYTES = 4
+"""Bytes of an element of keys and values."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Heads that read the same keys: places `first` to `first + count` along the axis `head`.
+
+    batch: the axes of the attention with groups in place of heads.
+    """
+
+    batch: tuple[Axis, ...]
+    head: Axis | None
+    count: int
+
+    def at(self, place: Table, i: Expr | int) -> Table:
+        """The place of head `i` of the group."""
+        if self.head is None:
+            return place
+        return {**place, self.head.var: place[self.head.var] * self.count + i}
+
+    def tiles(self, most: int) -> list[tuple[int, int]]:
+        """(first, count) of heads that are computed together, at most so many."""
+        tiles = -(-self.count // max(most, 1))
+        sizes = [self.count // tiles + (i < self.count % tiles) for i in range(tiles)]
+        return [(sum(sizes[:i]), size) for i, size in enumerate(sizes)]
+
+
+def group_of(attention: Attention) -> Group:
+    """The heads that share keys and values: along the last axis, if both read the same place for
+    some of its places in a row.
+    """
+    if not attention.batch:
+        return Group((), None, 1)
+    *outer, head = attention.batch
+    extent = as_int(head.extent)
+    sizes = {
+        size
+        for read in (attention.key, attention.value)
+        for size in _shared(read.indices[0], head.var, extent)
+    }
+    if len(sizes) != 1 or extent is None or extent % (size := sizes.pop()):
+        return Group(attention.batch, head, 1)
+    return Group((*outer, replace(head, extent=const(extent // size))), head, size)
+
+
+def _shared(index: Expr, var: Any, extent: int | None) -> set[int]:
+    """How many places of the axis in a row the index is the same for."""
+    divided: set[int] = set()
+
+    def quotient(node: Expr) -> Expr | None:
+        if isinstance(node, prim.FloorDiv | prim.Div) and node.a.same_as(var):
+            size = as_int(node.b)
+            if size is not None and size > 0:
+                divided.add(size)
+                return const(0)
+        return None
+
+    left = rewrite(index, quotient)
+    if any(node.same_as(var) for node in nodes(left)):
+        return {1}
+    return divided or ({extent} if extent else {1})
+
+
+def prefetch_row(source: Any, at: Table, along: Any, part: tuple[Expr, int]) -> None:
+    """Prefetch the lines of a part, (first, count), of a row of keys or values."""
+    first, count = part
+    for start in range(0, count, LINE // _BYTES):
+        prefetch(source.source, substitute(source.indices[0], {**at, along: first + start}))
