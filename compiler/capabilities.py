@@ -9,7 +9,7 @@ from compiler.isolation.probe import level as sandbox_level
 from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
-from compiler.verify.emulation import emulator, engine
+from compiler.verify.emulation import browser, emulator, engine
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def verification(target: Target) -> TargetStatus:
     if cannot_run(target) is None:
         return TargetStatus.EMULATED if in_software(target) else TargetStatus.EXECUTED
     if target.launches:
-        return TargetStatus.COMPILED_ONLY
+        return TargetStatus.COMPILED_ONLY if browser.lacking() else TargetStatus.EMULATED
     if target.platform.object_format is ObjectFormat.WASM:
         return TargetStatus.COMPILED_ONLY if engine.lacking() else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

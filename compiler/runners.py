@@ -5,7 +5,7 @@ from pathlib import Path
 from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Target, TargetStatus
 from compiler.verify import report
-from compiler.verify.emulation import board, emulator, engine, program
+from compiler.verify.emulation import board, browser, emulator, engine, program
 from relaxd.contract.options import Flavour
 from relaxd.loader.bundle import read_manifest
 
@@ -20,7 +20,7 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     if reason is None:
         return report.ON_SOFTWARE if in_software(target) else report.NATIVE
     if target.launches:
-        return f"{reason}; nothing here runs pages with {target.kind}"
+        return _page(scratch / "page", reason)
     if target.platform.object_format is ObjectFormat.WASM:
         return _engine(scratch / "engine", reason)
     if target.emulator is None:
@@ -56,3 +56,12 @@ def _engine(folder: Path, reason: str) -> report.Runner | str:
     folder.mkdir()
     spec = (("scratch", str(folder)),)
     return report.Runner("compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _PATIENCE)
+
+
+def _page(folder: Path, reason: str) -> report.Runner | str:
+    """A page of a browser, on an adapter that is made of this machine's processor."""
+    if lacking := browser.lacking():
+        return f"{reason}; {lacking}"
+    folder.mkdir()
+    spec = (("scratch", str(folder)),)
+    return report.Runner("compiler.verify.run.page", spec, TargetStatus.EMULATED, _PATIENCE)

@@ -20,7 +20,7 @@ _X32 = 0x40000000
 
 _NEW_NAMESPACES = 0x7E020000
 _WRITABLE, _TRUNCATE = os.O_ACCMODE, os.O_TRUNC
-_AF_UNIX, _SOCK_STREAM, _SOCK_TYPES = 1, 1, 0xF
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPES = 1, 1, 5, 0xF
 _SET_OWNER = (8, 10, 15)
 _TERMINAL_INPUT_AND_OWNER = (0x5412, 0x541C, 0x8901, 0x8902)
 _ASK_PERSONALITY = 0xFFFFFFFF
@@ -46,9 +46,10 @@ CHECKS = (
     # Opening for reading and emptying at once is writing, which old versions of Landlock let pass.
     Check("open", 1, (_TRUNCATE,), _WRITABLE | _TRUNCATE),
     Check("openat", 2, (_TRUNCATE,), _WRITABLE | _TRUNCATE),
-    # A pair of datagram sockets could still send to a socket in the file system.
+    # A pair of datagram sockets could still send to a socket in the file system. What keeps packets
+    # apart but stays connected cannot: the kernel ignores the address.
     Check("socketpair", 0, (_AF_UNIX,), refuse_others=True),
-    Check("socketpair", 1, (_SOCK_STREAM,), _SOCK_TYPES, refuse_others=True),
+    Check("socketpair", 1, (_SOCK_STREAM, _SOCK_SEQPACKET), _SOCK_TYPES, refuse_others=True),
     # Typing into a terminal, and having the kernel send a signal to another process.
     Check("ioctl", 1, _TERMINAL_INPUT_AND_OWNER),
     Check("fcntl", 1, _SET_OWNER),

@@ -61,10 +61,14 @@ def cuda_target() -> str:
 
 def test_a_bundle_says_what_it_needs_and_that_it_was_not_run(tmp_path):
     manifest = compile_model(
-        masked(), output=tmp_path / "out", target="webgpu", dims={"batch": "1:4", "seq": "1:16"}
+        masked(),
+        output=tmp_path / "out",
+        target="webgpu",
+        dims={"batch": "1:4", "seq": "1:16"},
+        options={"verify": False},
     )
     assert manifest.load.device == "webgpu"
-    assert manifest.target["status"] == "compiled_only"
+    assert manifest.target["status"] == "unverified"
     assert '"not_run"' in (tmp_path / "out" / "numerics.json").read_text()
     shaders = wgsl.shaders((tmp_path / "out" / manifest.library).read_bytes())
     assert len(shaders) > 3

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import relaxd
+from compiler.verify.emulation import browser as headless
 from tests.servers import missing
 from tests.small_models import WIDTH, perceptron, reference
 from tools.browser import chromium
@@ -43,6 +44,8 @@ def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
         builds = {build["target"]: build for build in job.wait().builds}
         assert [build["error"] for build in builds.values()] == [None, None]
         assert builds["wasm32-simd"]["numerics"]["status"] == "executed"
+        ran = "compiled_only" if headless.lacking() else "emulated"
+        assert builds["webgpu"]["numerics"]["status"] == ran
         for target, where in (("wasm32-simd", ""), ("wasm32-simd", "?in=page"), ("webgpu", "")):
             reference_of = builds[target]["artifact"]["ref"]
             plan(pages, server, reference_of, points(), overlap=target == "webgpu")

@@ -64,6 +64,9 @@ def test_each_package_is_in_one_wheel_with_its_files(wheels: dict[str, Path]) ->
             str(path.relative_to(dist.ROOT)) for path in there if "__pycache__" not in path.parts
         }
         assert kept <= held
+    # What verifies in a page runs what users' pages run.
+    modules = {path.name for path in (dist.ROOT / "clients" / "js" / "src").glob("*.js")}
+    assert {f"compiler/verify/emulation/npm/{name}" for name in modules} <= held
 
 
 def test_the_extras_bring_the_server_of_the_same_version(wheels: dict[str, Path]) -> None:

@@ -132,7 +132,7 @@ class GpuContext extends Context {
     const inputs = model.inputs.map(({ dtype }, i) => this.counts[i] * arrayOf(dtype).BYTES_PER_ELEMENT);
     const most = Math.min(...SIZES.map((name) => device.limits[name])), largest = Math.max(...sizes, ...inputs);
     if (largest > most) {
-      throw new InputError(`these dims need a buffer of ${largest} bytes, the adapter has at most ${most}`, { hint: 'take smaller dims' });
+      throw new InputError(`out of memory: these dims need a buffer of ${largest} bytes, the adapter has at most ${most}`, { hint: 'take smaller dims' });
     }
     const made = [inputs, sizes].map((all) => all.map((bytes) => model.buffer(bytes)));
     this.buffers = [null, ...made, model.held];

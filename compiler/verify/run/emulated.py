@@ -61,9 +61,14 @@ class _Program:
 
 def bound(binding: Binding, manifest: Manifest, inputs: Arrays) -> list[str]:
     """The dims that a library without a runtime binds for these inputs, in order."""
+    return [str(value) for value in bound_dims(binding, manifest, inputs).values()]
+
+
+def bound_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str, int]:
+    """As `bound`, by name."""
     solved = binding.solve(tuple(inputs[item.name].shape for item in manifest.inputs))
     named = {dim for item in manifest.inputs for axis in item.shape for dim in axis.dims}
-    return [str(solved[name]) for name in sorted(named)]
+    return {name: int(solved[name]) for name in sorted(named)}
 
 
 def taken(manifest: Manifest, file: Path) -> Arrays:

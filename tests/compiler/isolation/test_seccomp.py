@@ -62,6 +62,7 @@ def test_a_call_of_another_kind_kills() -> None:
     ("script", "said"),
     [
         ("attempt(socket.socketpair)", "done"),
+        ("attempt(socket.socketpair, socket.AF_UNIX, socket.SOCK_SEQPACKET)", "done"),
         ("attempt(socket.socketpair, socket.AF_UNIX, socket.SOCK_DGRAM)", str(errno.EPERM)),
         ("attempt(socket.socket)", str(errno.EPERM)),
         ("attempt(os.kill, os.getpid(), 0)", "done"),

@@ -1,0 +1,88 @@
+"""The library's side of verify where its kernels run on WebGPU: as `compiler.verify.run.native`, in
+a page of headless Chromium, on an adapter that is made of this machine's processor.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.isolation.step import Record, serve
+from compiler.verify.emulation import browser, tensors
+from compiler.verify.point_loop import Arrays, PointFailed, run_points
+from compiler.verify.run.emulated import bound_dims, held
+from relaxd.contract.manifest import Manifest
+from relaxd.contract.tensors import STORAGE, storage_of
+from relaxd.errors import BundleError
+from relaxd.loader import narrow
+from relaxd.loader.binding import Binding
+from relaxd.loader.bundle import read_manifest
+
+_PAGE = Path(browser.__file__).with_name("page.html")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model that the page has opened, and the folder of its inputs."""
+
+    page: browser.Page
+    manifest: Manifest
+    scratch: Path
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs by name; raises PointFailed with what the page says."""
+        manifest = self.manifest
+        dims = bound_dims(Binding(manifest.inputs, manifest.dims), manifest, inputs)
+        try:
+            results = _call(self.page, "run", self._given(inputs), dims)
+        except browser.BrowserFailed as error:
+            raise PointFailed(f"in Chromium: {error}") from error
+        found = {result["name"]: result for result in results}
+        return {item.name: _array(found[item.name], item.dtype) for item in manifest.outputs}
+
+    def _given(self, inputs: Arrays) -> list[Record]:
+        """Writes each input to a file, and says where it lies."""
+        given = []
+        for number, item in enumerate(self.manifest.inputs):
+            file = self.scratch / f"input{number}"
+            file.write_bytes(np.ascontiguousarray(held(inputs[item.name], item)).tobytes())
+            given.append({"name": item.name, "dtype": item.dtype, "url": file.as_uri()})
+        return given
+
+
+def _array(result: Record, dtype: str) -> np.ndarray[Any, Any]:
+    content = base64.b64decode(result["data"])
+    array = tensors.from_bytes(content, storage_of(dtype), tuple(result["shape"]), 0)
+    return narrow.typed(array, dtype) if dtype in STORAGE else array
+
+
+def _call(page: browser.Page, name: str, *arguments: Any) -> Any:
+    """What a function of the page's module gives."""
+    given = ", ".join(map(json.dumps, arguments))
+    return page.evaluate(f"import('./page.mjs').then((module) => module.{name}({given}))")
+
+
+def run_library(spec: Record, record: Callable[[Record], None]) -> None:
+    """Run the module at every point of the spec (see `run_points`).
+
+    spec: bundle, scratch; its seconds are of processor time.
+    """
+    program = browser.find()
+    if program is None:
+        raise BundleError(str(browser.lacking()))
+    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
+    manifest = read_manifest(bundle)
+    names = ["manifest.json", manifest.library, *([manifest.weights_file] * bool(manifest.weights))]
+    with browser.opened(program, _PAGE.as_uri(), scratch / "profile") as page:
+        _call(page, "open", {name: (bundle / name).as_uri() for name in names})
+        run_points(
+            spec, record, _Model(page, manifest, scratch).run, clock=browser.seconds_of(page)
+        )
+
+
+if __name__ == "__main__":
+    serve(run_library)

@@ -1,0 +1,102 @@
+"""Models for WebGPU are run in headless Chromium before they are published."""
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler import capabilities, compile_model, targets
+from compiler.targets import TargetStatus
+from compiler.verify import npz
+from compiler.verify.emulation import browser
+from compiler.verify.run.page import run_library
+from tests.servers import missing
+from tests.small_models import masked
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if browser.find() is None:
+        missing("Chromium's headless shell", "apt-get install chromium-headless-shell")
+    folder = tmp_path_factory.mktemp("page") / "out"
+    compile_model(
+        masked(),
+        output=folder,
+        target="webgpu",
+        dims={"batch": "1:4", "seq": "1:16"},
+        options={"profile": False},
+    )
+    return folder
+
+
+def test_a_bundle_is_run_at_every_point(bundle: Path) -> None:
+    numerics = json.loads((bundle / "numerics.json").read_text())
+    assert (numerics["verdict"], numerics["status"]) == ("passed", "emulated")
+    assert numerics["left_out"] == []
+    assert numerics["verified_up_to"] == {"batch": 4, "seq": 16}
+
+
+def test_it_is_the_shaders_that_run(bundle: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(bundle, changed)
+    library, manifest = changed / "model.wasm", changed / "manifest.json"
+    content = library.read_bytes()
+    assert content.count(b"fma(")
+    library.write_bytes(content.replace(b"fma(", b"mix("))
+    sealed = [sha256(one).hexdigest() for one in (content, library.read_bytes())]
+    manifest.write_text(manifest.read_text().replace(*sealed))
+    right, wrong = (
+        _outputs(folder, tmp_path / name) for folder, name in ((bundle, "a"), (changed, "b"))
+    )
+    assert right["y"].shape == wrong["y"].shape
+    assert np.abs(right["y"] - wrong["y"])[0, 1].max() > 1e-3
+
+
+def test_what_fails_in_the_page_is_reported_with_its_sentence(bundle: Path, tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = []
+    spec = _spec(bundle, tmp_path, mask=np.ones((1, 2), "int32"))
+    run_library(spec, records.append)
+    assert "in Chromium: InputError: input mask has 1 values" in records[0]["failed"]
+    broken = tmp_path / "broken"
+    shutil.copytree(bundle, broken)
+    (broken / "model.wasm").write_bytes(b"\0asm\1\0\0\0")
+    with pytest.raises(browser.BrowserFailed, match=r"BundleError: model\.wasm does not have"):
+        run_library({**spec, "bundle": str(broken)}, records.append)
+
+
+def test_without_the_browser_such_bundles_are_only_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = targets.resolve("webgpu")
+    monkeypatch.setattr(browser.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert browser.lacking() is None
+    assert capabilities.verification(target) is TargetStatus.EMULATED
+    monkeypatch.setattr(browser, "PACKAGE", tmp_path)
+    assert browser.lacking() == "the npm package's modules are not installed"
+    monkeypatch.undo()
+    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    assert browser.lacking() == "chromium-headless-shell is not installed"
+    assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
+
+
+def _spec(bundle: Path, folder: Path, mask: np.ndarray) -> dict[str, Any]:
+    inputs = folder / "inputs.npz"
+    x = np.random.default_rng(0).standard_normal((1, 2, 32)).astype("float32")
+    npz.write(inputs, {"x": x, "mask": mask})
+    points = [{"index": 0, "inputs": str(inputs), "outputs": str(folder / "outputs.npz")}]
+    return {"bundle": str(bundle), "scratch": str(folder), "seconds": 60, "points": points}
+
+
+def _outputs(bundle: Path, folder: Path) -> Any:
+    """Where the second of two rows is multiplied."""
+    folder.mkdir()
+    records: list[dict[str, Any]] = []
+    run_library(_spec(bundle, folder, np.array([[0, 1]])), records.append)
+    assert records == [{"index": 0}]
+    return npz.read(folder / "outputs.npz")
