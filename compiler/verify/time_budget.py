@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 
+_TELLING = 0.1
+"""By what part of its bytes a run is larger that says how time grows with them. Below it, noise in
+the times would be taken for growth: a step of a decoder has an encoder's states beside its tokens.
+"""
+
 
 class TimeBudget:
     """A budget of seconds from now on. Predicts the next run's time by linear extrapolation in
@@ -47,7 +52,7 @@ class TimeBudget:
         if not self._first or not self._last:
             return 0.0
         grown, longer = self._last[0] - self._first[0], self._last[1] - self._first[1]
-        rate = max(longer, 0.0) / grown if grown > 0 else 0.0
+        rate = max(longer, 0.0) / grown if grown > _TELLING * self._first[0] else 0.0
         return self._last[1] + rate * max(size - self._last[0], 0)
 
 

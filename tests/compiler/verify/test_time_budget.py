@@ -28,6 +28,15 @@ def test_time_goes_on_growing_as_it_did() -> None:
     assert "505" in (budget.objection(inputs(50_010)) or "")
 
 
+def test_inputs_of_nearly_the_same_size_say_nothing_of_growth() -> None:
+    budget = TimeBudget(100)
+    budget.took(inputs(1000), 1)
+    budget.took(inputs(1008), 2)
+    assert budget.objection(inputs(2000)) is None
+    budget.took(inputs(2000), 52)
+    assert "103.0" in (budget.objection(inputs(3000)) or "")
+
+
 def test_the_number_of_runs_counts() -> None:
     budget = TimeBudget(100)
     budget.took(inputs(10), 5)
