@@ -17,6 +17,7 @@ FILLED_DIMS = {
     "past": (0, LONGEST),
     "total": (1, LONGEST),
 }
+CROSSED = ("crossed.key", "crossed.value")
 GROWN_DIMS = {name: FILLED_DIMS[name] for name in ("batch", "seq", "past")}
 Arrays = dict[str, np.ndarray]
 _MICROSOFT = "com.microsoft"
@@ -106,6 +107,38 @@ def grown(layers: int = 1) -> onnx.ModelProto:
     return _decoder(nodes, inputs, constants, layers, opset=23)
 
 
+def crossed() -> onnx.ModelProto:
+    """A decoder behind an encoder: its own caches grow, the encoder's keys and values stay, and
+    come out as they went in.
+    """
+    held = {name: f"kept.{name}" for name in CROSSED}
+    model = grown()
+    graph = model.graph
+    *before, last = list(graph.node)
+    del graph.node[:]
+    last.input[0] = "h2"
+    graph.node.extend(
+        [
+            *before,
+            *(helper.make_node("Identity", [name], [kept]) for name, kept in held.items()),
+            helper.make_node("Reshape", ["h1", "heads"], ["apart"]),
+            helper.make_node("Transpose", ["apart"], ["asked"], perm=[0, 2, 1, 3]),
+            helper.make_node("Attention", ["asked", *held.values()], ["heard"]),
+            helper.make_node("Transpose", ["heard"], ["turned"], perm=[0, 2, 1, 3]),
+            helper.make_node("Reshape", ["turned", "whole"], ["joined"]),
+            helper.make_node("Add", ["h1", "joined"], ["h2"]),
+            last,
+        ]
+    )
+    shape = ["batch", GROUPS, "source", SIZE]
+    for name, kept in held.items():
+        graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        graph.output.append(helper.make_empty_tensor_value_info(kept))
+    constants = {"heads": np.array([0, 0, HEADS, SIZE]), "whole": np.array([0, 0, WIDTH])}
+    graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in constants.items())
+    return model
+
+
 def _weights(layers: int) -> Arrays:
     draw = np.random.default_rng(3)
 
@@ -137,10 +170,15 @@ def _decoder(
 
 
 class Original:
-    """A model in ONNX Runtime, its caches passed in and out, one sequence."""
+    """A model in ONNX Runtime, its caches passed in and out, one sequence. held: inputs of every
+    step.
+    """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, held: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         self._session: Any = session_of(model)
+        self._held = dict(held or {})
         self._inputs = [given.name for given in self._session.get_inputs()]
         self.caches = {
             name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
@@ -157,6 +195,7 @@ class Original:
             "attention_mask": np.ones((1, total), np.int64),
             "position_ids": np.arange(past, total)[None],
             **self.caches,
+            **self._held,
         }
         names = ["logits", *(name.replace("past_key_values", "present") for name in self.caches)]
         given = {name: feed[name] for name in self._inputs}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxd.contract.state import Part
+from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import CapacityError, InputError
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class State:
         self._lengths = np.zeros(entries, np.int64)
         self._buffers = {cache.input: self._buffer(cache.input) for cache in described.caches}
         own = self._buffers.keys() | described.parts.keys()
-        self._free = [spec for spec in model.inputs if spec.name not in own]
+        self._given = tuple(spec for spec in model.inputs if spec.name not in own)
+        self._free, self._held = self._given, dict[str, np.ndarray]()
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -61,6 +63,13 @@ class State:
     def ragged(self) -> bool:
         """Whether entries of different lengths may take a step together."""
         return self._described.ragged
+
+    @property
+    def free(self) -> tuple[TensorSpec, ...]:
+        """The inputs that a step has to be given: those that are neither caches, nor say how far
+        these are filled, nor are held.
+        """
+        return self._free
 
     @property
     def nbytes(self) -> int:
@@ -80,10 +89,31 @@ class State:
         before = self._lengths[chosen]
         self._check(before, entries, rows)
         inputs = {**given, **self._stated(before, rows)}
-        inputs |= {name: buffer[chosen] for name, buffer in self._buffers.items()}
+        kept = {**self._held, **self._buffers}
+        inputs |= {name: array[chosen] for name, array in kept.items()}
         outputs = self._model.run(inputs)
         self._lengths[chosen] += rows
         return outputs
+
+    def hold(self, inputs: Mapping[str, Any]) -> None:
+        """Gives these inputs to every step from now on, in place of those held before: what stays
+        while tokens are added, such as the keys and values that an encoder made. Their first axis
+        has all entries, whose places they belong to: copies and swaps leave them.
+
+        Raises InputError for an input that is no `free` one, or has another number of entries.
+        """
+        held = {name: np.ascontiguousarray(value) for name, value in inputs.items()}
+        names = [spec.name for spec in self._given]
+        for name, array in held.items():
+            if name not in names:
+                raise InputError(f"{name!r} cannot be held", hint=f"hold some of {names}")
+            if array.shape[:1] != self._lengths.shape:
+                raise InputError(
+                    f"{name!r} has the shape {list(array.shape)}, its first axis must be that of "
+                    f"the {len(self._lengths)} entries"
+                )
+        self._held = held
+        self._free = tuple(spec for spec in self._given if spec.name not in held)
 
     def reset(self, entry: int | None = None) -> None:
         """Empties an entry, or all of them."""
@@ -127,12 +157,13 @@ class State:
         self._lengths[[one, other]] = self._lengths[[other, one]]
 
     def fork(self) -> "State":
-        """Another state that holds the same tokens, in buffers of its own."""
+        """Another state that holds the same tokens and inputs, its caches in buffers of its own."""
         made = State(self._model, len(self._lengths), self.capacity)
         most = int(self._lengths.max(initial=0))
         for name, buffer in self._buffers.items():
             made._buffers[name][:, :, :most] = buffer[:, :, :most]
         made._lengths[:] = self._lengths
+        made._held, made._free = self._held, self._free
         return made
 
     def cached(self, name: str, entry: int = 0) -> np.ndarray:

@@ -15,7 +15,7 @@ from compiler.verify.inputs import Signature, prepare
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from tests.compiler.graphs import add_and_divide
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, crossed, filled, grown
 
 LIFTED = {"state": "lifted"}
 
@@ -67,6 +67,21 @@ def test_a_present_that_is_more_than_the_cache() -> None:
     model.graph.node.append(helper.make_node("Relu", [last.name], ["changed"]))
     last.name = "changed"
     assert "'past_key_values.0.key' has as many rows" in str(refusal(model, GROWN_DIMS))
+
+
+def test_keys_and_values_of_an_encoder_are_no_caches() -> None:
+    dims = {**GROWN_DIMS, "source": (1, 40)}
+    imported = import_model(crossed(), CompileRequest.of(dims=dims, options=LIFTED))
+    assert imported.kept is not None
+    caches = [cache.input for cache in imported.kept.state.caches]
+    assert caches == ["past_key_values.0.key", "past_key_values.0.value"]
+    shapes = {spec.name: str(spec) for spec in imported.inputs}
+    assert "source" in shapes["crossed.key"]
+    assert [spec.name for spec in imported.outputs] == [
+        "logits",
+        "kept.crossed.key",
+        "kept.crossed.value",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -214,16 +214,17 @@ def _pairs(graph: onnx.GraphProto, inputs: dict[str, TensorSpec]) -> Iterator[tu
         name for node in walk(graph.node) if node.op_type != "Shape" for name in set(node.input)
     )
     for output in graph.output:
-        name, filled = output.name, False
+        name, filled, extended = output.name, False, False
         while name in producers:
             node = producers[name]
             place = list(node.output).index(name)
             filled = filled or node.op_type in _FILLED
+            extended = extended or node.op_type != "Identity"
             extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(place)
             if extends is None or extends >= len(node.input):
                 break
             name = node.input[extends]
-        found = name in inputs and name != output.name and readers[name] == 1
+        found = extended and name in inputs and readers[name] == 1
         if found and len(inputs[name].shape) == AXIS + 2:
             yield Cache(name, output.name), filled
 

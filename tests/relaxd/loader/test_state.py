@@ -17,11 +17,15 @@ from relaxd.contract.state import Part
 from relaxd.errors import CapacityError, InputError
 from relaxd.loader import large_pages
 from tests.decoder_models import (
+    CROSSED,
     FILLED_DIMS,
+    GROUPS,
     GROWN_DIMS,
     LONGEST,
+    SIZE,
     WORDS,
     Original,
+    crossed,
     filled,
     grown,
 )
@@ -227,3 +231,50 @@ def test_capacities_that_the_bundle_does_not_admit(bundles: dict[str, Path]) -> 
     assert model.state().capacity == LONGEST
     with pytest.raises(InputError, match=f"the capacity is {LONGEST + 1}"):
         model.state(capacity=LONGEST + 1)
+
+
+def states(source: int, seed: int, entries: int = 1) -> dict[str, np.ndarray]:
+    """Keys and values of an encoder."""
+    draw = np.random.default_rng(seed)
+    shape = (entries, GROUPS, source, SIZE)
+    return {name: draw.standard_normal(shape).astype(np.float32) for name in CROSSED}
+
+
+@pytest.fixture(scope="module")
+def behind_an_encoder(tmp_path_factory: pytest.TempPathFactory) -> relaxd.Model:
+    folder, dims = tmp_path_factory.mktemp("state") / "crossed", {**GROWN_DIMS, "source": (1, 40)}
+    compiler.compile_model(crossed(), output=folder, dims=dims, options=LIFTED)
+    return relaxd.load(folder)
+
+
+def test_what_an_encoder_made_is_held_while_tokens_are_added(
+    behind_an_encoder: relaxd.Model,
+) -> None:
+    state = behind_an_encoder.state(capacity=16)
+    with pytest.raises(InputError, match="more than tokens"):
+        state.step([[1]])
+    for source in (1, 13, 40):
+        held = states(source, seed=source)
+        state.reset()
+        state.hold(held)
+        assert [spec.name for spec in state.free] == ["input_ids"]
+        original = Original(crossed(), held)
+        for count in (3, 1, 1):
+            new = tokens(count, seed=count)
+            np.testing.assert_allclose(state.step([new])["logits"][0], original.step(new), **CLOSE)
+    other = state.fork().step([[5]])["logits"]
+    np.testing.assert_array_equal(other, state.step([[5]])["logits"])
+    with pytest.raises(InputError, match="'input_id' cannot be held"):
+        state.hold({"input_id": np.zeros((1, 1))})
+    with pytest.raises(InputError, match="its first axis must be that of the 1 entries"):
+        state.hold(states(4, seed=0, entries=2))
+
+
+def test_entries_keep_what_is_held_for_them(behind_an_encoder: relaxd.Model) -> None:
+    state, held = behind_an_encoder.state(entries=2, capacity=16), states(7, seed=1, entries=2)
+    state.hold(held)
+    state.step([tokens(3)], first=1)
+    alone = Original(crossed(), {name: array[1:] for name, array in held.items()})
+    alone.step(tokens(3))
+    got = state.step([[4]], first=1)["logits"][0]
+    np.testing.assert_allclose(got, alone.step([4]), **CLOSE)
