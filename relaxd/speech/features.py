@@ -36,7 +36,8 @@ def log_mel(samples: Any, bands: int = 80) -> Array:
     spectra = np.full((bands, _FRAMES), np.log10(_LEAST))
     spectra[:, :heard] = np.log10(np.maximum(_bands(bands) @ power.T, _LEAST))
     spectra = np.maximum(spectra, spectra.max() - _DECADES)
-    return ((spectra + 4.0) / 4.0).astype(np.float32)[None]
+    scaled: Array = ((spectra + 4.0) / 4.0).astype(np.float32)
+    return scaled[None]
 
 
 def _checked(sound: Array) -> Array:

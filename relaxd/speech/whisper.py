@@ -106,8 +106,8 @@ class Whisper:
     ) -> "Whisper":
         """By bundles, and the folder of tokenizer.json and generation_config.json."""
         vocabulary = Vocabulary(Path(tokenizer))
-        models = [load(path, threads=threads) for path in (encoder, decoder)]
-        return cls(*models, vocabulary, load(first, threads=threads) if first else None)
+        hears, writes = (load(path, threads=threads) for path in (encoder, decoder))
+        return cls(hears, writes, vocabulary, load(first, threads=threads) if first else None)
 
     def transcribe(
         self, samples: Any, *, language: str | None = None, task: str = "transcribe"
