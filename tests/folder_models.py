@@ -57,6 +57,8 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
             }
         },
     ),
+    "llama_wide": ("Llama", ROUND | {"intermediate_size": 192, "tie_word_embeddings": True}),
+    "phi3_wide": ("Phi3", ROUND | {"intermediate_size": 192}),
     "mistral": ("Mistral", {"sliding_window": WINDOW}),
     "mistral_full": ("Mistral", {"sliding_window": None}),
     "qwen2": ("Qwen2", ROUND | {"dtype": "bfloat16"}),

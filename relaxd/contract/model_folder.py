@@ -12,8 +12,8 @@ from relaxd.errors import DeclarationError
 
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
 TOKENIZER, SETTINGS, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
-GENERATION, QUANTIZATION = "generation_config.json", "quantize_config.json"
-_BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION, QUANTIZATION)
+GENERATION = "generation_config.json"
+_BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION)
 _TENSORS, _PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt")
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
 MOST_INDEX_BYTES = 64 << 20

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from compiler.ir.decoders.design import Named
-from compiler.ir.decoders.quantized import Array, Quantized, reals
+from compiler.ir.decoders.quantized import Array, Quantized, packed, reals
 
 MICROSOFT = "com.microsoft"
 OPSET = 21
@@ -45,7 +45,7 @@ class Graph:
             self.constant(f"{name}.scales", table.scales),
         ]
         if table.zeros is not None:
-            inputs.append(self.constant(f"{name}.zeros", table.zeros))
+            inputs.append(self.constant(f"{name}.zeros", _zeros(table.bits, table.zeros)))
         columns, depth = table.shape
         return self.node(
             "MatMulNBits",
@@ -90,3 +90,11 @@ class Graph:
         graph = helper.make_graph(self.nodes, "decoder", inputs, outputs, held)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _zeros(bits: int, zeros: Array) -> Array:
+    """Whole ones are packed row by row, as MatMulNBits has them."""
+    if zeros.dtype != np.uint8:
+        return zeros
+    even = np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2))) if bits == 4 else zeros
+    return packed(bits, even).reshape(-1)

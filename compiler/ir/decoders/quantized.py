@@ -11,8 +11,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class Quantized:
     """A matrix [rows, depth] as MatMulNBits has it: numbers uint8 [rows, blocks, bytes], the first
-    in the lowest bits; scales and zeros float32 [rows, blocks], zeros None where each is half of
-    the range.
+    in the lowest bits; scales float32 [rows, blocks]; zeros float32 or, where all are whole, uint8
+    [rows, blocks], None where each is half of the range.
     """
 
     bits: int
@@ -25,6 +25,13 @@ class Quantized:
     def block(self) -> int:
         """Numbers that share a scale."""
         return self.shape[1] // self.scales.shape[1]
+
+    def part(self, first: int, count: int) -> "Quantized":
+        """Some of its rows."""
+        own = slice(first, first + count)
+        zeros = None if self.zeros is None else self.zeros[own]
+        shape = (count, self.shape[1])
+        return Quantized(self.bits, shape, self.numbers[own], self.scales[own], zeros)
 
 
 def packed(bits: int, numbers: Array) -> Array:

@@ -6,7 +6,8 @@ from compiler.ir.decoders.model import decoder_model
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.folder.architectures import architecture_of, design_of
 from compiler.ir.folder.archive import Files
-from compiler.ir.folder.config import Config, document, unsupported
+from compiler.ir.folder.config import Config, document, unusable
+from compiler.ir.folder.packing import packing_of
 from compiler.ir.folder.texts import text_files
 from compiler.ir.folder.weights import FolderWeights, tensors_of
 from relaxd.contract.model_folder import CONFIG
@@ -19,13 +20,14 @@ def decoder_of(files: Files) -> tuple[onnx.ModelProto, TextFiles]:
     config = Config(document(CONFIG, files.held[CONFIG]))
     architecture = architecture_of(config)
     design = design_of(config, architecture)
-    if config.get("quantization_config") is not None:
-        raise unsupported("folders of quantised weights")
+    packing = packing_of(config)
     tensors = tensors_of(
         (name, data) for name, data in files.held.items() if name.endswith(".safetensors")
     )
+    if packing is None and any(name.endswith(".qweight") for name in tensors):
+        raise unusable("the folder has packed weights, and config.json no quantization_config")
     tied = config.flag("tie_word_embeddings", architecture.tied)
-    weights = FolderWeights(tensors, architecture, design, tied)
+    weights = FolderWeights(tensors, architecture, design, tied, packing)
     model = decoder_model(design, weights)
     weights.require_all_read()
     return model, text_files(files, dict(config.stated))

@@ -1,7 +1,6 @@
 """The tensors of a decoder in a folder's files of safetensors."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,8 @@ from compiler.ir.decoders.design import Design, Named, Part
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.folder.architectures import Architecture
 from compiler.ir.folder.config import unusable
+from compiler.ir.folder.floats import as_float32
+from compiler.ir.folder.packing import Packing
 from compiler.ir.folder.safetensors import Stored, read_safetensors
 
 _UNREAD = (".rotary_emb.inv_freq", ".self_attn.masked_bias")
@@ -37,7 +38,9 @@ class FolderWeights:
         architecture: Architecture,
         design: Design,
         tied: bool,
+        packing: Packing | None = None,
     ) -> None:
+        self._packing = packing
         self._tensors, self._architecture, self._tied = tensors, architecture, tied
         self._rows = _rows_of(design)
         self._read: set[str] = set()
@@ -47,8 +50,12 @@ class FolderWeights:
         if part is Part.HEAD and self._tied:
             part = Part.TABLE
         module, first, whole = self._place(part, layer, rows)
-        held = self._floats(f"{module}.weight", (whole, depth))
-        return Named(self._called(module, part, whole, rows), held[first : first + rows])
+        name = self._called(module, part, whole, rows)
+        if self._packing is not None and f"{module}.qweight" in self._tensors:
+            held = self._packing.read(module, (whole, depth), self._take)
+            return Named(name, held.part(first, rows))
+        floats = self._floats(f"{module}.weight", (whole, depth))
+        return Named(name, floats[first : first + rows])
 
     def bias(self, part: Part, layer: int | None, size: int) -> Named | None:
         """See Weights."""
@@ -99,33 +106,16 @@ class FolderWeights:
 
     def _floats(self, name: str, shape: tuple[int, ...]) -> Array:
         """float32."""
+        return as_float32(name, self._take(name, shape))
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> Stored:
+        """A tensor, which counts as read."""
         stored = self._tensors.get(name)
         if stored is None or stored.shape != shape:
             other = "" if stored is None else f" of the shape {list(shape)}"
             raise unusable(f"the folder has no tensor {name!r}{other}")
         self._read.add(name)
-        return as_float32(name, stored)
-
-
-def as_float32(name: str, stored: Stored) -> Array:
-    """The numbers of a tensor; raises LoadError for those that are no floats of 16 or 32 bits."""
-    if stored.kind == "BF16":
-        # The upper half of a float32's bits.
-        halves = _as(stored, "<u2").astype(np.uint32) << 16
-        return np.asarray(halves.view(np.float32))
-    if stored.kind in ("F16", "F32"):
-        return _as(stored, "<f2" if stored.kind == "F16" else "<f4").astype(np.float32)
-    raise LoadError(
-        f"the tensor {name!r} has the format {stored.kind}, which is not supported",
-        reason="folder_format",
-        field="model",
-        hint="save the model as bfloat16, float16 or float32",
-    )
-
-
-def _as(stored: Stored, form: str) -> np.ndarray[Any, Any]:
-    # A tensor may begin at any byte of its file.
-    return np.frombuffer(stored.data.tobytes(), form).reshape(stored.shape)
+        return stored
 
 
 def _rows_of(design: Design) -> dict[Part, int]:

@@ -9,35 +9,9 @@ import numpy as np
 import pytest
 
 from compiler.errors import LoadError
-from compiler.ir.model_file import LoadedModel, open_model
+from compiler.ir.model_file import open_model
 from tests import folder_models as fm
-from tests.compiler.ir.onnx.running import session_of
-
-PARTS = ((0, 1), (1, 12), (12, 13), (13, 17))
-
-
-def opened(path: Path) -> LoadedModel:
-    found = open_model(path)
-    assert isinstance(found, LoadedModel)
-    return found
-
-
-def computed(model: LoadedModel) -> np.ndarray:
-    """[tokens, words] of the graph, its caches handed on from part to part."""
-    session: Any = session_of(model.proto)
-    caches = {
-        given.name: np.zeros((1, given.shape[1], 0, given.shape[3]), np.float32)
-        for given in session.get_inputs()
-        if given.name.startswith("past")
-    }
-    found = []
-    for first, last in PARTS:
-        tokens = np.array([fm.TOKENS[first:last]])
-        feed = {"input_ids": tokens, "attention_mask": np.ones((1, last), np.int64), **caches}
-        got, *presents = session.run(None, feed)
-        found.append(got[0])
-        caches = dict(zip(caches, presents, strict=True))
-    return np.concatenate(found)
+from tests.compiler.ir.folder.decoding import computed, opened
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +61,11 @@ def changed(folders: Path, tmp_path: Path, change: dict[str, Any], name: str = "
         ({"vocab_size": "many"}, "folder", "vocab_size"),
         ({"rms_norm_eps": 1e400}, "folder", "rms_norm_eps"),
         ({"tie_word_embeddings": "yes"}, "folder", "tie_word_embeddings"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "folder_architecture", "quantised"),
+        (
+            {"quantization_config": {"quant_method": "fp8"}},
+            "folder_architecture",
+            "'fp8'.*gptq",
+        ),
     ],
 )
 def test_other_decoders_are_refused(

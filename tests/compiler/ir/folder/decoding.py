@@ -1,0 +1,36 @@
+"""What the graph of a folder's decoder gives, for tests."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.model_file import LoadedModel, open_model
+from tests import folder_models as fm
+from tests.compiler.ir.onnx.running import session_of
+
+PARTS = ((0, 1), (1, 12), (12, 13), (13, 17))
+
+
+def opened(path: Path) -> LoadedModel:
+    found = open_model(path)
+    assert isinstance(found, LoadedModel)
+    return found
+
+
+def computed(model: LoadedModel) -> np.ndarray:
+    """[tokens, words] of the graph, its caches handed on from part to part."""
+    session: Any = session_of(model.proto)
+    caches = {
+        given.name: np.zeros((1, given.shape[1], 0, given.shape[3]), np.float32)
+        for given in session.get_inputs()
+        if given.name.startswith("past")
+    }
+    found = []
+    for first, last in PARTS:
+        tokens = np.array([fm.TOKENS[first:last]])
+        feed = {"input_ids": tokens, "attention_mask": np.ones((1, last), np.int64), **caches}
+        got, *presents = session.run(None, feed)
+        found.append(got[0])
+        caches = dict(zip(caches, presents, strict=True))
+    return np.concatenate(found)
