@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.llvm is None:
                 judge.llvm = 0 if number % OPTIMISED else 3
             _judge(judge, batch, tallies, options)
+    except KeyboardInterrupt:
+        print("interrupted")
     finally:
         judge.stop()
     for name, tally in tallies.items():
