@@ -14,6 +14,7 @@ from tvm.ir.prim import expr as prim
 from tvm_ffi import VisitInterrupt
 
 from compiler.tir.exprs import dtype_of, is_choice, nodes, op_name
+from compiler.tir.loops import with_body
 
 _NARROW = "bfloat16"
 _REINTERPRET = "tirx.reinterpret"
@@ -47,7 +48,7 @@ class _Widening:
         if not _holds(func):
             return func
         steps = ((ir.Expr, self._expression), (tirx.BufferStore, self._store))
-        return func.with_body(tvm_ffi.structural_map(func.body, steps))
+        return with_body(func, tvm_ffi.structural_map(func.body, steps))
 
     def _expression(self, node: Any) -> Any:
         if op_name(node) == _REINTERPRET:

@@ -17,6 +17,7 @@ from tvm_ffi import VisitInterrupt, WalkResult
 
 from compiler.tir.building import emit, let_opaque, statements
 from compiler.tir.exprs import as_int, children, const, dtype_of, is_choice, nodes
+from compiler.tir.loops import with_body
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _SIMPLE = (tvm.ir.Var, tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max, tirx.IntImm)
@@ -30,7 +31,7 @@ def settled(module: tvm.IRModule) -> tvm.IRModule:
     condition inside it, computed before it.
     """
     functions = {
-        gvar: func.with_body(_Search().settle(func.body))
+        gvar: with_body(func, _Search().settle(func.body))
         if isinstance(func, tirx.PrimFunc)
         else func
         for gvar, func in module.functions.items()

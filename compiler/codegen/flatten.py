@@ -13,6 +13,7 @@ from tvm import tirx
 
 from compiler.tir.building import emit, statements
 from compiler.tir.exprs import const, dtype_of, items
+from compiler.tir.loops import with_body
 
 
 def flattened(module: tvm.IRModule) -> tvm.IRModule:
@@ -63,7 +64,8 @@ class _Flattening:
     """Flattens one function; parameters keep their shapes, and are accessed by flat views."""
 
     def __init__(self) -> None:
-        self._views: dict[Any, _View] = {}
+        # By address, with the buffer: TVM's variables take long to compare.
+        self._views: dict[int, tuple[Any, _View]] = {}
 
     def function(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         body = tvm_ffi.structural_map(
@@ -77,11 +79,11 @@ class _Flattening:
         )
         with statements() as whole:
             for param in func.params:
-                view = self._views.get(param)
+                _, view = self._views.get(param.__chandle__(), (None, None))
                 if view is not None and view.moved:
                     emit(tirx.DeclBuffer(view.flat, data=param.data))
             emit(body)
-        return func.with_body(whole.stmt)
+        return with_body(func, whole.stmt)
 
     def _load(self, node: Any) -> Any:
         view = self._of(node.source)
@@ -106,6 +108,7 @@ class _Flattening:
         return tirx.DeclBuffer(view.flat, data=node.data) if view.moved else node
 
     def _of(self, buffer: Any) -> _View:
-        if buffer not in self._views:
-            self._views[buffer] = _View.of(buffer)
-        return self._views[buffer]
+        key = buffer.__chandle__()
+        if key not in self._views:
+            self._views[key] = buffer, _View.of(buffer)
+        return self._views[key][1]

@@ -4,6 +4,7 @@ numpy aligns arrays to 16 bytes, less than the vectors of any of our targets but
 copying a large argument costs more than aligned loads save.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.tir.building import alloc, emit, fresh, statements, store
 from compiler.tir.exprs import dtype_of, load
+from compiler.tir.loops import with_body
 
 
 def unaligned(module: tvm.IRModule) -> tvm.IRModule:
@@ -32,18 +34,18 @@ def unaligned(module: tvm.IRModule) -> tvm.IRModule:
 
 @dataclass(frozen=True)
 class _Shift:
-    """Moves the accesses of some buffers by `origin`, which is zero."""
+    """Moves the accesses of some buffers, which it has by address, by `origin`, which is zero."""
 
-    arguments: set[Any]
+    arguments: Set[int]
     origin: Any
 
     def load(self, node: Any) -> Any:
-        if node.source not in self.arguments:
+        if node.source.__chandle__() not in self.arguments:
             return node
         return load(node.source, self._moved(node.indices))
 
     def store(self, node: Any) -> Any:
-        if node.buffer not in self.arguments:
+        if node.buffer.__chandle__() not in self.arguments:
             return node
         return tirx.BufferStore(node.buffer, node.value, self._moved(node.indices))
 
@@ -70,17 +72,23 @@ def _function(func: tirx.PrimFunc) -> tirx.PrimFunc:
         # A cell on the stack: TVM does not follow values through memory, LLVM does.
         cell = alloc([1], "int64", "cell")
         store(cell, 0, 0)
-        shift = _Shift(arguments, fresh("origin", load(cell, [0])))
+        shift = _Shift(arguments.keys(), fresh("origin", load(cell, [0])))
         moves = ((tvm.ir.TensorLoad, shift.load), (tirx.BufferStore, shift.store))
         emit(tvm_ffi.structural.structural_map(func.body, moves))
-    return func.with_body(body.stmt)
+    return with_body(func, body.stmt)
 
 
 def _loosened(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with arguments whose types say that they are aligned to an element."""
     # LLVM makes a memcpy of a loop that copies, and gives it the alignment of the types.
-    loose = {buffer: _anywhere(buffer) for buffer in _arguments(func)}
-    return tvm_ffi.structural.structural_map(func, ((tvm.ir.Var, lambda var: loose.get(var, var)),))
+    loose = [(buffer, _anywhere(buffer)) for buffer in _arguments(func).values()]
+
+    def replaced(whole: Any, mutator: Any) -> Any:
+        for buffer, other in loose:
+            mutator.var_remap_set(buffer, other)
+        return mutator.default_mutate(whole)
+
+    return tvm_ffi.structural_mutate(func, [(tirx.PrimFunc, replaced)])
 
 
 def _anywhere(buffer: Any) -> Any:
@@ -99,13 +107,13 @@ def _anywhere(buffer: Any) -> Any:
     )
 
 
-def _arguments(func: tirx.PrimFunc) -> set[Any]:
-    """The parameters that are buffers, and the views of them."""
-    found = {param for param in func.params if hasattr(param.ty, "shape")}
+def _arguments(func: tirx.PrimFunc) -> dict[int, Any]:
+    """The parameters that are buffers, and the views of them, by address."""
+    found = {param.__chandle__(): param for param in func.params if hasattr(param.ty, "shape")}
 
     def declared(node: Any) -> None:
-        if any(arg in found for arg in getattr(node.data, "args", ())):
-            found.add(node.buffer)
+        if any(arg.__chandle__() in found for arg in getattr(node.data, "args", ())):
+            found[node.buffer.__chandle__()] = node.buffer
 
     tvm_ffi.structural_walk(func.body, (tirx.DeclBuffer, declared), order="pre")
     return found

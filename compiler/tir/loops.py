@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from compiler.tir.exprs import Expr, as_int, const
@@ -89,6 +90,17 @@ def hidden(count: Expr, positive: Expr) -> Expr:
 def some_of(total: int, most: int, start: Expr) -> Expr:
     """How many of `total` are left from `start`, a multiple of `most`, on: at most `most`."""
     return const(most) if total % most == 0 else tirx.min(most, const(total) - start)
+
+
+def with_body(func: tirx.PrimFunc, body: Stmt) -> tirx.PrimFunc:
+    """The function with another body.
+
+    TVM's own `with_body` makes the function anew, for which it looks through the whole body.
+    """
+    if body.same_as(func.body):
+        return func
+    kind = type(func.body)
+    return tvm_ffi.structural_mutate(func, [(kind, lambda _old, _mutator: body)])
 
 
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:

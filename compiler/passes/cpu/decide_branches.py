@@ -14,7 +14,7 @@ from tvm.ir.prim import expr as prim
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import Phase
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
-from compiler.tir.loops import seq
+from compiler.tir.loops import seq, with_body
 
 Bounds = tuple[int, int]
 """Least and greatest value."""
@@ -102,8 +102,8 @@ def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
             return node
         return node.then_case if holds else seq(node.else_case)
 
-    return func.with_body(
-        tvm_ffi.structural.structural_map(func.body, ((tirx.IfThenElse, choose),))
+    return with_body(
+        func, tvm_ffi.structural.structural_map(func.body, ((tirx.IfThenElse, choose),))
     )
 
 

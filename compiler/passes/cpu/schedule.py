@@ -14,7 +14,7 @@ from compiler.passes.cpu.families.table import FAMILIES
 from compiler.passes.framework.base import Phase
 from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.loops import Stmt, product
+from compiler.tir.loops import Stmt, product, with_body
 from compiler.tir.stages import Program, inline_stages, read_program
 
 VIEW = "view"
@@ -74,7 +74,7 @@ class ScheduleKernels:
             return KernelNote(GIVEN).onto(func)
         choice, body = self._emit(inline_stages(program))
         return choice.note(self.unit).onto(
-            func.with_body(_root(body)).with_attr("tirx.is_scheduled", True)
+            with_body(func, _root(body)).with_attr("tirx.is_scheduled", True)
         )
 
     def _emit(self, program: Program) -> tuple[Choice, Stmt]:
