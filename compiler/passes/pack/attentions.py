@@ -7,10 +7,12 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.cpu.families.attention.decode import FEW
 from compiler.passes.graph.scores import scores_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, op_name
+
+_DECODED = 2
+"""Queries of a head that may be those of text that is decoded."""
 
 WIDEST = 256
 """Elements of a head above which attention is not fused."""
@@ -70,6 +72,7 @@ def _objection(unit: VectorUnit, scores: Any, result: Any) -> str | None:
     *_, rows, columns = scores.ty.shape.values
     known = as_int(rows)
     # Beside as many keys, one or two queries are a short text.
-    if tvm.sym.Analyzer().can_prove_equal(rows, columns) or (known is not None and known > FEW):
+    longer = known is not None and known > _DECODED
+    if longer or tvm.sym.Analyzer().can_prove_equal(rows, columns):
         return None
     return "it is of an attention that may have one query, which reads keys from memory once"

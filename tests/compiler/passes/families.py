@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at, reals
+from compiler.passes.cpu.families.attention.decode import QUERIES
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.panel import FEW_TILES
 from compiler.passes.cpu.families.matmul.tiling import tiling_for
@@ -223,7 +224,7 @@ def attention(depth: int, width: int) -> Family:
         },
         {
             "b": Dim(3, _none),
-            "m": Dim(131, lambda unit: (ROWS, TASK_ROWS)),
+            "m": Dim(131, lambda unit: (ROWS, QUERIES, TASK_ROWS)),
             "n": Dim(131, _columns),
         },
         exact,

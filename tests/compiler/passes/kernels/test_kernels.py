@@ -170,13 +170,13 @@ def test_winograd() -> None:
 
 
 def test_attention() -> None:
-    """The loops and branches alone, for six queries and ten keys."""
+    """The loops and branches alone, for nine queries and ten keys."""
 
     def graph(builder: Any, q: Any, k: Any, v: Any) -> Any:
         scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 2, 1]))))
         return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores)), v))
 
-    shapes = {"q": (2, 6, 8), "k": (2, 10, 8), "v": (2, 10, 8)}
+    shapes = {"q": (2, 9, 8), "k": (2, 10, 8), "v": (2, 10, 8)}
     fused = FuseAttention().apply(
         build_module(graph, {name: (shape, "float32") for name, shape in shapes.items()})
     )

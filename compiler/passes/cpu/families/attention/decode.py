@@ -1,4 +1,4 @@
-"""Attention of one or two queries of a head over many keys, as when text is decoded.
+"""Attention of few queries of a head over many keys, as when text is decoded.
 
 Keys and values are read from memory once: a task is the heads that share them by some hundred of
 the columns. Its loops: scores (`scores`), a few keys by all heads; softmax of each head over the
@@ -34,8 +34,13 @@ from compiler.tir.loops import PARALLEL_FLOPS, product
 COLUMNS = 256
 """Keys of a task: with their values, of 64 elements each, half of a small L2."""
 
-FEW = 2
-"""Queries of a head for which keys are read as they lie."""
+QUERIES = 8
+"""Queries of a task at most, and of a head that shares its keys with no other for which `emit_few`
+is faster than laying its keys out in panels.
+"""
+
+SHARING_QUERIES = 32
+"""Queries of heads that share keys, of which the same holds."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,13 @@ class _Parts:
     weighed: Any
 
 
+def few(attention: Attention) -> int:
+    """Of how many queries a head has few: beyond, laying keys out in panels pays."""
+    return QUERIES if group_of(attention).count == 1 else SHARING_QUERIES
+
+
 def emit_few(attention: Attention, unit: VectorUnit) -> None:
-    """Emit the attention of at most `FEW` queries of each head."""
+    """Emit the attention of `few` queries of each head; of any number, but slower."""
     heads, m, n = (
         product(extents_of(attention.batch)),
         attention.row.extent,
@@ -69,17 +79,26 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     )
     # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-    for at, part in share_places(group.batch, count, work >= PARALLEL_FLOPS):
-        _emit_part(attention, unit, group, at, part, parts)
+    some = let("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
+    for at, task in share_places(group.batch, count * some, work >= PARALLEL_FLOPS):
+        first = let("query", task % some * QUERIES)
+        queries = (first, tirx.min(QUERIES, m - first))
+        _emit_part(attention, unit, group, at, queries, let("part", task // some), parts)
     adding = rows * count * attention.head_width
     for at, row in share_places(attention.batch, m, adding >= PARALLEL_WORK):
         _emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
 
 
 def _emit_part(
-    attention: Attention, unit: VectorUnit, group: Group, at: Table, part: Expr, parts: _Parts
+    attention: Attention,
+    unit: VectorUnit,
+    group: Group,
+    at: Table,
+    queries: tuple[Expr, Expr],
+    part: Expr,
+    parts: _Parts,
 ) -> None:
-    """The columns of one part for the heads of a group and all of their queries."""
+    """The columns of a part for the heads of a group and some of their queries, (first, count)."""
     first = let("first", part * COLUMNS)
     count = let("count", tirx.min(COLUMNS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
@@ -87,8 +106,8 @@ def _emit_part(
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     # A second query finds the part's keys and values in L2, where the first one left them.
-    with serial(attention.row.extent, "query") as query:
-        place = {**at, attention.row.var: query}
+    with serial(queries[1], "query") as query:
+        place = {**at, attention.row.var: queries[0] + query}
         with serial(tirx.ceildiv(count, lanes), "block") as block:
             emit_scores(seen, unit, group, place, block * lanes, scores, COLUMNS)
         with serial(group.count) as i:

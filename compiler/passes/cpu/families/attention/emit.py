@@ -6,7 +6,7 @@ of each row; their results, a block of columns at a time, over all values.
 
 In both matmuls registers hold the accumulators of 6 queries by one or two vectors. The scores of 6
 queries are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
-each. Up to two queries of a task read the keys straight from memory; up to two of a head, as when
+each. Up to two queries of a task read the keys straight from memory; few queries of a head, as when
 text is decoded, are `decode`'s.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.decode import FEW, emit_few
+from compiler.passes.cpu.families.attention.decode import emit_few, few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
@@ -57,9 +57,9 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
         *batch, row, column = computed_once(axes)
         known = replace(attention, batch=tuple(batch), row=row, column=column)
         heads, m, n = product(extents_of(batch)), row.extent, column.extent
-        # One or two queries beside as many keys, of the same text, are no decoding.
+        # Few queries beside as many keys, of the same text, are no decoding.
         alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
-        with when(tirx.const(False, "bool") if alone else m <= FEW):
+        with when(tirx.const(False, "bool") if alone else m <= few(known)):
             emit_few(known, unit)
         with otherwise():
             # Never 0, as it divides: no queries are no parts of one.

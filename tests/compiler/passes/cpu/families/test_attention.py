@@ -282,7 +282,7 @@ def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
 @pytest.mark.parametrize(
     ("heads", "groups", "size"), [(14, 2, 64), (9, 1, 24), (5, 5, 12), (33, 1, 6)]
 )
-def test_one_or_two_queries_of_many_heads(compile_graph, draw, heads, groups, size):
+def test_few_queries_of_many_heads(compile_graph, draw, heads, groups, size):
     """Heads that fill several tiles of registers, and keys that fill no block."""
 
     def graph(builder, q, k, v):
@@ -290,7 +290,15 @@ def test_one_or_two_queries_of_many_heads(compile_graph, draw, heads, groups, si
 
     shapes = {"q": ("b", heads, "m", size)} | dict.fromkeys("kv", ("b", groups, "n", size))
     model = compile_graph(graph, {name: (shape, "float32") for name, shape in shapes.items()})
-    for b, m, n in [(1, 1, 1), (2, 2, 7), (1, 1, 257), (1, 2, 16), (1, 1, 530), (2, 1, 255)]:
+    for b, m, n in [
+        (1, 1, 1),
+        (2, 2, 7),
+        (1, 1, 257),
+        (1, 2, 16),
+        (1, 9, 530),
+        (2, 32, 255),
+        (1, 33, 40),
+    ]:
         q = draw.standard_normal((b, heads, m, size)).astype("float32")
         k, v = (draw.standard_normal((b, groups, n, size)).astype("float32") for _ in range(2))
         share = heads // groups
@@ -349,6 +357,7 @@ def test_few_queries_by_parts_of_a_shared_cache(form):
         feed([300, 512], 1, 520),
         feed([530], 2, 528),
         feed([530], 3, 527),
+        feed([300], 17, 283),
         feed([1], 1, 0),
     ]
     assert_like_onnxruntime(model_of("q k v pk pv l t", **form), feeds)
