@@ -1,13 +1,13 @@
-"""`python -m benchmarks.answers reference|prefix|clients`: greedy answers beside those of the same
-weights in torch, the time to the first token behind a shared beginning, and an endpoint under 64
-clients.
+"""`python -m benchmarks.answers reference|prefix|speculation|clients`: greedy answers beside those
+of the same weights in torch, the time to the first token behind a shared beginning, the pace with
+guesses, and an endpoint under 64 clients.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.answers import clients, prefix
+from benchmarks.answers import clients, prefix, speculation
 
 
 def main() -> int:
@@ -44,10 +44,22 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("--turns", type=int, default=3)
     part.add_argument("--threads", type=int, default=1)
     part.set_defaults(run=prefix.run)
+    part = parts.add_parser("speculation", help="tokens a second with guesses and without")
+    part.add_argument("bundle", type=Path)
+    part.add_argument("--speculate", default="ngram:4", help="as of relaxd llm")
+    part.add_argument("--draft", type=Path, help="the bundle of a smaller model")
+    part.add_argument("--tokens", type=int, default=128, help="of each answer")
+    part.add_argument("--capacity", type=int, default=640)
+    part.add_argument("--turns", type=int, default=3)
+    part.add_argument("--threads", type=int, default=1)
+    part.set_defaults(run=speculation.run)
     part = parts.add_parser("clients", help="an endpoint under many clients")
     part.add_argument("bundle", type=Path, nargs="?", help="by default a small random model's")
     part.add_argument("--seconds", type=float, default=60)
     part.add_argument("--clients", type=int, default=64)
+    part.add_argument(
+        "--speculate", default="ngram:4", help="as of relaxd llm; none for no guesses"
+    )
     part.add_argument("--threads", type=int, default=1)
     part.set_defaults(run=clients.run)
     return parser

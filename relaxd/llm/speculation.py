@@ -7,10 +7,11 @@ and what is chosen in its place follows the model's probabilities of all other t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relaxd.errors import InputError
+from relaxd.llm.costs import Costs, best_count, measured
 from relaxd.llm.drafts import Drafter, Lookup, SmallModel
 from relaxd.llm.generation import Generation
 from relaxd.llm.prefixes import Prefixes
@@ -19,9 +20,6 @@ from relaxd.loader.model import Model
 
 _MOST = 16
 _PIECE = 128
-_ROW = 0.15
-"""What each row of a call beyond the first takes, of a call of one row: measured with decoders of
-4 bits, for two to eight rows."""
 _START = 0.5
 """How probable a guess is held to be before any was judged."""
 _LATELY = 0.2
@@ -63,15 +61,14 @@ class Speculation:
 class Guessing:
     """Guesses for the answers of a batch, as many as pay.
 
-    together: whether one call computes the rows of all answers, each as many as the longest; cost:
-    what a guess takes, of a call of one row.
+    together: whether one call computes the rows of all answers, each as many as the longest.
     """
 
-    def __init__(self, most: int, drafter: Drafter, *, together: bool, cost: float = 0.0) -> None:
+    def __init__(self, most: int, drafter: Drafter, costs: Costs, *, together: bool) -> None:
         self._most = most
         self._drafter = drafter
         self._together = together
-        self._cost = cost
+        self._costs = costs
         self._rates: dict[Generation, float] = {}
 
     def guesses(self, answers: Sequence[Generation], room: int) -> list[list[int]]:
@@ -83,14 +80,15 @@ class Guessing:
             most = max(min(self._most, room, left), 0)
             forced = made.matcher.forced()[:most] if made.matcher is not None else []
             rate = _FORCED if forced else self._rates.get(made, _START)
-            found.append(forced or self._guess(made, best_count([most], [rate], self._cost)))
+            found.append(forced or self._guess(made, best_count([most], [rate], self._costs)))
             rates.append(rate)
+        # The guesses are there: what they took is spent.
+        spent = replace(self._costs, guess=0.0)
         if self._together:
-            # The guesses are there: what they took is spent.
-            count = best_count([len(guess) for guess in found], rates)
+            count = best_count([len(guess) for guess in found], rates, spent)
             return [guess[:count] for guess in found]
         return [
-            guess[: best_count([len(guess)], [rate])]
+            guess[: best_count([len(guess)], [rate], spent)]
             for guess, rate in zip(found, rates, strict=True)
         ]
 
@@ -134,40 +132,20 @@ def guessing_of(
             hint="give both, as --speculate draft:4 --draft BUNDLE",
         )
     if draft is None:
-        return Guessing(speculation.tokens, Lookup(), together=seats.together)
+        costs = measured(seats, _rows(model, speculation))
+        return Guessing(speculation.tokens, Lookup(), costs, together=seats.together)
     theirs = scores_of(draft).shape[2]
     if theirs != words.shape[2]:
         raise InputError(
             f"the smaller model has {theirs} tokens, the model {words.shape[2]}",
             hint="a smaller model must share the tokenizer of the model that it guesses for",
         )
-    drafter = SmallModel(seats_of(draft, seats.count, None), most_rows(draft) or _PIECE)
-    return Guessing(
-        speculation.tokens, drafter, together=seats.together, cost=_bytes(draft) / _bytes(model)
-    )
+    places = seats_of(draft, seats.count, None)
+    costs = measured(seats, _rows(model, speculation), places)
+    drafter = SmallModel(places, most_rows(draft) or _PIECE)
+    return Guessing(speculation.tokens, drafter, costs, together=seats.together)
 
 
-def _bytes(model: Model) -> int:
-    """What a call reads, about."""
-    return sum(file.size for file in model.manifest.files.values())
-
-
-def best_count(lengths: Sequence[int], rates: Sequence[float], cost: float = 0.0) -> int:
-    """How many guesses each answer of one call gets at most, so that the most tokens come in the
-    time that the call takes; 0 where none pay.
-
-    lengths: guesses that there are for each answer; rates: how probable each of them is; cost: what
-    a guess takes, of a call of one row.
-    """
-
-    def pace(count: int) -> float:
-        rows = len(lengths) * (count + 1)
-        tokens = sum(
-            rate**i
-            for length, rate in zip(lengths, rates, strict=True)
-            for i in range(min(length, count) + 1)
-        )
-        guesses = cost * sum(min(length, count) for length in lengths)
-        return tokens / (1 + _ROW * (rows - 1) + guesses)
-
-    return max(range(max(lengths) + 1), key=pace)
+def _rows(model: Model, speculation: Speculation) -> int:
+    """The most rows that an answer has in a call."""
+    return min(speculation.tokens + 1, most_rows(model) or speculation.tokens + 1)

@@ -7,15 +7,23 @@ import pytest
 
 import relaxd
 from relaxd.errors import InputError
-from relaxd.llm import Engine, Grammar, Sampling, Source, Speculation
+from relaxd.llm import Engine, Grammar, Sampling, Source, Speculation, speculation
+from relaxd.llm.costs import Costs
 from relaxd.llm.generation import Generation
-from relaxd.llm.speculation import Guessing, best_count
+from relaxd.llm.speculation import Guessing
 from relaxd.loader.model import Model
 from tests.relaxd.llm.models import END, KINDS, greedy
 
 NGRAM = Speculation(Source.NGRAM, 4)
 DRAFT = Speculation(Source.DRAFT, 3)
+COSTS = Costs(tuple(1 + 0.15 * row for row in range(8)))
 REPEATED = [7, 8, 9, 10] * 4
+
+
+@pytest.fixture(autouse=True)
+def costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls take what they are said to take, whatever else the machine does."""
+    monkeypatch.setattr(speculation, "measured", lambda *_: COSTS)
 
 
 class Oracle:
@@ -37,7 +45,7 @@ def foresee(engine: Engine, asked: list[list[int]], answers: list[list[int]]) ->
     """Lets an engine guess what is known."""
     known = {tuple(prompt): answer for prompt, answer in zip(asked, answers, strict=True)}
     together = engine._batch._seats.together
-    engine._batch._guessing = Guessing(4, Oracle(known), together=together)
+    engine._batch._guessing = Guessing(4, Oracle(known), COSTS, together=together)
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -63,9 +71,6 @@ def test_greedy_answers_are_those_without_guesses(loaded: tuple[str, Model], sou
     with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
         if source == "oracle":
             foresee(engine, asked, want)
-        assert engine._batch._guessing is not None
-        # The smaller model is none, and would not pay.
-        engine._batch._guessing._cost = 0.0
         made = [engine.generate(prompt, Sampling(max_tokens=20)) for prompt in asked]
         for each in made:
             each.text()
@@ -91,8 +96,6 @@ def test_drawn_answers_are_those_of_the_same_seed(loaded: tuple[str, Model], sou
         with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
             if source == "oracle" and drawn:
                 foresee(engine, asked, drawn[0])
-            if engine._batch._guessing is not None:
-                engine._batch._guessing._cost = 0.0
             made = [
                 engine.generate(prompt, Sampling(0.7, top_k=8, seed=seed, max_tokens=20))
                 for seed, prompt in enumerate(asked)
@@ -139,23 +142,6 @@ def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
     assert len(made[1].tokens) <= 7
 
 
-@pytest.mark.parametrize(
-    ("lengths", "rates", "cost", "count"),
-    [
-        ([4], [0.9], 0.0, 4),
-        ([4], [0.5], 0.0, 2),
-        ([4], [0.1], 0.0, 0),
-        ([0], [0.9], 0.0, 0),
-        ([4, 4, 4, 4], [0.9] * 4, 0.0, 4),
-        # The rows of the others would be for nothing.
-        ([4, 0, 0, 0], [0.9] * 4, 0.0, 0),
-        ([4], [0.9], 0.9, 0),
-    ],
-)
-def test_as_many_as_pay(lengths: list[int], rates: list[float], cost: float, count: int) -> None:
-    assert best_count(lengths, rates, cost) == count
-
-
 def test_what_is_wrong_all_the_time_is_not_guessed_for_a_while() -> None:
     class Wrong:
         def draft(self, made: Generation, most: int) -> list[int]:
@@ -164,7 +150,7 @@ def test_what_is_wrong_all_the_time_is_not_guessed_for_a_while() -> None:
         def forget(self, made: Generation) -> None:
             pass
 
-    guessing = Guessing(4, Wrong(), together=True)
+    guessing = Guessing(4, Wrong(), COSTS, together=True)
     made = Generation([1], Sampling(), None, frozenset())
     counts = []
     for _ in range(100):
