@@ -10,10 +10,17 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import httpx
 
-from relaxd.client.packing import FolderTar
 from relaxd.client.transport import ATTEMPTS, Transport
 from relaxd.contract.canonical import is_digest
 from relaxd.contract.model_folder import model_name
+from relaxd.contract.model_tar import (
+    START,
+    ModelTar,
+    Piece,
+    is_tar,
+    pieces_of_folder,
+    pieces_of_tar,
+)
 from relaxd.errors import DeclarationError, ServerUnreachable
 
 CHUNK = 8 << 20
@@ -94,7 +101,7 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
         yield io.BytesIO(source)
         return
     if Path(source).is_dir():
-        with io.BufferedReader(FolderTar(Path(source)), CHUNK) as packed:
+        with _packed(pieces_of_folder(Path(source))) as packed:
             yield packed
         return
     try:
@@ -104,7 +111,16 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
             f"cannot read {source}: {error.strerror}", field=field, hint="give the path of a file"
         ) from error
     with file:
-        yield file
+        if field != "model" or not is_tar(file.read(START)):
+            yield file
+            return
+        file.seek(0)
+        with _packed(pieces_of_tar(file, file)) as packed:
+            yield packed
+
+
+def _packed(pieces: Mapping[str, Piece]) -> io.BufferedReader:
+    return io.BufferedReader(ModelTar(pieces), CHUNK)
 
 
 def _send(transport: Transport, file: BinaryIO, size: int, digest: str, report: Report) -> None:

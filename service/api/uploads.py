@@ -1,5 +1,6 @@
 """Multipart forms streamed to disk and on into the blob store, never whole in memory."""
 
+import io
 from dataclasses import dataclass, replace
 
 import anyio.to_thread
@@ -10,6 +11,7 @@ from starlette.requests import Request
 
 from artifacts.files import storage_errors
 from artifacts.store import CHUNK, BlobStore
+from relaxd.contract.model_tar import START, ModelTar, is_tar, pieces_of_tar
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
@@ -114,7 +116,7 @@ async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore, settings: 
     if samples := _file(parts, SAMPLES):
         declared = replace(declared, samples=await _store(samples, blobs))
     name = clean(model.filename or "")[:LONGEST_NAME]
-    return Upload(await _store(model, blobs), name or None, declared)
+    return Upload(await _store_model(model, blobs), name or None, declared)
 
 
 def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:
@@ -137,6 +139,20 @@ async def _text(part: UploadFile | str | None, limit: int) -> bytes:
     if len(data) > limit:
         raise BodyTooLarge(limit, "RELAXD_MAX_REQUEST_BYTES")
     return data
+
+
+async def _store_model(upload: UploadFile, blobs: BlobStore) -> str:
+    """Tars of equal files are one blob, whatever order and times they have."""
+    start = await upload.read(START)
+    await upload.seek(0)
+    if not is_tar(start):
+        return await _store(upload, blobs)
+
+    def store() -> str:
+        with io.BufferedReader(ModelTar(pieces_of_tar(upload.file, upload.file)), CHUNK) as packed:
+            return blobs.put(iter(lambda: packed.read(CHUNK), b"")).digest
+
+    return await anyio.to_thread.run_sync(store)
 
 
 async def _store(upload: UploadFile, blobs: BlobStore) -> str:

@@ -1,13 +1,12 @@
 """The files of a folder, or of a tar that nobody has vouched for, mapped into memory."""
 
 import gzip
-import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -15,11 +14,11 @@ import numpy as np
 from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Array
 from relaxd.contract import model_folder
+from relaxd.contract.model_tar import START, is_tar, pieces_of_tar
 from relaxd.errors import DeclarationError
 
 MOST_BYTES = 64 << 30
-MOST_MEMBERS = 4096
-_GZIP, _TAR, _TAR_AT = b"\x1f\x8b", b"ustar", 257
+_GZIP = b"\x1f\x8b"
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _PIECE = 1 << 20
 
@@ -40,11 +39,10 @@ def is_folder(path: Path) -> bool:
         return True
     try:
         with path.open("rb") as file:
-            start = file.read(_TAR_AT + len(_TAR))
+            start = file.read(START)
     except OSError:
         return False
-    packed = start.startswith((_GZIP, *_OTHERS))
-    return packed or start[_TAR_AT:] == _TAR
+    return is_tar(start) or start.startswith((_GZIP, *_OTHERS))
 
 
 def read_files(path: Path) -> Files:
@@ -76,13 +74,9 @@ def _of_folder(folder: Path) -> dict[str, Array]:
 
 def _of_tar(path: Path) -> dict[str, Array]:
     with path.open("rb") as file, _unpacked(file) as plain:
+        pieces = pieces_of_tar(plain, plain)
         data = np.memmap(plain, np.uint8, mode="r")  # type: ignore[call-overload]
-        plain.seek(0)
-        places = _places(plain, data)
-    held = {name: data[start : start + size] for name, (start, size) in places.items()}
-    index = held.get(model_folder.INDEX)
-    stated = None if index is None else index[: model_folder.MOST_INDEX_BYTES].tobytes()
-    return {name: held[name] for name in model_folder.chosen(held, stated)}
+    return {name: data[one.start : one.start + one.size] for name, one in pieces.items()}
 
 
 @contextmanager
@@ -118,56 +112,6 @@ def _unpack(file: BinaryIO, plain: BinaryIO) -> None:
         raise _refused("the packed tar is empty", "pack it again")
     plain.flush()
     plain.seek(0)
-
-
-class _Member(tarfile.TarInfo):
-    """A member whose size cannot lead backwards, to be read for ever."""
-
-    def _block(self, count: int) -> int:
-        if count < 0:
-            raise tarfile.ReadError("a member has a negative size")
-        return int(super()._block(count))  # type: ignore[misc]
-
-
-def _places(file: BinaryIO, data: Array) -> dict[str, tuple[int, int]]:
-    """Where the files lie that are in the folder of the highest config.json."""
-    found: dict[PurePosixPath, tuple[int, int]] = {}
-    try:
-        with tarfile.open(fileobj=file, mode="r:", tarinfo=_Member) as archive:
-            for count, member in enumerate(archive):
-                if count >= MOST_MEMBERS:
-                    raise _refused(f"the tar has more than {MOST_MEMBERS} members")
-                path = _checked(member)
-                if member.isdir():
-                    continue
-                if path in found:
-                    raise _refused(f"the tar has {str(path)!r} twice", "pack the folder again")
-                found[path] = (member.offset_data, member.size)
-            end = data[archive.offset :][: tarfile.BLOCKSIZE]
-            if len(end) < tarfile.BLOCKSIZE or end.any():
-                raise tarfile.ReadError("it ends early")
-    except (tarfile.TarError, ValueError, OverflowError, EOFError, UnicodeError) as error:
-        raise _refused(f"the tar is malformed: {error}", "pack the folder again") from error
-    configs = sorted(
-        (path for path in found if path.name == model_folder.CONFIG), key=lambda p: len(p.parts)
-    )
-    folder = configs[0].parent if configs else PurePosixPath()
-    return {path.name: place for path, place in found.items() if path.parent == folder}
-
-
-def _checked(member: tarfile.TarInfo) -> PurePosixPath:
-    """The member's path; raises LoadError for one that leads out of the folder, and for what is no
-    plain file.
-    """
-    path, name = PurePosixPath(member.name), member.name[:100]
-    if path.is_absolute() or ".." in path.parts or "\0" in member.name:
-        raise _refused(f"the tar's member {name!r} leads out of the folder")
-    if not (member.isreg() or member.isdir()) or member.issparse():
-        raise _refused(
-            f"the tar's member {name!r} is no plain file",
-            "pack the files themselves, not links to them: tar --dereference",
-        )
-    return path
 
 
 def _refused(message: str, hint: str | None = None) -> LoadError:

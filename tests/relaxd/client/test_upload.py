@@ -1,4 +1,7 @@
+import io
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -7,6 +10,7 @@ from relaxd.client import upload
 from relaxd.client.transport import Transport
 from relaxd.client.upload import upload_model
 from relaxd.contract.canonical import digest_of
+from relaxd.contract.model_folder import digest_of_folder
 from relaxd.errors import ServerUnreachable
 from tests.service.live import Live
 
@@ -63,3 +67,22 @@ def test_an_upload_that_keeps_breaking_off(transport: Recorded) -> None:
 
 def test_an_empty_model_can_be_uploaded(transport: Recorded, api: Live) -> None:
     assert api.services.store.blobs.read(upload_model(transport, b"")) == b""
+
+
+def test_a_folder_goes_up_as_the_tar_of_its_model(
+    transport: Recorded, api: Live, tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (folder / name).write_bytes(name.encode() * 2000)
+    digest = upload_model(transport, folder)
+    assert digest == digest_of_folder(folder)
+    with tarfile.open(fileobj=io.BytesIO(api.services.store.blobs.read(digest))) as archive:
+        assert archive.getnames() == ["config.json", "model.safetensors"]
+    # Another tar of it is the same model.
+    with tarfile.open(tmp_path / "m.tar", "w") as archive:
+        archive.add(folder, "any")
+    transport.requests.clear()
+    assert upload_model(transport, tmp_path / "m.tar") == digest
+    assert transport.requests == ["HEAD"]

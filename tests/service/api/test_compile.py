@@ -1,4 +1,5 @@
 import io
+import tarfile
 
 import httpx
 import numpy as np
@@ -158,3 +159,39 @@ def test_one_key_makes_one_job(api: Live) -> None:
     assert post(b"keyed").json()["id"] == post(b"keyed").json()["id"]
     answer = post(b"another")
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotency.conflict")
+
+
+def tar_of(names: list[str], time: int) -> bytes:
+    """A tar of a language model's folder, which the API does not look into further."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in names:
+            member = tarfile.TarInfo(f"model/{name}")
+            member.size, member.mtime = len(name), time
+            archive.addfile(member, io.BytesIO(name.encode()))
+    return packed.getvalue()
+
+
+FOLDER = ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+def test_tars_of_equal_files_are_one_model(api: Live) -> None:
+    tars = [tar_of(FOLDER, 1), tar_of(FOLDER[::-1], 2), tar_of(["README.md", *FOLDER], 3)]
+    models = {api.compile(data).json()["model"] for data in tars}
+    assert len(models) == 1
+    assert models != {api.compile(tar_of(FOLDER[:2], 1)).json()["model"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (tar_of(["model.safetensors"], 1), "no config.json"),
+        (tar_of(["config.json", "pytorch_model.bin"], 1), "a pickle"),
+        (tar_of(["config.json", "../model.safetensors"], 1), "leads out"),
+        (tar_of(FOLDER, 1)[:1024], "ends early"),
+    ],
+)
+def test_tars_without_a_model_are_refused(api: Live, data: bytes, message: str) -> None:
+    answer = api.compile(data)
+    assert (answer.status_code, answer.json()["field"]) == (422, "model")
+    assert message in answer.json()["detail"]

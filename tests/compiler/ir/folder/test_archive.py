@@ -13,6 +13,7 @@ import pytest
 from compiler.errors import LoadError
 from compiler.ir.folder import archive
 from compiler.ir.folder.archive import is_folder, read_files
+from relaxd.contract import model_tar
 
 FILES = {
     "config.json": b"{}",
@@ -140,7 +141,7 @@ def test_too_many_members_and_bytes_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tar(tmp_path / "m.tar", *members())
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(model_tar, "MOST_MEMBERS", 3)
     with pytest.raises(LoadError, match="more than 3 members"):
         read_files(path)
     monkeypatch.setattr(archive, "MOST_BYTES", 1000)

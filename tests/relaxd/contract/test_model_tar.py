@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relaxd.client.packing import FolderTar
 from relaxd.contract.model_folder import digest_of_folder, model_name
+from relaxd.contract.model_tar import ModelTar, pieces_of_folder, pieces_of_tar
 from relaxd.errors import DeclarationError
 
 FILES = {
@@ -29,7 +29,7 @@ def folder(path: Path) -> Path:
 
 
 def test_other_programs_read_the_tar(tmp_path: Path) -> None:
-    with FolderTar(folder(tmp_path / "m")) as packed:
+    with ModelTar(pieces_of_folder(folder(tmp_path / "m"))) as packed:
         data = packed.read()
     assert len(data) % tarfile.RECORDSIZE == 0
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
@@ -39,7 +39,7 @@ def test_other_programs_read_the_tar(tmp_path: Path) -> None:
 
 
 def test_any_piece_is_that_of_the_whole(tmp_path: Path) -> None:
-    with io.BufferedReader(FolderTar(folder(tmp_path / "m")), 100) as packed:
+    with io.BufferedReader(ModelTar(pieces_of_folder(folder(tmp_path / "m"))), 100) as packed:
         data = packed.read()
         assert packed.seek(0, io.SEEK_END) == len(data)
         for start in range(0, len(data), 411):
@@ -66,10 +66,22 @@ def test_times_and_links_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_becomes_shorter_is_no_model(tmp_path: Path) -> None:
-    with FolderTar(folder(tmp_path / "m")) as packed:
+    with ModelTar(pieces_of_folder(folder(tmp_path / "m"))) as packed:
         (tmp_path / "m" / "model.safetensors").write_bytes(b"1")
         with pytest.raises(OSError, match="shorter"):
             packed.read()
+
+
+def test_the_tar_of_another_tar_is_that_of_the_folder(tmp_path: Path) -> None:
+    plain = folder(tmp_path / "m")
+    other = tmp_path / "other.tar"
+    with tarfile.open(other, "w") as archive:
+        for path in sorted(plain.iterdir(), reverse=True):
+            archive.add(path, f"./any/{path.name}")
+    with other.open("rb") as file, ModelTar(pieces_of_tar(file, file)) as packed:
+        data = packed.read()
+        assert not file.closed
+    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == digest_of_folder(plain)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +90,7 @@ def test_a_file_that_becomes_shorter_is_no_model(tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path, missing: str, message: str) -> None:
     (folder(tmp_path / "m") / missing).unlink()
     with pytest.raises(DeclarationError, match=message):
-        FolderTar(tmp_path / "m")
+        pieces_of_folder(tmp_path / "m")
 
 
 @pytest.mark.parametrize(
