@@ -73,7 +73,8 @@ def llm_command(
     /v1/chat/completions, /v1/completions and /v1/models; Prometheus' metrics at /metrics. Anybody
     who reaches the address may use it.
 
-    A bundle made of a GGUF file brings its tokenizer; --tokenizer names the folder of another.
+    A bundle made of a GGUF file or a folder of Hugging Face's brings its tokenizer; --tokenizer
+    names the folder of another.
 
     Guesses change no answer: a call computes them with the token that they follow, and those that
     the model would not have chosen are dropped. Text that repeats, such as code or what stands in

@@ -65,7 +65,7 @@ function Drop({ file, report, sent, onFile }) {
   };
   return html`<label class=${`drop${over ? " over" : ""}${file ? " has" : ""}`} onDragOver=${(event) => (event.preventDefault(), setOver(true))}
     onDragLeave=${() => setOver(false)} onDrop=${drop}>
-    <input type="file" class="unseen" accept=".onnx,.pt,.pth,.ts,.torchscript" onChange=${(event) => event.target.files[0] && onFile(event.target.files[0])} />
+    <input type="file" class="unseen" accept=".onnx,.pt,.pth,.ts,.torchscript,.gguf,.tar,.gz,.tgz" onChange=${(event) => event.target.files[0] && onFile(event.target.files[0])} />
     ${file
       ? html`<span class="name">${file.name}</span><span class="quiet num">${bytes(file.size)}</span>
         <span class="end">${sent === null ? html`<span class="button small">Another model</span>` : html`<${Sending} sent=${sent} known=${Boolean(report)} />`}</span>`

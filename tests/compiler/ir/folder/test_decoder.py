@@ -14,13 +14,6 @@ from tests import folder_models as fm
 from tests.compiler.ir.folder.decoding import computed, opened
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("folders")
-    fm.written(folder, fm.FORMS)
-    return folder
-
-
 @pytest.mark.parametrize("name", fm.FORMS)
 def test_the_graph_is_the_decoder(folders: Path, name: str) -> None:
     want = np.load(folders / name / fm.LOGITS)

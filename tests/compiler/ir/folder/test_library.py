@@ -37,13 +37,10 @@ TOKENIZER = {
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(folders: Path, path: Path) -> Path:
     """A tar of gemma3 with a tokenizer."""
-    folder = tmp_path_factory.mktemp("folders")
-    fm.written(folder, ["gemma3"])
-    with tarfile.open(folder / "gemma3.tgz", "w:gz") as archive:
-        archive.add(folder / "gemma3", "gemma3")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folders / "gemma3", "gemma3")
         for name, text in (
             ("tokenizer.json", json.dumps(TOKENIZER)),
             ("tokenizer_config.json", "{}"),
@@ -52,17 +49,17 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             member = tarfile.TarInfo(f"gemma3/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-    return folder / "gemma3.tgz"
+    return path
 
 
-def test_a_library_with_caches_that_stay(packed: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_a_library_with_caches_that_stay(folders: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "out", packed(folders, tmp_path / "gemma3.tgz")
     options = CompileOptions(profile=False, state=StateForm.LIFTED)
-    manifest = build(output, packed, dims=DIMS, options=options)
+    manifest = build(output, model, dims=DIMS, options=options)
     assert manifest.name == "gemma3"
-    assert manifest.action_key["parts"]["model"] == open_model(packed).digest
+    assert manifest.action_key["parts"]["model"] == open_model(model).digest
     assert report(output, "numerics.json")["verdict"] == "passed"
-    want = np.load(packed.parent / "gemma3" / fm.LOGITS)
+    want = np.load(folders / "gemma3" / fm.LOGITS)
     state = relaxd.load(output, threads=1).state(entries=1, capacity=32)
     parts = [fm.TOKENS[:9], fm.TOKENS[9:16], fm.TOKENS[16:]]
     got = np.concatenate([state.step([part])["logits"][0] for part in parts])

@@ -25,13 +25,6 @@ FORMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("folders")
-    fm.written(folder, ["llama_wide", "phi3_wide"])
-    return folder
-
-
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_blocks_mean_the_floats(folders: Path, tmp_path: Path, name: str, form: Form) -> None:
     few, meant = packed(folders / name, tmp_path, form)
