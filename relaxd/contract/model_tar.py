@@ -25,6 +25,15 @@ MOST_MEMBERS = 4096
 _MAGIC, _MAGIC_AT = b"ustar", 257
 START = _MAGIC_AT + len(_MAGIC)
 """As many bytes show whether a file is a tar."""
+_IN_MEMORY = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_MOST_IN_MEMORY = 1 << 16
+"""Bytes of a record that tarfile reads at once."""
 
 
 def is_tar(start: bytes) -> bool:
@@ -61,7 +70,19 @@ def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose size cannot lead backwards, to be read for ever."""
+    """A member whose size cannot lead backwards, to be read for ever, and whose names and lists of
+    holes cannot fill the memory.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _IN_MEMORY and not 0 <= self.size <= _MOST_IN_MEMORY:
+            raise tarfile.ReadError(f"a member's name or attributes have {self.size} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("it has sparse files")
+        return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
+
+    def _proc_gnusparse_10(self, *_given: object) -> None:
+        raise tarfile.ReadError("it has sparse files")
 
     def _block(self, count: int) -> int:
         if count < 0:
@@ -87,7 +108,8 @@ def _members(file: BinaryIO) -> dict[PurePosixPath, tuple[int, int]]:
             end = file.read(tarfile.BLOCKSIZE)
             if len(end) < tarfile.BLOCKSIZE or any(end):
                 raise tarfile.ReadError("it ends early")
-    except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
+        # A record about the next member is followed by calling tarfile's reader in itself.
         raise _refused(f"the tar is malformed: {error}", "pack the folder again") from error
     return found
 

@@ -110,3 +110,39 @@ def test_names(path: str, name: str) -> None:
 def test_a_folder_keeps_its_whole_name(tmp_path: Path) -> None:
     (tmp_path / "Qwen2.5").mkdir()
     assert model_name(tmp_path / "Qwen2.5") == "Qwen2.5"
+
+
+def record(kind: bytes, size: int, data: bytes = b"") -> bytes:
+    """A header that states a size, and what follows it."""
+    member = tarfile.TarInfo("config.json")
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT) + data
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (record(tarfile.XHDTYPE, 1 << 33), "8589934592 bytes"),
+        (record(tarfile.XGLTYPE, 1 << 33), "8589934592 bytes"),
+        (record(tarfile.GNUTYPE_LONGNAME, 1 << 33), "8589934592 bytes"),
+        (record(tarfile.GNUTYPE_SPARSE, 512), "sparse"),
+        (
+            record(
+                tarfile.XHDTYPE,
+                44,
+                b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n".ljust(512, b"\0"),
+            )
+            + record(tarfile.REGTYPE, 512, b"9" * 512),
+            "sparse",
+        ),
+        (
+            record(tarfile.XHDTYPE, 8, b"8 a=bcd\n".ljust(512, b"\0")) * 5000,
+            "recursion",
+        ),
+    ],
+    ids=["attributes", "attributes of all", "name", "holes", "holes in attributes", "nested"],
+)
+def test_records_that_would_fill_the_memory_are_refused(data: bytes, message: str) -> None:
+    file = io.BytesIO(data + bytes(1024))
+    with pytest.raises(DeclarationError, match=message):
+        pieces_of_tar(file, file)
