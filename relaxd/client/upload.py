@@ -111,10 +111,11 @@ def _opened(source: str | Path | bytes, field: str) -> Any:
             f"cannot read {source}: {error.strerror}", field=field, hint="give the path of a file"
         ) from error
     with file:
-        if field != "model" or not is_tar(file.read(START)):
+        of_folder = field == "model" and is_tar(file.read(START))
+        file.seek(0)
+        if not of_folder:
             yield file
             return
-        file.seek(0)
         with _packed(pieces_of_tar(file, file)) as packed:
             yield packed
 
