@@ -11,6 +11,9 @@ __all__ = ["LINE", "IntegerProduct", "VectorUnit"]
 LINE = 64
 """Bytes of a cache line; where lines are longer, some are fetched twice."""
 
+_PERMUTED = 512
+"""Bits of 16 numbers of float32."""
+
 
 @dataclass(frozen=True)
 class VectorUnit:
@@ -20,6 +23,8 @@ class VectorUnit:
     together: steps of a sum in a row between two looks at its end.
     integer_products: the instructions for products of small integers, the fastest first.
     converts_halves: whether it turns vectors of float16 into float32.
+    looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
+    bits of a lane.
     pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one.
     """
 
@@ -32,6 +37,7 @@ class VectorUnit:
     together: int = 1
     integer_products: tuple[IntegerProduct, ...] = ()
     converts_halves: bool = False
+    looks_up: bool = False
     pair_product: str | None = None
 
     @classmethod
@@ -54,6 +60,7 @@ class VectorUnit:
                 if unit.bits == target.vector_bits and unit.feature in target.isa
             ),
             converts_halves=target.arch == "aarch64" or "f16c" in target.isa,
+            looks_up="avx512f" in target.isa and target.vector_bits == _PERMUTED,
             pair_product=next(
                 (
                     unit.intrinsic

@@ -48,3 +48,10 @@ def test_integer_products_are_of_the_width_the_fastest_first(
 )
 def test_lanes(bits: int, lanes: int) -> None:
     assert VectorUnit(vector_bits=512).lanes(bits) == lanes
+
+
+@pytest.mark.parametrize(
+    ("name", "looks_up"), [("x86-64-v4", True), ("x86-64-v3", False), ("aarch64", False)]
+)
+def test_which_looks_numbers_up(name: str, looks_up: bool) -> None:
+    assert VectorUnit.of(targets.resolve(name)).looks_up == looks_up
