@@ -139,6 +139,23 @@ def crossed() -> onnx.ModelProto:
     return model
 
 
+def merged() -> onnx.ModelProto:
+    """`crossed` as what `use_cache_branch` chooses; the other branch, of a first call, is empty."""
+    model = crossed()
+    graph = model.graph
+    names = [output.name for output in graph.output]
+    then = helper.make_graph(list(graph.node), "then", [], list(graph.output))
+    empty = numpy_helper.from_array(np.zeros((1, 1, 1, 1), np.float32), "nothing")
+    nodes = [helper.make_node("Identity", ["nothing"], [name]) for name in names]
+    other = helper.make_graph(nodes, "else", [], list(graph.output), [empty])
+    del graph.node[:]
+    graph.node.append(
+        helper.make_node("If", ["use_cache_branch"], names, then_branch=then, else_branch=other)
+    )
+    graph.input.append(helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1]))
+    return model
+
+
 def _weights(layers: int) -> Arrays:
     draw = np.random.default_rng(3)
 

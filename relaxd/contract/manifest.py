@@ -278,7 +278,7 @@ def _check_state(manifest: Manifest) -> None:
         raise malformed("a cache is no input of four axes")
     if not state.parts.keys() <= ranks.keys():
         raise malformed("the state names an input that is not there")
-    if not {state.capacity, state.rows} <= {dim.name for dim in manifest.dims}:
+    if not {state.capacity, state.rows} <= {"1", *(dim.name for dim in manifest.dims)}:
         raise malformed("the state names a dim that is not there")
 
 

@@ -38,7 +38,7 @@ class Cache:
 class State:
     """The caches of a library. All have the shape [entries, heads, capacity, size].
 
-    capacity: the dim of their rows; rows: the dim of the new tokens of a call.
+    capacity: the dim of their rows; rows: the dim of the new tokens of a call, or 1.
     past: the dim that counted a cache's rows in the model.
     ragged: whether entries of a batch may be filled to different lengths.
     parts: what other inputs state of the caches, by name.

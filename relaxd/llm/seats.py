@@ -64,6 +64,8 @@ def seats_of(model: Model, count: int | None, capacity: int | None) -> Seats:
 def most_rows(model: Model) -> int | None:
     """New tokens of a sequence that a call may have."""
     state = model.manifest.state
+    if state is not None and state.rows == "1":
+        return 1
     rows = [dim.highest for dim in model.dims if state is not None and dim.name == state.rows]
     return rows[0] if rows else None
 

@@ -205,14 +205,14 @@ class State:
 
     def _extents(self, given: Arrays) -> tuple[int, int]:
         """Entries and new tokens of a call."""
+        rows = self._described.rows
         for spec in self._free:
-            for axis, extent in enumerate(spec.shape):
-                if extent.symbol != self._described.rows or spec.name not in given:
-                    continue
-                array = given[spec.name]
-                if array.ndim != len(spec.shape) or axis == 0:
-                    break
-                return array.shape[0], array.shape[axis]
+            if spec.name not in given or given[spec.name].ndim != len(spec.shape):
+                continue
+            shape = given[spec.name].shape
+            for axis, extent in enumerate(spec.shape[1:], 1):
+                if rows in (extent.symbol, "1"):
+                    return shape[0], 1 if rows == "1" else shape[axis]
         wanted = ", ".join(map(str, self._free))
         raise InputError("no input says how many new tokens there are", hint=f"give {wanted}")
 

@@ -14,8 +14,9 @@ from compiler.state import require_host, require_passed
 from compiler.verify.inputs import Signature, prepare
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
+from relaxd.contract.state import Part
 from tests.compiler.graphs import add_and_divide
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, crossed, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, crossed, filled, grown, merged
 
 LIFTED = {"state": "lifted"}
 
@@ -54,11 +55,24 @@ def test_caches_of_a_fixed_length() -> None:
     assert "which is a dim" in str(refusal(model, dims, inputs=inputs))
 
 
+@pytest.mark.parametrize("axis", ["seq", "1"])
+def test_one_new_token(axis: str) -> None:
+    dims = {**GROWN_DIMS, "seq": 1} if axis == "seq" else {"batch": (1, 4), "past": (0, LONGEST)}
+    inputs = dict.fromkeys(("input_ids", "position_ids"), f"int64[batch,{axis}]")
+    request = CompileRequest.of(dims=dims, inputs=inputs, options=LIFTED)
+    imported = import_model(grown(1), request)
+    assert imported.kept is not None
+    assert imported.kept.state.rows == "1"
+    assert imported.kept.state.parts == {"past.rows": Part.PAST, "position_ids": Part.POSITIONS}
+    (capacity,) = [dim for dim in imported.dims if dim.name == "capacity"]
+    assert capacity.max == LONGEST + 1
+
+
 def test_a_fixed_number_of_new_tokens() -> None:
     model = filled(1)
-    inputs = {"input_ids": "int64[batch,1]"}
+    inputs = {"input_ids": "int64[batch,3]"}
     dims = {name: FILLED_DIMS[name] for name in ("batch", "past", "total")}
-    assert "no dim of its own" in str(refusal(model, dims, inputs=inputs))
+    assert "neither a dim of its own nor 1" in str(refusal(model, dims, inputs=inputs))
 
 
 def test_a_present_that_is_more_than_the_cache() -> None:
@@ -69,9 +83,10 @@ def test_a_present_that_is_more_than_the_cache() -> None:
     assert "'past_key_values.0.key' has as many rows" in str(refusal(model, GROWN_DIMS))
 
 
-def test_keys_and_values_of_an_encoder_are_no_caches() -> None:
+@pytest.mark.parametrize(("model", "consts"), [(crossed, {}), (merged, {"use_cache_branch": 1})])
+def test_keys_and_values_of_an_encoder_are_no_caches(model: Any, consts: dict[str, int]) -> None:
     dims = {**GROWN_DIMS, "source": (1, 40)}
-    imported = import_model(crossed(), CompileRequest.of(dims=dims, options=LIFTED))
+    imported = import_model(model(), CompileRequest.of(dims=dims, options=LIFTED, consts=consts))
     assert imported.kept is not None
     caches = [cache.input for cache in imported.kept.state.caches]
     assert caches == ["past_key_values.0.key", "past_key_values.0.value"]
@@ -82,6 +97,13 @@ def test_keys_and_values_of_an_encoder_are_no_caches() -> None:
         "kept.crossed.key",
         "kept.crossed.value",
     ]
+
+
+def test_a_branch_that_only_a_run_takes() -> None:
+    dims = {**GROWN_DIMS, "source": (1, 40)}
+    error = refusal(merged(), dims)
+    assert "--const use_cache_branch=1" in str(error.failure.hint)
+    refusal(merged(), dims, consts={"use_cache_branch": 0})
 
 
 @pytest.mark.parametrize(

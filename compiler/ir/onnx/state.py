@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx
 from tvm import relax
@@ -102,15 +103,14 @@ class Lifting:
         uses, outputs: the library's.
         """
         use = uses[0] if uses else self._growing(builder)
-        rows = use.rows.symbol
-        if rows is None:
-            raise _refused("the number of new tokens is no dim of its own")
+        if use.rows.symbol is None and use.rows.size != 1:
+            raise _refused("the number of new tokens is neither a dim of its own nor 1")
         self._bound(builder, use)
         use = replace(use, room=Axis(self.past.name), parts={**self._named(use), **use.parts})
         parts = dict(use.parts)
         if not self.ragged:
             parts[_counter(self.past.name)] = Part.PAST
-        state = State(self.caches, CAPACITY, rows, self.past.name, self.ragged, parts)
+        state = State(self.caches, CAPACITY, str(use.rows), self.past.name, self.ragged, parts)
         presents = [self._present(cache, use) for cache in self.caches]
         return Kept(state, self.original, (*outputs, *presents), self.past, (use,))
 
@@ -156,11 +156,18 @@ class Lifting:
         """
         found = {}
         for spec in self.original:
-            if spec.name == "position_ids" and spec.shape[1:] == (use.rows,):
+            if spec.name == "position_ids" and self._sizes(spec)[1:] == [use.rows]:
                 found[spec.name] = Part.POSITIONS
             if _is_mask(spec):
                 found[spec.name] = Part.MASK
         return found
+
+    def _sizes(self, spec: TensorSpec) -> list[Axis]:
+        """The shape, with numbers for dims that the request fixes."""
+        fixed = {dim.name: dim.min for dim in self.request.dims if dim.min == dim.max}
+        return [
+            Axis(str(fixed[axis.symbol])) if axis.symbol in fixed else axis for axis in spec.shape
+        ]
 
 
 def _is_mask(spec: TensorSpec) -> bool:
@@ -172,9 +179,9 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
     that no buffer can stand for.
     """
     table = {spec.name: spec for spec in specs}
-    pairs = list(_pairs(graph, table))
+    pairs = list(_pairs(graph, table, dict(request.consts)))
     if not pairs:
-        raise _refused("the model has no caches: inputs that one node extends to outputs")
+        raise _without_caches(graph, table)
     kinds = {filled for _, filled in pairs}
     axes = {table[cache.input].shape[AXIS] for cache, _ in pairs}
     (axis, *others) = axes
@@ -202,31 +209,82 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
     )
 
 
+def _without_caches(graph: onnx.GraphProto, inputs: Mapping[str, TensorSpec]) -> ImportFailed:
+    for node in graph.node:
+        if node.op_type == "If" and node.input[0] in inputs:
+            (name, *_) = node.input
+            return _refused(
+                f"each run chooses by the input {name!r} what its outputs come from",
+                f"choose the branch that reads the past, as by --const {name}=1",
+            )
+    return _refused("the model has no caches: inputs that one node extends to outputs")
+
+
 def _most(axis: Axis | None, dims: Mapping[str, Dim]) -> int | None:
-    """The greatest size of an axis that is a bare dim, None where it has none."""
-    return dims[axis.symbol].highest if axis is not None and axis.symbol else None
+    """The greatest size of an axis that is a bare dim or fixed, None where it has none."""
+    if axis is None:
+        return None
+    return dims[axis.symbol].highest if axis.symbol else axis.size
 
 
-def _pairs(graph: onnx.GraphProto, inputs: dict[str, TensorSpec]) -> Iterator[tuple[Cache, bool]]:
+def _pairs(
+    graph: onnx.GraphProto, inputs: dict[str, TensorSpec], consts: Mapping[str, Any]
+) -> Iterator[tuple[Cache, bool]]:
     """Caches, and whether the node fills each entry to a length of its own."""
-    producers = {name: node for node in graph.node for name in node.output}
+    level = _Level.of(graph)
     readers = Counter(
         name for node in walk(graph.node) if node.op_type != "Shape" for name in set(node.input)
     )
     for output in graph.output:
         name, filled, extended = output.name, False, False
-        while name in producers:
-            node = producers[name]
-            place = list(node.output).index(name)
+        for node, extends in _extensions(level, name, consts):
             filled = filled or node.op_type in _FILLED
             extended = extended or node.op_type != "Identity"
-            extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(place)
-            if extends is None or extends >= len(node.input):
-                break
             name = node.input[extends]
         found = extended and name in inputs and readers[name] == 1
         if found and len(inputs[name].shape) == AXIS + 2:
             yield Cache(name, output.name), filled
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The nodes of a graph by what they make, None for weights; outer: those around a branch."""
+
+    producers: Mapping[str, onnx.NodeProto | None]
+    outer: _Level | None = None
+
+    @classmethod
+    def of(cls, graph: onnx.GraphProto, outer: _Level | None = None) -> _Level:
+        weights = dict.fromkeys(weight.name for weight in graph.initializer)
+        return cls(weights | {name: node for node in graph.node for name in node.output}, outer)
+
+    def maker(self, name: str) -> tuple[_Level, onnx.NodeProto] | None:
+        """The node that makes a value, and where it stands; None for inputs and weights."""
+        if name not in self.producers:
+            return self.outer.maker(name) if self.outer else None
+        node = self.producers[name]
+        return node and (self, node)
+
+
+def _extensions(
+    level: _Level, name: str, consts: Mapping[str, Any]
+) -> Iterator[tuple[onnx.NodeProto, int]]:
+    """The nodes that extend what becomes the value `name`, from the last on, and which of their
+    inputs each extends. Of an If whose condition the request fixes, the branch that it takes.
+    """
+    while found := level.maker(name):
+        level, node = found
+        place = list(node.output).index(name)
+        if node.op_type == "If" and node.input[0] in consts:
+            wanted = "then_branch" if consts[node.input[0]] else "else_branch"
+            (branch,) = [attribute.g for attribute in node.attribute if attribute.name == wanted]
+            level, name = _Level.of(branch, level), branch.output[place].name
+            continue
+        extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(place)
+        if extends is None or extends >= len(node.input):
+            return
+        yield node, extends
+        name = node.input[extends]
 
 
 def _with_room(spec: TensorSpec, caches: set[str]) -> TensorSpec:
@@ -251,7 +309,7 @@ def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest
     return replace(request, dims=tuple(sorted(kept)))
 
 
-def _refused(why: str) -> ImportFailed:
+def _refused(why: str, hint: str = _HINT) -> ImportFailed:
     return ImportFailed(
-        f"caches cannot be lifted: {why}", reason="state", field="options.state", hint=_HINT
+        f"caches cannot be lifted: {why}", reason="state", field="options.state", hint=hint
     )

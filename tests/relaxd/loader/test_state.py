@@ -233,6 +233,22 @@ def test_capacities_that_the_bundle_does_not_admit(bundles: dict[str, Path]) -> 
         model.state(capacity=LONGEST + 1)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_of_one_token(tmp_path: Path, name: str) -> None:
+    model, dims = MODELS[name]
+    one = {**dims, "seq": 1}
+    compiler.compile_model(model(1), output=tmp_path / "out", dims=one, options=LIFTED)
+    state, original = relaxd.load(tmp_path / "out").state(capacity=7), Original(model(1))
+    for token in tokens(7):
+        ours = state.step([[token]])["logits"][0]
+        np.testing.assert_allclose(ours, original.step([token]), **CLOSE)
+    assert state.lengths == (7,)
+    state.reset()
+    with pytest.raises(InputError, match="seq"):
+        state.step([[1, 2]])
+    assert state.lengths == (0,)
+
+
 def states(source: int, seed: int, entries: int = 1) -> dict[str, np.ndarray]:
     """Keys and values of an encoder."""
     draw = np.random.default_rng(seed)
