@@ -1,0 +1,1 @@
+"""Times Whisper's transcription by relaxd and by CTranslate2, which reads the same weights."""
