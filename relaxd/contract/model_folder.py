@@ -16,7 +16,7 @@ GENERATION = "generation_config.json"
 _BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION)
 _TENSORS, _PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt")
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
-MOST_INDEX_BYTES = 64 << 20
+MOST_INDEX_BYTES = 4 << 20
 _PIECE = 1 << 20
 _BLOCK, _RECORD = tarfile.BLOCKSIZE, tarfile.RECORDSIZE
 

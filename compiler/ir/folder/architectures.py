@@ -236,6 +236,6 @@ def _shared_rotation(config: Config, architecture: Architecture, size: int) -> R
 
 def _activation(config: Config) -> Activation:
     name = config.get("hidden_activation", config.get("hidden_act", "silu"))
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise unsupported(f"decoders with the activation {str(name)[:40]!r}")
     return _ACTIVATIONS[name]

@@ -18,6 +18,8 @@ def document(name: str, data: Array, most: int = _MOST_BYTES) -> dict[str, Any]:
         if len(data) > most:
             raise ValueError(f"it has {len(data)} bytes")
         found = json.loads(data.tobytes().decode())
+        # Half of a pair of UTF-16 can be written as JSON, and as no text.
+        json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise unusable(f"{name} is no JSON: {str(error)[:100]}") from error
     if not isinstance(found, dict):

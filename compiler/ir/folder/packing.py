@@ -70,7 +70,7 @@ class Packing:
 
     def _unpacked(self, stored: Stored, along: int, order: tuple[int, ...]) -> Array:
         """uint8, from int32 [a, b]."""
-        words = viewed(stored, "<u4")
+        words = _words(stored)
         shifts = np.arange(0, 32, self.bits, dtype=np.uint32)
         found = (words[..., None] >> shifts & np.uint32((1 << self.bits) - 1)).astype(np.uint8)
         found = found[..., np.argsort(order)]
@@ -80,9 +80,14 @@ class Packing:
         return found.reshape(words.shape[0], -1)
 
     def _require_order(self, module: str, stored: Stored, group: int) -> None:
-        places = viewed(stored, "<i4")
-        if (places != np.arange(len(places)) // group).any():
+        if (_words(stored) != np.arange(stored.shape[0]) // group).any():
             raise unsupported(f"groups out of order, as {module} has them,", _REPACK)
+
+
+def _words(stored: Stored) -> Array:
+    if stored.kind != "I32":
+        raise unusable(f"packed numbers and groups are int32, not {stored.kind}")
+    return viewed(stored, "<u4")
 
 
 def packing_of(config: Config) -> Packing | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.ir.decoders.design import Rotation, plain_steps
 from compiler.ir.decoders.quantized import Array
-from compiler.ir.folder.config import Config, unsupported
+from compiler.ir.folder.config import Config, unsupported, unusable
 
 SCALINGS = ("default", "linear", "llama3", "yarn")
 
@@ -22,15 +22,17 @@ def rotation_of(config: Config, size: int, base: float, kind: str = "") -> Rotat
     if stated.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0)) != 1:
         raise unsupported("heads of which a part is rotated")
     base = stated.number("rope_theta", config.number(_BASES.get(kind, "rope_theta"), base))
-    steps = plain_steps(base, size)
+    if base <= 1:
+        raise unusable("config.json states no usable rope_theta")
+    steps, factor = plain_steps(base, size), 1.0
     if name == "linear":
-        return Rotation(kind, steps / stated.number("factor"))
-    if name == "llama3":
-        return Rotation(kind, _llama3(stated, steps, _original(config, stated)))
-    if name == "yarn":
-        original = _original(config, stated)
-        return Rotation(kind, _yarn(stated, steps, base, original), _yarn_factor(stated))
-    return Rotation(kind, steps)
+        steps = steps / _factor(stated)
+    elif name == "llama3":
+        steps = _llama3(stated, steps, _original(config, stated))
+    elif name == "yarn":
+        steps = _yarn(stated, steps, base, _original(config, stated))
+        factor = _yarn_factor(stated)
+    return Rotation(kind, steps, factor)
 
 
 _BASES = {"sliding_attention": "rope_local_base_freq"}
@@ -48,6 +50,14 @@ def _stated(config: Config, kind: str) -> Config:
     return config.table("rope_scaling")
 
 
+def _factor(stated: Config) -> float:
+    """How many times longer than before a context becomes."""
+    found = stated.number("factor")
+    if found < 1:
+        raise unusable("config.json states no usable factor of its rotations")
+    return found
+
+
 def _original(config: Config, stated: Config) -> float:
     """The longest context before it was extended."""
     longest = config.count("max_position_embeddings")
@@ -57,7 +67,7 @@ def _original(config: Config, stated: Config) -> float:
 
 def _llama3(stated: Config, steps: Array, original: float) -> Array:
     """Slow turns are stretched, fast ones stay, between them is a ramp."""
-    factor = stated.number("factor")
+    factor = _factor(stated)
     low, high = stated.number("low_freq_factor"), stated.number("high_freq_factor")
     if high <= low:
         raise unsupported("rotations whose high_freq_factor is not above low_freq_factor")
@@ -67,7 +77,7 @@ def _llama3(stated: Config, steps: Array, original: float) -> Array:
 
 
 def _yarn(stated: Config, steps: Array, base: float, original: float) -> Array:
-    factor, size = stated.number("factor"), 2 * len(steps)
+    factor, size = _factor(stated), 2 * len(steps)
 
     def pair_of(turns: float) -> float:
         return size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
@@ -84,7 +94,7 @@ def _yarn_factor(stated: Config) -> float:
     own = stated.maybe("attention_factor")
     if own is not None:
         return own
-    factor = stated.number("factor")
+    factor = _factor(stated)
 
     def scale(part: float) -> float:
         return 0.1 * part * math.log(factor) + 1 if factor > 1 else 1.0

@@ -25,7 +25,8 @@ def text_files(files: Files, config: Document) -> TextFiles:
     if TOKENIZER not in files.held:
         reason = f"the folder has none; {_SAVE}"
         return TextFiles(found, {TOKENIZER: reason})
-    return TextFiles({TOKENIZER: document(TOKENIZER, files.held[TOKENIZER], _MOST_BYTES), **found})
+    found[TOKENIZER] = document(TOKENIZER, files.held[TOKENIZER], _MOST_BYTES)
+    return TextFiles(found)
 
 
 _SAVE = "AutoTokenizer.from_pretrained(...).save_pretrained(folder) of transformers writes one"

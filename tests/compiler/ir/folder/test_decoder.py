@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from compiler.errors import LoadError
+from compiler.ir.folder.architectures import architecture_of, design_of
+from compiler.ir.folder.config import Config
 from compiler.ir.model_file import open_model
 from tests import folder_models as fm
 from tests.compiler.ir.folder.decoding import computed, opened
@@ -98,3 +100,33 @@ def test_a_broken_config_is_refused(folders: Path, tmp_path: Path) -> None:
         with pytest.raises(LoadError) as caught:
             open_model(path)
         assert caught.value.code == "load.folder"
+
+
+VALUES = ["x", -1, 0, 1, 1e-300, 1e308, 10**30, True, [], [{}], {}, {"rope_type": "yarn"}]
+"""In the place of any setting."""
+
+
+@pytest.mark.parametrize("name", ["mistral", "llama_yarn", "smollm3", "gemma3"])
+def test_any_setting_is_read_or_refused(folders: Path, tmp_path: Path, name: str) -> None:
+    path = changed(folders, tmp_path, {}, name) / "config.json"
+    config = json.loads(path.read_text())
+    nested = config.get("rope_parameters", {})
+    documents = [config | {key: value} for key in config for value in VALUES]
+    documents += [
+        config | {"rope_parameters": nested | {key: value}} for key in nested for value in VALUES
+    ]
+    refused = 0
+    for document in documents:
+        try:
+            design_of(found := Config(document), architecture_of(found))
+        except LoadError:
+            refused += 1
+    assert 0 < refused < len(documents)
+
+
+def test_texts_that_are_none_are_refused(folders: Path, tmp_path: Path) -> None:
+    path = changed(folders, tmp_path, {}, "mistral")
+    for text in ('{"x": "\\ud800"}', "[1]", "{"):
+        (path / "tokenizer.json").write_text(text)
+        with pytest.raises(LoadError, match=r"tokenizer\.json"):
+            open_model(path)

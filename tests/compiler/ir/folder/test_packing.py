@@ -81,10 +81,13 @@ def test_groups_out_of_order_are_refused(folders: Path, tmp_path: Path) -> None:
     few, _ = packed(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
     held = load_file(few / "model.safetensors")
     name = "model.layers.0.self_attn.q_proj.g_idx"
-    held[name] = held[name][::-1].copy()
-    save_file(held, few / "model.safetensors")
-    with pytest.raises(LoadError, match="desc_act=False"):
-        open_model(few)
+    for order, message in (
+        (held[name][::-1].copy(), "desc_act=False"),
+        (held[name].astype(np.int64), "I64"),
+    ):
+        save_file(held | {name: order}, few / "model.safetensors")
+        with pytest.raises(LoadError, match=message):
+            open_model(few)
 
 
 def test_packed_weights_without_settings_are_refused(folders: Path, tmp_path: Path) -> None:
