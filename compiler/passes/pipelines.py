@@ -13,6 +13,7 @@ from compiler.passes.framework.base import FromTVM, Pass, Phase
 from compiler.passes.framework.kernel_notes import DropKernelNotes
 from compiler.passes.gpu.bound import CheckBound
 from compiler.passes.gpu.empty import SkipEmptyGrids
+from compiler.passes.gpu.few_buffers import FewBuffers, concat_of_few
 from compiler.passes.gpu.finite import FiniteLimits
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import Narrow
@@ -152,6 +153,8 @@ def for_processors(
 def for_grids(target: Target) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on grids of threads."""
     device, transform = tvm.target.Target(target.to_tvm()), relax.transform
+    in_browser = target.kind == "webgpu"
+    legal = {"relax.concat": concat_of_few} if in_browser else {}
     return (
         _graph(transform.CanonicalizeBindings()),
         _graph(transform.EliminateCommonSubexpr()),
@@ -164,8 +167,9 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _pack(transform.DeadCodeElimination()),
         _programs(relax.backend.DispatchSampling()),
         _programs(relax.backend.DispatchSortScan()),
-        _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu})),
+        _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu, **legal})),
         _programs(transform.AnnotateTIROpPattern()),
+        *((FewBuffers(),) if in_browser else ()),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         OrderDims(),
@@ -173,7 +177,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _programs(transform.RewriteDataflowReshape()),
         _programs(transform.DeadCodeElimination()),
         # WGSL has no 64-bit integers, and no infinity.
-        *((Narrow(), FiniteLimits()) if target.kind == "webgpu" else ()),
+        *((Narrow(), FiniteLimits()) if in_browser else ()),
         SplitLowBatch(device),
         ScheduleOnGrid(device),
         SkipEmptyGrids(),

@@ -87,6 +87,10 @@ class Mismatch(VerifyError):
         self.got, self.want = (npz.read(trial.outputs(side)) for side in SIDES)
 
 
+class _Unable(Exception):
+    """The library turns out not to run on this machine; the text says why."""
+
+
 NATIVE = Runner()
 ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
 """For a device that is this machine's processor under another name."""
@@ -129,7 +133,10 @@ def verify(
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
         raise _nothing_ran(f"the reference answered at no point: {first}", left_out)
-    ran, unfinished = _run_library(bundle, answered, folder, budget, runner)
+    try:
+        ran, unfinished = _run_library(bundle, answered, folder, budget, runner)
+    except _Unable as error:
+        return not_run(str(error), TargetStatus.COMPILED_ONLY)
     left_out += unfinished
     if not ran:
         reason = f"the library finished no point: {unfinished[0].reason}"
@@ -226,8 +233,8 @@ def _ask_reference(
 def _run_library(
     bundle: Path, trials: Sequence[Trial], folder: Path, budget: Budget, runner: Runner
 ) -> tuple[list[Trial], list[LeftOut]]:
-    """The trials that the library finished, and those that the budget left out; raises VerifyError
-    for any other end.
+    """The trials that the library finished, and those that the budget left out; raises _Unable
+    where the task says so, VerifyError for any other end.
     """
     points = [trial.to_spec("library") for trial in trials]
     seconds = budget.seconds / 2
@@ -240,6 +247,8 @@ def _run_library(
         seconds=limit,
         memory_bytes=budget.memory_bytes,
     )
+    if unable := [record["unable"] for record in outcome.records if "unable" in record]:
+        raise _Unable(unable[0])
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
     for record in outcome.records:
         if "failed" in record and not _out_of_memory(record["failed"]):

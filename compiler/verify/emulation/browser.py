@@ -72,7 +72,9 @@ class Page:
         )
         if "exceptionDetails" in found:
             thrown = found["exceptionDetails"].get("exception", {})
-            raise BrowserFailed(str(thrown.get("description") or thrown.get("value")))
+            said = str(thrown.get("description") or thrown.get("value"))
+            # The stack follows.
+            raise BrowserFailed(said.partition("\n")[0])
         return found["result"].get("value")
 
     def call(self, method: str, **parameters: Any) -> Any:

@@ -67,7 +67,8 @@ def _call(page: browser.Page, name: str, *arguments: Any) -> Any:
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:
-    """Run the module at every point of the spec (see `run_points`).
+    """Run the module at every point of the spec (see `run_points`); where the adapter is too small
+    for it, record that alone.
 
     spec: bundle, scratch; its seconds are of processor time.
     """
@@ -78,7 +79,14 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     manifest = read_manifest(bundle)
     names = ["manifest.json", manifest.library, *([manifest.weights_file] * bool(manifest.weights))]
     with browser.opened(program, _PAGE.as_uri(), scratch / "profile") as page:
-        _call(page, "open", {name: (bundle / name).as_uri() for name in names})
+        try:
+            _call(page, "open", {name: (bundle / name).as_uri() for name in names})
+        except browser.BrowserFailed as error:
+            if not str(error).startswith("LoadContractError"):
+                raise
+            # Another adapter may have what this one lacks.
+            record({"unable": str(error)})
+            return
         run_points(
             spec, record, _Model(page, manifest, scratch).run, clock=browser.seconds_of(page)
         )

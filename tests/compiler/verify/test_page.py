@@ -4,16 +4,20 @@ import json
 import shutil
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from compiler import capabilities, compile_model, targets
+from compiler.isolation.step import Outcome
 from compiler.targets import TargetStatus
-from compiler.verify import npz
+from compiler.verify import npz, report
 from compiler.verify.emulation import browser
+from compiler.verify.inputs import Signature, Trials
 from compiler.verify.run.page import run_library
+from relaxd.contract.options import CompileOptions
 from tests.servers import missing
 from tests.small_models import masked
 
@@ -43,14 +47,7 @@ def test_a_bundle_is_run_at_every_point(bundle: Path) -> None:
 
 
 def test_it_is_the_shaders_that_run(bundle: Path, tmp_path: Path) -> None:
-    changed = tmp_path / "changed"
-    shutil.copytree(bundle, changed)
-    library, manifest = changed / "model.wasm", changed / "manifest.json"
-    content = library.read_bytes()
-    assert content.count(b"fma(")
-    library.write_bytes(content.replace(b"fma(", b"mix("))
-    sealed = [sha256(one).hexdigest() for one in (content, library.read_bytes())]
-    manifest.write_text(manifest.read_text().replace(*sealed))
+    changed = _changed(bundle, tmp_path / "changed", b"fma(", b"mix(")
     right, wrong = (
         _outputs(folder, tmp_path / name) for folder, name in ((bundle, "a"), (changed, "b"))
     )
@@ -70,6 +67,27 @@ def test_what_fails_in_the_page_is_reported_with_its_sentence(bundle: Path, tmp_
         run_library({**spec, "bundle": str(broken)}, records.append)
 
 
+def test_an_adapter_may_be_too_small(bundle: Path, tmp_path: Path) -> None:
+    needy = _changed(bundle, tmp_path / "needy", b'"size":[256,', b'"size":[9e9,')
+    records: list[dict[str, Any]] = []
+    run_library(_spec(needy, tmp_path, np.ones((1, 2), "int64")), records.append)
+    (record,) = records
+    assert "whose maxComputeInvocationsPerWorkgroup is 9000000000" in record["unable"]
+
+
+def test_what_an_adapter_is_too_small_for_is_only_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    why = "LoadContractError: the model needs a WebGPU adapter whose maxBufferSize is 9"
+    trial: Any = SimpleNamespace(index=0, to_spec=lambda side: {"index": 0})
+    monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", [trial], []))
+    monkeypatch.setattr(report, "run_task", lambda *given, **more: Outcome([{"unable": why}], True))
+    trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
+    original = report.Reference(tmp_path, {})
+    found = report.verify(tmp_path, original, signature, trials, options, tmp_path, report.Budget())
+    assert (found["status"], found["reason"]) == ("compiled_only", why)
+
+
 def test_without_the_browser_such_bundles_are_only_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -83,6 +101,18 @@ def test_without_the_browser_such_bundles_are_only_compiled(
     monkeypatch.setattr(browser.shutil, "which", lambda name: None)
     assert browser.lacking() == "chromium-headless-shell is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
+
+
+def _changed(bundle: Path, folder: Path, old: bytes, new: bytes) -> Path:
+    """A copy of the bundle whose library has other bytes, with the manifest that belongs to it."""
+    shutil.copytree(bundle, folder)
+    library, manifest = folder / "model.wasm", folder / "manifest.json"
+    content = library.read_bytes()
+    assert old in content
+    library.write_bytes(content.replace(old, new))
+    sealed = [sha256(one).hexdigest() for one in (content, library.read_bytes())]
+    manifest.write_text(manifest.read_text().replace(*sealed))
+    return folder
 
 
 def _spec(bundle: Path, folder: Path, mask: np.ndarray) -> dict[str, Any]:
