@@ -64,4 +64,6 @@ def _page(folder: Path, reason: str) -> report.Runner | str:
         return f"{reason}; {lacking}"
     folder.mkdir()
     spec = (("scratch", str(folder)),)
-    return report.Runner("compiler.verify.run.page", spec, TargetStatus.EMULATED, _PATIENCE)
+    return report.Runner(
+        "compiler.verify.run.page", spec, TargetStatus.EMULATED, _PATIENCE, slow=True
+    )

@@ -4,7 +4,6 @@ import json
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from compiler.isolation.step import Outcome
 from compiler.targets import TargetStatus
 from compiler.verify import npz, report
 from compiler.verify.emulation import browser
-from compiler.verify.inputs import Signature, Trials
+from compiler.verify.inputs import Signature, Trial, Trials
+from compiler.verify.points import Point
 from compiler.verify.run.page import run_library
 from relaxd.contract.options import CompileOptions
 from tests.servers import missing
@@ -75,17 +75,35 @@ def test_an_adapter_may_be_too_small(bundle: Path, tmp_path: Path) -> None:
     assert "whose maxComputeInvocationsPerWorkgroup is 9000000000" in record["unable"]
 
 
-def test_what_an_adapter_is_too_small_for_is_only_compiled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+SMALL = "LoadContractError: the model needs a WebGPU adapter whose maxBufferSize is 9"
+LATE = "the time budget of 240 s ran out"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome([{"unable": SMALL}], True), SMALL),
+        (Outcome([], False, LATE), f"the library finished no point: {LATE}"),
+    ],
+)
+def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
+    outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    why = "LoadContractError: the model needs a WebGPU adapter whose maxBufferSize is 9"
-    trial: Any = SimpleNamespace(index=0, to_spec=lambda side: {"index": 0})
+    trial = Trial(0, Point("min", {}), tmp_path)
     monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", [trial], []))
-    monkeypatch.setattr(report, "run_task", lambda *given, **more: Outcome([{"unable": why}], True))
+    monkeypatch.setattr(report, "run_task", lambda *given, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
-    original = report.Reference(tmp_path, {})
-    found = report.verify(tmp_path, original, signature, trials, options, tmp_path, report.Budget())
-    assert (found["status"], found["reason"]) == ("compiled_only", why)
+    found = report.verify(
+        tmp_path,
+        report.Reference(tmp_path, {}),
+        signature,
+        trials,
+        options,
+        tmp_path,
+        report.Budget(),
+        report.Runner("", slow=True),
+    )
+    assert (found["status"], found["reason"]) == ("compiled_only", reason)
 
 
 def test_without_the_browser_such_bundles_are_only_compiled(
