@@ -165,6 +165,26 @@ def onnxruntime(subject: Subject) -> Runner:
     return lambda feed: list(session.run(None, feed))
 
 
+def quantized(subject: Subject) -> Runner:
+    """ONNX Runtime on its own dynamic quantisation of the model: weights with a scale for each
+    column, what multiplies them with one for each tensor, found at run time.
+    """
+    import onnxruntime as engine
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    engine.disable_telemetry_events()
+    options = engine.SessionOptions()
+    options.intra_op_num_threads = subject.threads or 0
+    with TemporaryDirectory(prefix="quantized-") as folder:
+        made = Path(folder) / "model.onnx"
+        quantize_dynamic(
+            subject.path, made, op_types_to_quantize=["MatMul", "Gemm", "Conv"], per_channel=True,
+            weight_type=QuantType.QInt8,
+        )  # fmt: skip
+        session = engine.InferenceSession(made, options, providers=["CPUExecutionProvider"])
+    return lambda feed: list(session.run(None, feed))
+
+
 def torch_compile(subject: Subject) -> Runner:
     """`torch.compile(dynamic=True)` of the module that `tests/exports.py` exports; no other model
     has one.
@@ -194,6 +214,8 @@ PACKAGES = {
     "torch.compile": "torch",
     "relaxd": "relaxd",
     "relaxd.bfloat16": "relaxd",
+    "relaxd.int8": "relaxd",
+    "onnxruntime.int8": "onnxruntime",
     "openvino.bfloat16": "openvino",
 }
 """The package whose absence makes an engine missing."""
@@ -206,5 +228,7 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "iree": iree,
     "torch.compile": torch_compile,
     "relaxd.bfloat16": partial(relaxd, precision="bfloat16"),
+    "relaxd.int8": partial(relaxd, precision="int8"),
+    "onnxruntime.int8": quantized,
     "openvino.bfloat16": partial(openvino, precision="bf16"),
 }

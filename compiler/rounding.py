@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from compiler.errors import ImportFailed
 from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx import block_products
+from compiler.ir.onnx.row_products import RowProducts
 from compiler.targets import Target
 from compiler.verify.reference.rounded import with_operands, with_rounded, with_rounded_rows
 from compiler.verify.report import Reference, Rounded
@@ -45,15 +46,18 @@ def as_wanted(
     model: LoadedModel | LoadedScript, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
     """The model whose matmuls by weights in blocks state that they round, where the request wants
-    that: it is changed in place. Raises ImportFailed for a model without such matmuls.
+    that: it is changed in place. Of a model without such blocks the import rounds products by
+    floats. Raises ImportFailed for a model without either.
     """
     if request.options.precision is not Precision.INT8 or isinstance(model, LoadedScript):
         return model
     if block_products.opset_of(model.proto) < block_products.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_products.LEAST_OPSET}")
-    if not block_products.set_level(model.proto, block_products.ROUNDED):
-        raise _unroundable("no matmul of the model has weights in blocks of 4 or 8 bits")
-    return replace(model, built=True)
+    if block_products.set_level(model.proto, block_products.ROUNDED):
+        return replace(model, built=True)
+    if not RowProducts(model.proto).layers.layers:
+        raise _unroundable("no matmul or convolution of the model has constant weights to round")
+    return model
 
 
 def _unroundable(why: str) -> ImportFailed:
@@ -61,8 +65,8 @@ def _unroundable(why: str) -> ImportFailed:
         f"{why}: there is nothing that precision int8 can round",
         reason="precision",
         field="options.precision",
-        hint="compile it with precision=float32, or give a GGUF file or an ONNX model with "
-        "MatMulNBits nodes, of opset 13 or newer",
+        hint="compile it with precision=float32, or give a GGUF file or an ONNX model of opset 13 "
+        "or newer whose weights are constants",
     )
 
 

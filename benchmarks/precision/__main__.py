@@ -1,9 +1,11 @@
-"""`python -m benchmarks.precision`: whole models in bfloat16 and in float32, ours and OpenVINO's,
-on the same inputs and threads, one engine running at a time.
+"""`python -m benchmarks.precision`: whole models in bfloat16, int8 and float32, ours, OpenVINO's
+bfloat16 and ONNX Runtime's dynamic quantisation, on the same inputs and threads, one engine running
+at a time.
 
-Needs a processor with AVX512-BF16, and `pip install openvino==2026.4.1` beside the development
-environment. The error of an engine is the root of the mean square of its differences from ONNX
-Runtime in float32, over that of ONNX Runtime's values, of the worst output.
+Needs a processor with AVX512-BF16 for bfloat16, and `pip install openvino==2026.4.1` beside the
+development environment; an engine that is not there is left out. The error of an engine is the root
+of the mean square of its differences from ONNX Runtime in float32, over that of ONNX Runtime's
+values, of the worst output.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from benchmarks.cpu import contest
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.engines import PACKAGES
 
-REFERENCE, OURS, PEER = "onnxruntime", "relaxd.bfloat16", "openvino.bfloat16"
-ENGINES = (REFERENCE, "relaxd", OURS, "openvino", PEER)
+REFERENCE, PLAIN = "onnxruntime", "relaxd"
+PEERS = {"relaxd.bfloat16": "openvino.bfloat16", "relaxd.int8": "onnxruntime.int8"}
+"""Our narrow builds, each with the engine that it is compared with."""
+ENGINES = (REFERENCE, PLAIN, "openvino", *PEERS, *PEERS.values())
 
 
 def main() -> int:
@@ -63,12 +67,12 @@ def _run(name: str, engines: Sequence[str], options: argparse.Namespace, folder:
 def _line(name: str, times: dict[str, list[float]], folder: Path, index: int) -> str:
     medians = {one: statistics.median(found) for one, found in times.items() if found}
     cells = [f"{one} {_cell(medians[one], _error(folder, one, index))}" for one in medians]
-    if OURS in medians:
-        cells += [
-            f"{medians[OURS] / medians[other]:.2f} of {other}"
-            for other in ("relaxd", PEER)
-            if other in medians
-        ]
+    cells += [
+        f"{ours} {medians[ours] / medians[other]:.2f} of {other}"
+        for ours, peer in PEERS.items()
+        for other in (PLAIN, peer)
+        if ours in medians and other in medians
+    ]
     return f"{name:24} " + "  ".join(cells)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -16,7 +17,9 @@ from compiler.bisection.cuts import Cut, Declared
 from compiler.bisection.graph import Graph
 from compiler.bisection.values import Values
 from compiler.errors import CompileError
-from compiler.ir.onnx.block_products import rounds
+from compiler.ir.onnx.block_products import has_blocks, rounds
+from compiler.ir.onnx.products import OPERATORS, label_of
+from compiler.ir.onnx.row_products import RowProducts
 from compiler.ir.onnx.walking import walk
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
@@ -121,9 +124,19 @@ class Trials:
     def _precision(self, cut: Cut) -> Precision:
         """What the cut's products multiply: int8 where the whole model's do, and it has some."""
         whole = self.request.options.precision
+        if whole is not Precision.INT8:
+            return Precision.FLOAT32
         nodes = [self.graph.nodes[index] for index in cut.nodes]
-        rounding = whole is Precision.INT8 and any(map(rounds, walk(nodes)))
+        if has_blocks(self.graph.model):
+            rounding = any(map(rounds, walk(nodes)))
+        else:
+            layers = frozenset(self._products.layers.layers)
+            rounding = any(node.op_type in OPERATORS and label_of(node) in layers for node in nodes)
         return whole if rounding else Precision.FLOAT32
+
+    @cached_property
+    def _products(self) -> RowProducts:
+        return RowProducts(self.graph.model)
 
     def _output(self, name: str) -> onnx.ValueInfoProto:
         rank = len(self.specs[name].shape) if name in self.specs else None

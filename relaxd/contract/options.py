@@ -46,8 +46,9 @@ class WeightForm(StrEnum):
 
 class Precision(StrEnum):
     """What matmuls and convolutions multiply: numbers as the model has them, or rounded to
-    bfloat16; INT8: what weights in blocks of few bits multiply is rounded to 8 bits, block by
-    block. Their sums are float32.
+    bfloat16, with sums in float32. INT8: of a model whose weights are in blocks of few bits, what
+    they multiply is rounded to 8 bits, block by block; of others, constant weights by column, and
+    what multiplies them by row or image.
     """
 
     FLOAT32 = "float32"

@@ -175,11 +175,43 @@ def test_a_library_that_does_not_round_as_asked_is_refused(
     assert error.code == "verify.mismatch"
 
 
-def test_models_without_blocks_are_refused() -> None:
+@pytest.mark.slow
+def test_a_build_states_what_bytes_change(tmp_path: Path) -> None:
+    options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.05)
+    output = tmp_path / "out"
+    manifest = build(output, perceptron(), dims=DIMS, options=options)
+    assert manifest.narrow == NarrowLayers(
+        Precision.INT8,
+        ("first", "second"),
+        {
+            "inner": "its right side is no constant of floats",
+            "few": "it has fewer than 8 columns",
+        },
+    )
+    numerics = report(output, "numerics.json")
+    assert numerics["verdict"] == "passed"
+    found = numerics["precision"]
+    assert (found["form"], found["limit"]) == ("int8", 0.05)
+    assert 0.002 < found["error"] < 0.03
+    assert found["error"] == pytest.approx(found["expected"], rel=0.02)
+    assert (output / "weights.bin").stat().st_size < 1.5 * (160 * 128 + 128 * 96)
+    alone = replace(options, flavour=Flavour.STANDALONE)
+    build(tmp_path / "alone", perceptron(), dims=DIMS, options=alone)
+    alike = report(tmp_path / "alone", "numerics.json")["precision"]["error"]
+    assert alike == pytest.approx(found["error"], rel=0.02)
+    options = replace(options, precision_error=0.001)
+    error = failing(tmp_path / "other", VerifyError, perceptron(), dims=DIMS, options=options)
+    assert error.code == "verify.precision_error"
+
+
+def test_models_without_anything_to_round_are_refused() -> None:
     request = CompileRequest.of(options={"precision": "int8"})
     old = blocks()
     old.opset_import[0].version = 12
-    for model in (perceptron(), old):
+    nothing = model_of(
+        [helper.make_node("Relu", ["x"], ["y"])], {"x": "float32[n,4]"}, {}, outputs=["y"]
+    )
+    for model in (nothing, old):
         with pytest.raises(ImportFailed, match="int8") as caught:
             as_wanted(LoadedModel(model, "sha256:0"), request)
         assert (caught.value.code, caught.value.failure.field) == (

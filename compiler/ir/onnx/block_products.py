@@ -38,6 +38,11 @@ def rounds(node: onnx.NodeProto) -> bool:
     return node.op_type == OPERATOR and _attributes(node).get("bits", 4) in _BITS
 
 
+def has_blocks(model: onnx.ModelProto) -> bool:
+    """Whether some matmul can round block by block."""
+    return any(map(rounds, _nodes(model)))
+
+
 def layers_of(model: onnx.ModelProto) -> NarrowLayers:
     """The matmuls that round where all that can do so are asked to, and the other products."""
     layers: list[str] = []

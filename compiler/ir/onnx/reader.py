@@ -22,12 +22,13 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.block_products import layers_of
+from compiler.ir.onnx.block_products import has_blocks, layers_of
 from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
 from compiler.ir.onnx.lists import Items, Stacked
 from compiler.ir.onnx.products import products_of
+from compiler.ir.onnx.row_products import RowProducts
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.state import lifted
 from compiler.ir.onnx.walking import walk
@@ -37,6 +38,7 @@ from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
+from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 
@@ -48,17 +50,32 @@ def read(
 
     Raises ImportFailed naming the node or the declaration at fault.
     """
+    wanted, narrow = _rounded(model, request)
     if trace is None:
-        support.check(model)
-    flat = without_calls(model)
+        support.check(wanted)
+    flat = without_calls(wanted)
     found = explore(lambda assumed: _read(flat, request, trace, assumed))
-    if request.options.precision is Precision.INT8:
-        return replace(found, narrow=layers_of(model))
+    if narrow is not None:
+        return replace(found, narrow=narrow)
     if request.options.precision is not Precision.FLOAT32:
         return replace(found, products=products_of(model))
     if request.options.weights is WeightForm.FLOAT32:
         return found
     return replace(found, weights=file_weights(model))
+
+
+def _rounded(
+    model: onnx.ModelProto, request: CompileRequest
+) -> tuple[onnx.ModelProto, NarrowLayers | None]:
+    """The model whose products round as the request wants, and which do; None where passes round
+    them.
+    """
+    if request.options.precision is not Precision.INT8:
+        return model, None
+    if has_blocks(model):
+        return model, layers_of(model)
+    products = RowProducts(model)
+    return products.rounded(), products.layers
 
 
 def _read(

@@ -41,14 +41,21 @@ def with_operands(
 
 def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> list[Path]:
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
-    round nothing, and for each nudge one that rounds what they multiply (`block_products`).
+    round nothing, and for each nudge one that rounds what they multiply (`block_products`). Of a
+    model without such blocks, the file itself and copies that round products by floats
+    (`row_products`).
     """
     import onnx
 
-    from compiler.ir.onnx.block_products import round_rows, set_level
+    from compiler.ir.onnx.block_products import has_blocks, round_rows, set_level
+    from compiler.ir.onnx.row_products import RowProducts
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
+    if not has_blocks(loaded.proto):
+        products = RowProducts(loaded.proto)
+        made = enumerate(map(products.rounded, nudges))
+        return [model, *(written(one, scratch, f"rows{number}") for number, one in made)]
     set_level(loaded.proto, 0)
     # All copies read the weights from one file.
     paths = [scratch / "plain.onnx"]
