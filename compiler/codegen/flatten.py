@@ -15,6 +15,9 @@ from compiler.tir.building import emit, statements
 from compiler.tir.exprs import const, dtype_of, items
 from compiler.tir.loops import with_body
 
+# The functions behind + and *, which look at their operands for longer than they take.
+_add, _multiply = map(tvm.get_global_func, ("prim._OpAdd", "prim._OpMul"))
+
 
 def flattened(module: tvm.IRModule) -> tvm.IRModule:
     """The module, whose loops are lowered from blocks, with flat buffers and flat accesses."""
@@ -54,9 +57,9 @@ class _View:
             return sum(parts[1:], parts[0])
         first, *inner = items(indices) or [const(0)]
         # Indices may be int32, offsets are int64.
-        total = const(0) + first
+        total = _add(const(0), first, None)
         for extent, index in zip(self.extents, inner, strict=True):
-            total = total * extent + index
+            total = _add(_multiply(total, extent, None), index, None)
         return total
 
 

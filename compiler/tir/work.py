@@ -44,6 +44,8 @@ _SMALL = 1024
 
 Values = Mapping[Any, Polynomial]
 
+_NOTHING: frozenset[Any] = frozenset()
+
 _ARITHMETIC = (prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Min, prim.Max)
 _FREE = ("reinterpret", "likely", "large_uint_imm")
 
@@ -96,6 +98,8 @@ class _Count:
     bound: dict[Any, set[Any]] = field(default_factory=dict)
     flops: dict[str, list[Polynomial]] = field(default_factory=lambda: defaultdict(list))
     touched: list[tuple[Any, Polynomial]] = field(default_factory=list)
+    # Of expressions by address, with the expression.
+    variables: dict[int, tuple[Expr, frozenset[Any]]] = field(default_factory=dict)
 
     def visit(self, stmt: Stmt) -> None:
         """Counts a statement; raises UnknownExtent."""
@@ -128,7 +132,12 @@ class _Count:
         serial = [one for one in branches if not _over_threads(one)] or branches
         found = []
         for branch in serial:
-            count = _Count(dict(self.values), dict(self.loops), dict(self.bound))
+            count = _Count(
+                dict(self.values),
+                dict(self.loops),
+                dict(self.bound),
+                variables=self.variables,
+            )
             count.visit(branch)
             found.append(count)
         if any(count.total() != found[0].total() for count in found):
@@ -215,8 +224,19 @@ class _Count:
 
     def _names(self, expr: Expr) -> set[Any]:
         """The variables that an expression depends on, of loops and dims."""
-        found = {node for node in nodes(expr) if isinstance(node, tvm.ir.Var)}
+        found = set(self._variables(expr))
         return found.union(*(self.bound[var] for var in found & self.bound.keys()))
+
+    def _variables(self, expr: Expr) -> frozenset[Any]:
+        """The variables in an expression; each part of a sum is asked for, and so is the sum."""
+        key = expr.__chandle__()
+        if key not in self.variables:
+            if isinstance(expr, tvm.ir.Var):
+                found = frozenset((expr,))
+            else:
+                found = _NOTHING.union(*map(self._variables, children(expr)))
+            self.variables[key] = expr, found
+        return self.variables[key][1]
 
 
 def _over_threads(stmt: Stmt) -> bool:

@@ -3,7 +3,9 @@ most choices between serial and parallel loops.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import tvm
@@ -94,10 +96,15 @@ def _given(call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer) -> dic
 
 
 def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
-    analyzer, cells = _analyzer(known), _Cells(func)
+    analyzer = _analyzer(known)
+
+    @cache
+    def cells() -> _Cells:
+        # Most kernels have no branch.
+        return _Cells(func)
 
     def choose(node: Any) -> Any:
-        holds = _holds(cells.seen_through(node.condition), analyzer)
+        holds = _holds(cells().seen_through(node.condition), analyzer)
         if holds is None:
             return node
         return node.then_case if holds else seq(node.else_case)
@@ -109,8 +116,15 @@ def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
 
 def _all(body: Any, kind: type) -> list[Any]:
     """Every node of the given kind in `body`."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(body, (kind, found.append), order="pre")
+    (found,) = _all_of(body, (kind,))
+    return found
+
+
+def _all_of(body: Any, kinds: Sequence[type]) -> list[list[Any]]:
+    """As `_all`, of several kinds in one walk."""
+    found: list[list[Any]] = [[] for _ in kinds]
+    steps = tuple((kind, each.append) for kind, each in zip(kinds, found, strict=True))
+    tvm_ffi.structural_walk(body, steps, order="pre")
     return found
 
 
@@ -120,9 +134,7 @@ class _Cells:
     """
 
     def __init__(self, func: tirx.PrimFunc) -> None:
-        writes, binds, calls = (
-            _all(func.body, kind) for kind in (tirx.BufferStore, tirx.Bind, tvm.ir.Call)
-        )
+        writes, binds, calls = _all_of(func.body, (tirx.BufferStore, tirx.Bind, tvm.ir.Call))
         written = Counter(node.buffer for node in writes)
         # A buffer whose address is taken may be written by the call that takes it.
         pointed = {
