@@ -14,6 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.products import OPERATORS, label_of, products_of
+from compiler.ir.onnx.walking import walk
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Precision
 
@@ -131,8 +132,6 @@ def _opset(model: onnx.ModelProto) -> int:
 
 def _drop_unused(model: onnx.ModelProto) -> None:
     """Removes weights that no node reads any more."""
-    from compiler.ir.onnx.walking import walk
-
     read = {name for node in walk(model.graph.node) for name in node.input}
     read |= {output.name for output in model.graph.output}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
