@@ -91,7 +91,7 @@ def test_text_and_scores_are_those_of_the_reference(
     state.hold(relaxd.load(folder / "encoder", threads=1).run([log_mel(sounds[name])]))
     steps = [whisper.vocabulary.prompt(None, "transcribe"), *([token] for token in tokens)]
     scores = [state.step([step])["logits"][0, -1] for step in steps]
-    np.testing.assert_allclose(scores, answers[f"{name}.scores"], rtol=0, atol=2e-3)
+    np.testing.assert_allclose(scores, answers[f"{name}.scores"], rtol=0, atol=1e-3)
 
 
 def test_the_program_prints_what_is_said(folder: Path, sounds: dict[str, np.ndarray]) -> None:
