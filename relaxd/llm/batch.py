@@ -121,6 +121,8 @@ class Batch:
             self._seats.truncate(seat, before[seat] + 1 + kept)
             if self._guessing is not None:
                 self._guessing.judge(made, len(guesses[seat]), kept)
+        # What is over has no place that it could give up.
+        self.drop()
 
     def fail(self, error: RelaxdError) -> None:
         """Ends all answers by an error."""

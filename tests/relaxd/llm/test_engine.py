@@ -248,6 +248,23 @@ def test_important_requests_take_places_of_others_which_go_on_later(
         assert made.tokens == greedy(kind, prompt, length)
 
 
+def test_what_is_over_gives_up_no_place(language_models: dict[str, Path]) -> None:
+    slow = Slow()
+    with Engine.open(language_models["filled"], sequences=1, threads=1) as engine:
+        low = engine.generate([1], Sampling(max_tokens=3), slow)
+        for _ in range(2):
+            slow.came.acquire()
+            slow.go.release()
+        # It ends, and its listener has not gone on yet.
+        slow.came.acquire()
+        high = engine.generate([2], Sampling(max_tokens=2), priority=1)
+        slow.go.release()
+        high.text()
+        for _ in range(9):
+            slow.go.release()
+    assert (low.preempted, len(low.tokens), low.finish) == (0, 3, Finish.LENGTH)
+
+
 def test_a_prompt_that_enters_gives_way_too(language_models: dict[str, Path]) -> None:
     slow = Slow()
     long = (prompts(3)[0] * 40)[:40]

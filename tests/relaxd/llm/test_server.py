@@ -14,7 +14,7 @@ import httpx
 import pytest
 import uvicorn
 
-from relaxd.llm import Engine
+from relaxd.llm import Engine, Speculation
 from relaxd.llm.server import create_app
 from relaxd.llm.serving import _listening
 from tests import plain_http
@@ -41,6 +41,7 @@ def address(language_models: dict[str, Path]) -> Iterator[str]:
         sequences=2,
         waiting=3,
         threads=1,
+        speculate=Speculation.parse("ngram:4"),
     ) as engine:
         app = create_app(engine, MODEL)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
@@ -164,7 +165,13 @@ def test_clients_at_once(client: "openai.OpenAI") -> None:
     found: dict[str, str] = {}
 
     def ask(prompt: str) -> None:
-        made = client.completions.create(model=MODEL, prompt=prompt, max_tokens=9, temperature=0)
+        made = client.completions.create(
+            model=MODEL,
+            prompt=prompt,
+            max_tokens=9,
+            temperature=0,
+            extra_body={"priority": prompts.index(prompt)},
+        )
         found[prompt] = made.choices[0].text
 
     threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
@@ -257,6 +264,23 @@ def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -
     for name in ("first_token_seconds_count", "between_tokens_seconds_count", "tokens_total"):
         assert f"relaxd_llm_{name}" in shown
     assert plain_http.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+def test_guesses_are_counted_and_change_nothing(client: "openai.OpenAI", address: str) -> None:
+    before = counted(address, "accepted")
+    form = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "(abcdefgh){3}"}}
+    made = client.completions.create(
+        model=MODEL, prompt="ab", max_tokens=24, extra_body={"response_format": form}
+    )
+    assert made.choices[0].text == "abcdefgh" * 3
+    assert counted(address, "accepted") > before
+    assert counted(address, "drafted") >= counted(address, "accepted")
+
+
+def counted(address: str, kind: str) -> float:
+    shown = plain_http.get(f"{address}/metrics").text
+    start = f'relaxd_llm_tokens_total{{kind="{kind}"}} '
+    return sum(float(line.removeprefix(start)) for line in shown.splitlines() if start in line)
 
 
 def test_too_many_requests_and_an_engine_that_is_closed(language_models: dict[str, Path]) -> None:
