@@ -204,10 +204,13 @@ class _Writer:
         if (name, axes) not in self.rows:
             end = f"{name}{_ENDING}{len(self.rows)}"
             sizes = self._node("Abs", f"{end}_sizes", name)
+            # A maximum may pass over NaN, so a number that is not finite counts as infinity.
+            sizes = self._where_finite(f"{end}_known", sizes, sizes, np.inf)
             greatest = self._greatest(f"{end}_greatest", sizes, axes)
             most = self._constant(f"{_ENDING}_most", np.float32(MOST))
             least = self._constant(f"{_ENDING}_least", np.float32(_LEAST))
-            step = self._node("Div", f"{end}_step", greatest, most)
+            each = self._node("Div", f"{end}_each", greatest, most)
+            step = self._where_finite(f"{end}_step", greatest, each, np.nan)
             some = self._node("Max", f"{end}_some", greatest, least)
             scaled = self._node(
                 "Mul", f"{end}_in", name, self._node("Div", f"{end}_by", most, some)
@@ -220,6 +223,13 @@ class _Writer:
             number = self._node("Cast", end, f"{end}_bytes", to=TensorProto.FLOAT)
             self.rows[name, axes] = number, step
         return self.rows[name, axes]
+
+    def _where_finite(self, output: str, sizes: str, given: str, otherwise: float) -> str:
+        """`given` where `sizes` is a number that is not infinite, else the constant."""
+        widest = self._constant(f"{_ENDING}_widest", np.finfo(np.float32).max)
+        finite = self._node("LessOrEqual", f"{output}_finite", sizes, widest)
+        other = self._constant(f"{_ENDING}_{otherwise}", np.float32(otherwise))
+        return self._node("Where", output, finite, given, other)
 
     def _greatest(self, output: str, sizes: str, axes: tuple[int, ...]) -> str:
         if self.opset < _AXES_ARE_INPUTS:

@@ -36,18 +36,7 @@ def check(
     """Compares the library with the model whose nodes round, in ONNX Runtime; the last results."""
     products = RowProducts(model)
     session, plain = session_of(products.rounded()), session_of(model)
-    options = CompileOptions(precision=Precision.INT8).to_json()
-    imported = import_model(model, CompileRequest.of(dims=dims, options=options))
-    assert imported.narrow == products.layers
-    kernels = to_kernels(imported.module, HOST, imported.ranges)
-    families = {
-        KernelNote.of(function).family
-        for function in kernels.functions.values()
-        if isinstance(function, tvm.tirx.PrimFunc)
-    }
-    assert "int8" in families
-    executable = generate(to_machine(kernels, HOST, imported.ranges), HOST)
-    built = Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
+    built = built_of(model, **dims)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
         got, want = built.run(feed), session.run(None, feed)
@@ -59,6 +48,22 @@ def check(
                 apart = np.square(mine - theirs).mean() / max(np.square(theirs).mean(), 1e-30)
                 assert apart < 0.05**2
     return got, products.layers.layers
+
+
+def built_of(model: onnx.ModelProto, **dims: Any) -> Built:
+    """The library, some of whose kernels multiply bytes."""
+    options = CompileOptions(precision=Precision.INT8).to_json()
+    imported = import_model(model, CompileRequest.of(dims=dims, options=options))
+    assert imported.narrow == RowProducts(model).layers
+    kernels = to_kernels(imported.module, HOST, imported.ranges)
+    families = {
+        KernelNote.of(function).family
+        for function in kernels.functions.values()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+    assert "int8" in families
+    executable = generate(to_machine(kernels, HOST, imported.ranges), HOST)
+    return Built(imported, relax.VirtualMachine(executable, tvm.cpu()))
 
 
 @pytest.mark.parametrize(("depth", "columns"), [(16, 8), (33, 48), (127, 100), (384, 97)])
@@ -78,6 +83,26 @@ def test_matmul(depth: int, columns: int) -> None:
     want = np.maximum(exact(feeds[-1]["x"], weights["w"]) + weights["b"], 0)
     # A number in the middle of two may go to the other one.
     assert np.abs(got - want).mean() < 1e-4 * np.abs(want).mean()
+
+
+def test_rows_with_numbers_that_are_not_finite() -> None:
+    """They are NaN in every column, and others are as they would be without them."""
+    depth = 64
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
+    model = model_of(nodes, {"x": f"float32[n,{depth}]"}, {"w": normal(depth, 33)}, outputs=["y"])
+    x = normal(40, depth)
+    bad = {place % 40: place % depth for place in range(0, 35 * 7, 7)}
+    for number, (row, column) in enumerate(bad.items()):
+        x[row, column] = (np.nan, np.inf, -np.inf)[number % 3]
+    good = [row for row in range(40) if row not in bad]
+    assert good
+    x[good[0]] = 1e-42
+    built = built_of(model, n=(1, 40))
+    (got,) = built.run({"x": x})
+    assert np.isnan(got[list(bad)]).all()
+    assert (got[good[0]] == 0).all()
+    (alone,) = built.run({"x": x[good]})
+    np.testing.assert_array_equal(got[good], alone)
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
