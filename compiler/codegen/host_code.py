@@ -10,6 +10,7 @@ from tvm import s_tir, tirx
 from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
+from compiler.codegen.halves import divided, joined
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
 from compiler.passes.framework.kernel_notes import FAMILY
@@ -147,7 +148,8 @@ def lowered(programs: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Scheduled tensor programs as LLVM takes them, with the interface of TVM's calls."""
     mark_vector_calls()
     bound = tirx.transform.BindTarget(target.with_host(target))
-    steps = [bound, *lowering_steps(), *_packed_steps(), *_last_steps()]
+    first, last = map(step_of, (joined, divided))
+    steps = [bound, first, *lowering_steps(), *_packed_steps(), last, *_last_steps()]
     return tvm.ir.transform.Sequential(steps)(programs)
 
 

@@ -131,6 +131,15 @@ def parallel(extent: Expr | int, name: str = "task") -> Generator[Expr, None, No
         with serial(extent, name) as index:
             yield index
         return
+    with shares(extent) as (start, end), serial(end - start, name) as i:
+        yield start + i
+
+
+@contextmanager
+def shares(extent: Expr) -> Generator[tuple[Expr, Expr], None, None]:
+    """Each share of the tasks below the extent, over the threads: its first task, and where it
+    ends.
+    """
     taken = alloc([SHARES + 1], "int32", "taken")
     with serial(SHARES + 1) as i:
         store(taken, tirx.const(0, "int32"), i)
@@ -142,9 +151,7 @@ def parallel(extent: Expr | int, name: str = "task") -> Generator[Expr, None, No
         take = tirx.call_extern("int64", TAKE, flags, extent, worker, share)
         store(first, take, const(0))
         with statements() as run:
-            start = let("start", first[0])
-            with serial(state[1] - start, name) as i:
-                yield start + i
+            yield let("start", first[0]), state[1]
             store(first, take, const(0))
         emit(tirx.While(first[0] >= const(0), run.stmt))
     emit(tirx.AttrStmt(const(0), "pragma_import_llvm", TAKE_CODE, launch.stmt))

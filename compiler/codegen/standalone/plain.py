@@ -12,6 +12,7 @@ from tvm.ir import PointerType
 from tvm.tirx.stmt import ForKind
 from tvm_ffi import structural_equal, structural_map, structural_walk
 
+from compiler.codegen.plain_functions import plain_function, unpacked
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
@@ -82,7 +83,7 @@ class Plain:
         """Adds the function and its tasks; raises CodegenError."""
         symbol = str(func.attrs["global_symbol"])
         body = func.body if self.threads else serial(func.body)
-        pointers, declared, params = _unpacked(func.params)
+        pointers, declared, params = unpacked(func.params)
         origins = extents_of(func.params)
         free = [
             var
@@ -116,11 +117,7 @@ class Plain:
 
     def add(self, symbol: str, params: list[Any], body: Stmt, attrs: Any) -> None:
         """Add a function of these parameters that returns 0."""
-        for key in ("device_type", "device_id"):
-            value = tirx.IntImm("int32", 1 if key == "device_type" else 0)
-            body = tirx.AttrStmt("default", key, value, body)
-        body = tirx.SeqStmt([body, tirx.Return(tirx.IntImm("int32", 0))])
-        made = tirx.PrimFunc(params, body, ret_type=tvm.ir.PrimType("int32"), attrs=attrs)
+        made = plain_function(params, body, attrs)
         self.functions[symbol] = made.with_attr("global_symbol", symbol)
 
 
@@ -202,7 +199,7 @@ class _Body:
         body = inner.statement(_share(loop, index, count))
         self.scratch.base = outer_base
         free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
-        pointers, declared, params = _unpacked(free)
+        pointers, declared, params = unpacked(free)
         number = len(self.tasks)
         task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params)
         self.tasks.append(task)
@@ -300,28 +297,6 @@ def _base() -> tuple[Any, Any]:
     """A view of scratch memory as bytes, and the pointer to it."""
     view = tirx.decl_buffer([1], "int8", name="scratch", data_alignment=64)
     return view, tirx.Var("scratch_data", PointerType(view.ty.dtype, view.ty.storage_scope))
-
-
-def _unpacked(variables: Any) -> tuple[list[Any], list[Stmt], tuple[str | None, ...]]:
-    """What a function takes for buffers and numbers, the declarations of the buffers, and the types
-    of what it takes.
-    """
-    taken: list[Any] = []
-    declared: list[Stmt] = []
-    types: list[str | None] = []
-    for var in variables:
-        if not hasattr(var.ty, "shape"):
-            taken.append(var)
-            types.append(None if isinstance(var.ty, PointerType) else dtype_of(var))
-            continue
-        pointer = tirx.Var(f"{var.name}_data", PointerType(var.ty.dtype, var.ty.storage_scope))
-        origin = var.ty.elem_offset
-        if isinstance(origin, tvm.ir.Var):
-            declared.append(tirx.Bind(origin, tirx.const(0, dtype_of(origin))))
-        declared.append(tirx.DeclBuffer(var, data=pointer))
-        taken.append(pointer)
-        types.append(None)
-    return taken, declared, tuple(types)
 
 
 def extents_of(params: Any) -> dict[Any, tuple[int, int]]:
