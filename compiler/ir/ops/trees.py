@@ -52,8 +52,18 @@ class Scores:
     present: Value | None
 
 
-def ensemble(b: Builder, x: Value, forest: Forest, targets: int, aggregate: Aggregate) -> Scores:
-    """Scores of x [n, features], in x's dtype, which splits and weights are converted to."""
+def ensemble(
+    b: Builder,
+    x: Value,
+    forest: Forest,
+    targets: int,
+    aggregate: Aggregate,
+    base: Value | None = None,
+) -> Scores:
+    """Scores of x [n, features], in x's dtype, which splits and weights are converted to.
+
+    base: [targets], added to them, but not to a least or greatest of nothing.
+    """
     depth = forest.check(targets)
     if forest.count:
         b.require(
@@ -71,20 +81,32 @@ def ensemble(b: Builder, x: Value, forest: Forest, targets: int, aggregate: Aggr
         _Walk(plan, rows, inputs[0], dict(zip(plan.tables, inputs[1:], strict=True)), outputs).run()
 
     made = loops.program(b, body, forms, x, *plan.tables.values(), name="trees")
-    return Scores(_settled(b, made, plan), presence, made[1] if plan.flagged else None)
+    values = _settled(b, made, plan, presence, base)
+    return Scores(values, presence, made[1] if plan.flagged else None)
 
 
-def _settled(b: Builder, made: Sequence[Tensor], plan: _Plan) -> Value:
-    """Averages divided, and 0 where a least or greatest is of nothing."""
+def _settled(
+    b: Builder,
+    made: Sequence[Tensor],
+    plan: _Plan,
+    presence: Sequence[Presence],
+    base: Value | None,
+) -> Value:
+    """Averages divided, the base added, and 0 where a least or greatest is of nothing."""
     values: Value = made[0]
+    if plan.aggregate is Aggregate.AVERAGE:
+        trees = Known.of(np.asarray(float(len(plan.forest.roots))), values.dtype)
+        values = ew.divide(b, values, trees)
+    if base is not None:
+        values = ew.add(b, values, base)
     match plan.aggregate:
-        case Aggregate.AVERAGE:
-            trees = Known.of(np.asarray(float(len(plan.forest.roots))), values.dtype)
-            return ew.divide(b, values, trees)
         case Aggregate.MIN | Aggregate.MAX if plan.flagged:
             held = ew.cast(b, made[1], "bool")
-            return ew.where(b, held, values, Known.of(np.zeros(()), values.dtype))
-    return values
+        case Aggregate.MIN | Aggregate.MAX if Presence.NEVER in presence:
+            held = Known.of(np.array([one is not Presence.NEVER for one in presence]), "bool")
+        case _:
+            return values
+    return ew.where(b, held, values, Known.of(np.zeros(()), values.dtype))
 
 
 @dataclass(frozen=True)

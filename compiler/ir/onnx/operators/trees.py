@@ -59,13 +59,12 @@ def tree_ensemble_regressor(b: Builder, node: Node) -> Value:
     if name not in Aggregate.__members__:
         node.fail(f"aggregate_function is {name!r}, which ONNX does not define", reason="attribute")
     targets, base = node.attr("n_targets", 1), floats(node, "base_values")
-    found = trees.ensemble(b, rows(b, node), forest_of(node, "target"), targets, Aggregate[name])
-    values = found.values
-    if len(base) == targets:
-        values = ew.add(b, values, Known.of(base, values.dtype))
-    elif len(base):
+    if len(base) not in (0, targets):
         node.fail(f"base_values has {len(base)} elements for {targets} targets", reason="attribute")
-    return sc.transformed(b, ew.cast(b, values, "float32"), post_transform(node))
+    x = rows(b, node)
+    added = Known.of(base, x.dtype) if len(base) else None
+    found = trees.ensemble(b, x, forest_of(node, "target"), targets, Aggregate[name], added)
+    return sc.transformed(b, ew.cast(b, found.values, "float32"), post_transform(node))
 
 
 @op("TreeEnsembleClassifier", domain=DOMAIN)

@@ -169,6 +169,10 @@ def rows_of(count: int, dtype: str = "float32") -> dict[str, np.ndarray]:
         ("AVERAGE", [[0], [1, 2], [2]]),
         ("MIN", [[0]]),
         ("MAX", [[0, 1], [1, 2]]),
+        # Targets that no leaf has a weight for.
+        ("MIN", [[1]]),
+        ("MAX", [[0, 2]]),
+        ("MAX", [[0], [2]]),
     ],
 )
 def test_regressor(aggregate: str, targets: list[list[int]]) -> None:
@@ -181,6 +185,16 @@ def test_regressor(aggregate: str, targets: list[list[int]]) -> None:
         aggregate_function=aggregate,
         base_values=[0.25, -1.5, 3.0][:count],
     )
+    model = model_of("TreeEnsembleRegressor", attributes, ["y"])
+    assert_like_onnxruntime(model, [rows_of(n) for n in ROWS], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("aggregate", ["MIN", "MAX", "SUM"])
+def test_rows_differ_in_the_targets_that_they_have(aggregate: str) -> None:
+    attributes = Grown(3, 7, MODES).attributes(
+        "target", [[0]], n_targets=3, aggregate_function=aggregate, base_values=[0.25, -1.5, 3.0]
+    )
+    attributes["target_ids"] = [i % 2 for i in range(len(attributes["target_ids"]))]
     model = model_of("TreeEnsembleRegressor", attributes, ["y"])
     assert_like_onnxruntime(model, [rows_of(n) for n in ROWS], tolerance=1e-5)
 
