@@ -126,6 +126,7 @@ def change_a_byte(path: Path) -> None:
         "compiler/verify/emulation/driver.c",
         "compiler/verify/emulation/engine.mjs",
         "compiler/verify/emulation/board.ld",
+        "compiler/verify/emulation/page.html",
         "relaxd/contract/dims.py",
         "relaxd/loader/binding.py",
         "relaxd/errors.py",
@@ -149,7 +150,7 @@ def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
     """A kind that comes to the tree comes to the parameters as well."""
     kinds = {path.suffix for path in versions._sources(ROOT)}
     native = {".c", ".cc", ".h", ".ld", ".kt", ".swift", ".modulemap", ".plist"}
-    assert kinds == {".py", ".mjs", *native}
+    assert kinds == {".py", ".mjs", ".html", *native}
 
 
 @pytest.mark.parametrize(
