@@ -64,6 +64,7 @@ def lay_out(folder: Path) -> None:
         "minilm.onnx": encoder(),
         "rows.onnx": rows(4, 4),
         "mlp.onnx": rows(32, 7),
+        "classifier.onnx": rows(64, 10),
         "images.onnx": convolutions(),
     }.items():
         onnx.save(model, folder / name)

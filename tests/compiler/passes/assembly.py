@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_KERNEL = re.compile(r"^(\w+)_compute_:")
+_KERNEL = re.compile(r"^(?:\.L_internal_)?(\w+?)(?:_compute_|\.part\d+):")
 _OTHER = re.compile(r"^[A-Za-z_][\w.$]*:")
 _BLOCK = re.compile(r"^(\.LBB\w+):")
 _JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+(\.LBB\w+)")
@@ -45,8 +45,8 @@ class Code:
 
 
 def kernels(text: str) -> dict[str, Code]:
-    """The code of every kernel by its name, with the part of it that runs on threads, which comes
-    after it.
+    """The code of every kernel by its name, with what of it runs on threads, which comes after it,
+    and the bodies that threads and serial loops call.
     """
     found: dict[str, list[str]] = {}
     name = None
