@@ -48,15 +48,20 @@ MANY_HEADS = 8
 """Heads from which on each is one task: its keys are laid out once."""
 
 
+def begun(attention: Attention) -> Attention:
+    """Emit what the attention's extents are computed from; gives it with extents that are."""
+    for stmt in attention.prelude:
+        emit(stmt)
+    axes = (*attention.batch, attention.row, attention.column)
+    *batch, row, column = computed_once(axes)
+    return replace(attention, batch=tuple(batch), row=row, column=column)
+
+
 def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each all queries of a head or some of them."""
     with statements() as body:
-        for stmt in attention.prelude:
-            emit(stmt)
-        axes = (*attention.batch, attention.row, attention.column)
-        *batch, row, column = computed_once(axes)
-        known = replace(attention, batch=tuple(batch), row=row, column=column)
-        heads, m, n = product(extents_of(batch)), row.extent, column.extent
+        known = begun(attention)
+        heads, m, n = product(extents_of(known.batch)), known.row.extent, known.column.extent
         # Few queries beside as many keys, of the same text, are no decoding.
         alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
         with when(tirx.const(False, "bool") if alone else m <= few(known)):
@@ -66,7 +71,9 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
             all_rows = tirx.max(m, 1)
             each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
             work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-            for at, part in share_places(batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
+            for at, part in share_places(
+                known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS
+            ):
                 first = let("first", part * each)
                 _emit_head(known, unit, at, first, tirx.min(each, m - first))
     return body.stmt

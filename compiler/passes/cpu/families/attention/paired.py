@@ -7,12 +7,12 @@ whose result is rounded; their results, two vectors of columns at a time, over a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.emit import MANY_HEADS, ROWS, panel_of
+from compiler.passes.cpu.families.attention.emit import MANY_HEADS, ROWS, begun, panel_of
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.bfloats import (
@@ -24,12 +24,11 @@ from compiler.passes.cpu.shared.bfloats import (
     vector_at,
     with_instructions,
 )
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
+from compiler.passes.cpu.shared.sharing import extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     blocks,
-    emit,
     fresh,
     let,
     serial,
@@ -82,18 +81,14 @@ class _Head:
 def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each all queries of a head or some of them."""
     with statements() as body:
-        for stmt in attention.prelude:
-            emit(stmt)
-        axes = (*attention.batch, attention.row, attention.column)
-        *batch, row, column = computed_once(axes)
-        known = replace(attention, batch=tuple(batch), row=row, column=column)
-        heads, m, n = product(extents_of(batch)), row.extent, column.extent
+        known = begun(attention)
+        heads, m, n = product(extents_of(known.batch)), known.row.extent, known.column.extent
         # Parts are about equally long. Never 0, as they divide: no queries are no parts of one.
         parts = let("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
         part_rows = tirx.ceildiv(tirx.ceildiv(m, parts), ROWS) * ROWS
         each = let("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part_rows), 1))
         work = heads * m * n * (attention.head_depth + attention.head_width)
-        for at, part in share_places(batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
+        for at, part in share_places(known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
             first = let("first", part * each)
             _emit_head(known, unit, at, first, tirx.min(each, m - first))
     return with_instructions(body.stmt, unit)

@@ -3,9 +3,8 @@
 With float32 rows each vector of numbers is unpacked, turned into reals and multiplied by an element
 of each row; where there are many rows the whole panel is unpacked before. Where one instruction
 looks a vector of 4-bit numbers up as reals, few rows are multiplied by these, and scaled at the end
-of a block. With rows of 8-bit
-integers one instruction multiplies and adds four numbers of each column; at the end of a block its
-sums become reals.
+of a block. With rows of 8-bit integers one instruction multiplies and adds four numbers of each
+column; at the end of a block its sums become reals.
 """
 
 from collections.abc import Iterator
@@ -72,17 +71,12 @@ def _add_looked_up(
         totals = Held(len(starts), lanes, "float32", "totals")
         for i in range(len(starts)):
             totals[i] = vectors.spread(tirx.const(0.0, "float32"))
-        with serial(words, "word") as word:
-            held = Held(many, lanes, "int32", "held")
-            for v, start in enumerate(vectors.starts):
-                held[v] = as_words(vectors.number_words(block, word, start), lanes)
-            first = let("first", block * nbits.block + word * nbits.each)
-            for number in range(nbits.each):
-                reals = Held(many, lanes, "float32", "reals")
-                for v in range(many):
-                    reals[v] = _looked_up(table[0], shifted(held[v], number, lanes), lanes)
-                summed = None if nbits.zeros is None else totals
-                add_products(vectors, left, starts, first + number, reals, parts, summed)
+        for k, held, number in _numbers(nbits, vectors, block, words):
+            reals = Held(many, lanes, "float32", "reals")
+            for v in range(many):
+                reals[v] = _looked_up(table[0], shifted(held[v], number, lanes), lanes)
+            summed = None if nbits.zeros is None else totals
+            add_products(vectors, left, starts, k, reals, parts, summed)
         _add_scaled(nbits, vectors, block, (parts, totals), sums)
 
 
@@ -151,20 +145,31 @@ def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
         for v, start in enumerate(vectors.starts):
             scales[v] = vectors.beside(nbits.scales, block, start)
             offsets[v] = offset_of(nbits, vectors, block, start, scales[v])
-        # Numbers of a word are taken out of the register one after the other, each for all rows:
-        # the words are read from memory once, in the order in which they lie.
-        with serial(words, "word") as word:
-            held = Held(many, lanes, "int32", "held")
-            for v, start in enumerate(vectors.starts):
-                held[v] = as_words(vectors.number_words(block, word, start), lanes)
-            first = let("first", block * nbits.block + word * nbits.each)
-            for number in range(nbits.each):
-                reals = Held(many, lanes, "float32", "reals")
-                for v in range(many):
-                    integer = number_of(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
-                    apart = integer * scales[v]
-                    reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
-                yield first + number, reals
+        for k, held, number in _numbers(nbits, vectors, block, words):
+            reals = Held(many, lanes, "float32", "reals")
+            for v in range(many):
+                integer = number_of(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
+                apart = integer * scales[v]
+                reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
+            yield k, reals
+
+
+def _numbers(
+    nbits: NBits, vectors: Vectors, block: Expr, words: int
+) -> Iterator[tuple[Expr, Held, int]]:
+    """(k, words, number) for every row of a block: the number of the words that is the row's.
+
+    Numbers of a word are taken out of the register one after the other, each for all rows: the
+    words are read from memory once, in the order in which they lie.
+    """
+    lanes = vectors.lanes
+    with serial(words, "word") as word:
+        held = Held(len(vectors.starts), lanes, "int32", "held")
+        for v, start in enumerate(vectors.starts):
+            held[v] = as_words(vectors.number_words(block, word, start), lanes)
+        first = let("first", block * nbits.block + word * nbits.each)
+        for number in range(nbits.each):
+            yield first + number, held, number
 
 
 def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
