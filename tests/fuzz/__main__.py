@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.fuzz import case as cases
-from tests.fuzz.batch import merged
+from tests.fuzz.batch import answered_together
 from tests.fuzz.case import Case
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
@@ -65,15 +65,15 @@ def _judge(
     judge: Judge, batch: list[Case], tallies: Mapping[str, Tally], options: argparse.Namespace
 ) -> None:
     """Judges the graphs at every geometry of the run, beside the same references."""
-    union = merged(batch)
-    for geometry, tally in tallies.items():
-        judge.geometry = geometry
-        for case, judgement in judge.judge_all(batch, union):
-            tally.add(judgement)
-            if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
-                _tell(geometry, case.seed, judgement)
-            if judgement.verdict.failure:
-                _keep(judge, case, judgement, options)
+    for group, union in answered_together(batch, judge.answered):
+        for geometry, tally in tallies.items():
+            judge.geometry = geometry
+            for case, judgement in judge.judge_all(group, union):
+                tally.add(judgement)
+                if judgement.verdict not in (Verdict.RIGHT, Verdict.REFUSED) or options.verbose:
+                    _tell(geometry, case.seed, judgement)
+                if judgement.verdict.failure:
+                    _keep(judge, case, judgement, options)
 
 
 def _processor_time() -> float:

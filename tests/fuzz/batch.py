@@ -1,6 +1,6 @@
 """Several graphs as one of independent parts, which takes one build and one link."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx
 
@@ -35,6 +35,25 @@ def merged(cases: Sequence[Case]) -> Case:
             point.update({stem + name: extent for name, extent in own.items()})
     model = model_of(nodes, inputs, constants, outputs)
     return Case(model, tuple(points), first.quantized, first.seed)
+
+
+def answered_together(
+    cases: Sequence[Case], answered: Callable[[Case], bool]
+) -> list[tuple[list[Case], Case]]:
+    """The graphs that ONNX Runtime runs, in one group, and each of the others in its own, each
+    group with its union; answered: whether it runs a graph.
+
+    One graph that it refuses would leave all of them beside float64 alone, where quantised ones
+    round numbers between two steps otherwise.
+    """
+    union = merged(cases)
+    if answered(union):
+        return [(list(cases), union)]
+    known = [answered(case) for case in cases]
+    together = [case for case, runs in zip(cases, known, strict=True) if runs]
+    alone = [[case] for case, runs in zip(cases, known, strict=True) if not runs]
+    groups = [together, *alone] if together else alone
+    return [(group, merged(group)) for group in groups]
 
 
 def _rename(graph: onnx.GraphProto, stem: str) -> None:

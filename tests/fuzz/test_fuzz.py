@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz.batch import merged
+from tests.fuzz.batch import answered_together, merged
 from tests.fuzz.case import Case, model_of, read
 from tests.fuzz.child import Child, Died
 from tests.fuzz.draft import Draft, Value
@@ -86,6 +86,23 @@ def test_graphs_side_by_side_are_a_graph() -> None:
     union = merged(cases)
     assert len(union.model.graph.output) == sum(len(case.model.graph.output) for case in cases)
     assert not isinstance(runtime(union), Failed)
+
+
+def test_a_graph_that_onnxruntime_refuses_is_judged_alone() -> None:
+    good, refused = pooled(), pooled()
+    (pool,) = (node for node in refused.model.graph.node if node.op_type == "MaxPool")
+    (pads,) = (attribute for attribute in pool.attribute if attribute.name == "pads")
+    pads.ints[:] = [0, -1, 0, -1]
+
+    def answered(case: Case) -> bool:
+        return not isinstance(runtime(case), Failed)
+
+    def groups(*cases: Case) -> list[list[Case]]:
+        return [group for group, _ in answered_together(cases, answered)]
+
+    assert groups(good, good) == [[good, good]]
+    assert groups(good, refused, good) == [[good, good], [refused]]
+    assert groups(refused) == [[refused]]
 
 
 class Faulty(Judge):
