@@ -17,7 +17,13 @@ from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judged import SIDES, Judged, Verdict, judge_all, summary, verdict_of
 from compiler.verify.reference.onnx import ONNX
 from compiler.verify.spread import TIMES, spreads, undecided_integers
-from compiler.verify.unrounded import UNROUNDED, changes, check_error, wording_of
+from compiler.verify.unrounded import (
+    UNROUNDED,
+    changes,
+    check_error,
+    check_likeness,
+    wording_of,
+)
 from relaxd.contract.options import CompileOptions
 
 
@@ -145,9 +151,10 @@ def verify(
         if runner.slow:
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
-    judged = judge_all(ran, signature, options)
-    if rounded is not None and rounded.nudged:
-        judged = _with_spread(judged, ran, signature, options, rounded, folder, budget)
+    judged, equals = judge_all(ran, signature, options), list[str]()
+    if rounded and rounded.nudged and any(item.difference.problem for item in judged):
+        equals = _nudged(ran, rounded, folder, budget)
+        judged = _with_spread(ran, signature, options, rounded, equals)
     report = {
         **_report(engine, judged, ran, left_out, options),
         "verified_up_to": _reached(ran),
@@ -167,35 +174,36 @@ def verify(
         part = wording_of(options).part
         report[part] = {"reference": engine, **changes(answered, signature, options)}
         check_error(report, options)
+        if equals:
+            check_likeness(answered, signature, ("reference", *equals), report, options)
     return report
 
 
-def _with_spread(
-    judged: list[Judged],
-    ran: Sequence[Trial],
-    signature: Signature,
-    options: CompileOptions,
-    rounded: Rounded,
-    folder: Path,
-    budget: Budget,
-) -> list[Judged]:
-    """Judged anew with what equal roundings come apart by, where the usual tolerance is too
-    little.
-    """
-    if not any(item.difference.problem for item in judged):
-        return judged
+def _nudged(ran: Sequence[Trial], rounded: Rounded, folder: Path, budget: Budget) -> list[str]:
+    """The sides of the nudged references that answer every trial."""
     sides = []
     for number, nudged in enumerate(rounded.nudged):
         side = f"nudged{number}"
         _, answered, _ = _ask_reference(nudged, ran, folder, budget, side)
         if len(answered) == len(ran):
             sides.append(side)
-    again = []
+    return sides
+
+
+def _with_spread(
+    ran: Sequence[Trial],
+    signature: Signature,
+    options: CompileOptions,
+    rounded: Rounded,
+    sides: Sequence[str],
+) -> list[Judged]:
+    """Judged with what equal roundings come apart by, where the usual tolerance is too little."""
+    judged = []
     for group in [[trial] for trial in ran] if rounded.pointwise else [ran]:
         found = spreads(group, signature, sides)
         slack = {name: TIMES * apart for name, apart in found.items()}
-        again += judge_all(group, signature, options, slack)
-    return list(map(undecided_integers, again))
+        judged += judge_all(group, signature, options, slack)
+    return list(map(undecided_integers, judged))
 
 
 def _ask_reference(

@@ -1,0 +1,56 @@
+"""A library's error beside those of references that round the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.errors import VerifyError
+from compiler.verify import npz
+from compiler.verify.inputs import Signature, Trial
+from compiler.verify.points import Point
+from compiler.verify.unrounded import UNROUNDED, changes, check_likeness
+from relaxd.contract.options import CompileOptions, Precision
+from tests import declared
+
+SIGNATURE = Signature((), (declared.spec("y=float32[n]"), declared.spec("i=int64[n]")), (), {})
+OPTIONS = CompileOptions(precision=Precision.INT8)
+SIDES = ("reference", "nudged0", "nudged1")
+
+
+def trial(folder: Path, library: float, rounded: float, elements: int = 4096) -> Trial:
+    """Outputs whose errors have those deviations, and integers that differ on every side."""
+    made = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz")
+    random = np.random.default_rng(elements)
+    want = random.standard_normal(elements).astype("float32")
+    apart = {UNROUNDED: 0.0, "library": library, **dict.fromkeys(SIDES, rounded)}
+    for place, (side, error) in enumerate(apart.items()):
+        values = want + np.float32(error) * random.standard_normal(elements).astype("float32")
+        npz.write(made.outputs(side), {"y": values, "i": np.full(elements, 10**place)})
+    return made
+
+
+def check(made: Trial) -> None:
+    report = {"precision": changes([made], SIGNATURE, OPTIONS)}
+    check_likeness([made], SIGNATURE, SIDES, report, OPTIONS)
+
+
+def test_equal_roundings_have_equal_errors(tmp_path: Path) -> None:
+    check(trial(tmp_path, 0.1, 0.1))
+    check(trial(tmp_path, 0.11, 0.1))
+    check(trial(tmp_path, 0.0, 0.1))
+    check(trial(tmp_path, 2e-5, 0.0))
+
+
+def test_a_greater_error_than_rounding_explains_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(VerifyError) as raised:
+        check(trial(tmp_path, 0.14, 0.1))
+    assert raised.value.code == "verify.beyond_rounding"
+    assert "'y' is 0.138 of its values" in raised.value.message
+    assert raised.value.failure.details["numerics"]["precision"]["form"] == "int8"
+
+
+def test_a_few_elements_may_be_further_apart(tmp_path: Path) -> None:
+    check(trial(tmp_path, 0.14, 0.1, elements=32))
+    with pytest.raises(VerifyError):
+        check(trial(tmp_path, 0.4, 0.1, elements=32))
