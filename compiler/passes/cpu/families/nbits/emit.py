@@ -15,7 +15,13 @@ from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
-from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, float_rows, rounded_rows
+from compiler.passes.cpu.families.nbits.rows import (
+    Floats,
+    Rounded,
+    float_rows,
+    rounded_rows,
+    sizes_of,
+)
 from compiler.passes.cpu.families.nbits.tiles import (
     emit_floats,
     emit_integers,
@@ -42,13 +48,6 @@ from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 64
 """Rows of a task: 64 of 4096 bytes are half of a small L2."""
-
-
-def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
-    """Rows of a register tile: as many as are left of a task, rounded up."""
-    # Of a tile of integers each row takes the accumulators of a block beside those of the sum.
-    vectors = 3 if nbits.form.rounded and product_of(unit) is not None else 2
-    return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * vectors + 6 <= unit.registers)
 
 
 def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
@@ -79,7 +78,7 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
             panel = let("panel", task % nbits.panels)
             count = let("count", tirx.min(ROWS, m - first))
             if isinstance(left, Rounded):
-                for row, rows in _tiles(sizes_of(known, unit), m, first, count):
+                for row, rows in _tiles(sizes_of(known, unit), None, first, count):
                     sums = emit_integers(known, unit, left, rows, panel)
                     _emit_results(known, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
             else:
@@ -109,15 +108,22 @@ def _emit_task_of_floats(
 
 
 def _tiles(
-    sizes: Sequence[int], m: Expr, first: Expr, count: Expr
+    sizes: Sequence[int], m: Expr | None, first: Expr, count: Expr
 ) -> Iterator[tuple[Expr, list[Expr]]]:
-    """(first row, rows) of every tile of a task: past the last row it is the last one again."""
+    """(first row, rows) of every tile of a task: past the last of `m` rows it is that one again,
+    and where m is None, rows that lie there and mean nothing.
+    """
     with serial(tirx.ceildiv(count, sizes[-1]), "tile") as tile:
         row = let("row", first + tile * sizes[-1])
         for size in least(sizes, first + count - row):
-            # A tile reads whole rows only: past the end it computes the last row again, and the
-            # caller stores each row once.
-            yield row, [let(f"row{i}", tirx.min(row + i, m - 1)) for i in range(size)]
+            # A tile reads whole rows only, and the caller stores each row once.
+            yield (
+                row,
+                [
+                    row + i if m is None else let(f"row{i}", tirx.min(row + i, m - 1))
+                    for i in range(size)
+                ],
+            )
 
 
 def _emit_results(

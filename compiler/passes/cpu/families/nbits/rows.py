@@ -56,6 +56,15 @@ class Rounded:
     product: IntegerProduct
 
 
+def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
+    """Rows of a register tile: as many as are left of a task, rounded up."""
+    if not nbits.form.rounded or product_of(unit) is None:
+        return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * 2 + 6 <= unit.registers)
+    # Of a tile of integers each row takes the totals of a block beside the sums of the depth, of
+    # two vectors both; beside them are words, numbers and what is common to them.
+    return tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
+
+
 def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
     """The rows as they lie, or emit a copy where their words are not whole."""
     if nbits.depth % nbits.each == 0:
@@ -84,7 +93,9 @@ def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded | Floats:
     """Emit the rows rounded to 8 bits: in each block the greatest magnitude becomes 127. Without an
     instruction for integers, their products with the scales: the same numbers.
     """
-    rows, stride = tirx.max(m, 1), nbits.blocks * nbits.block
+    # Behind the last row there is room for a tile's, whose sums nobody stores: its rows lie one
+    # behind the other, and one address is that of all.
+    rows, stride = tirx.max(m, 1) + (sizes_of(nbits, unit)[-1] - 1), nbits.blocks * nbits.block
     # With one zero point for all columns a block's sum is corrected in integers, before its scale;
     # with one a column, after it, by a product of floats.
     kind, product = "int32" if nbits.zeros is None else "float32", product_of(unit)

@@ -193,31 +193,49 @@ def emit_integers(
     sums = zero_sums(vectors, len(rows))
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
-        # One vector of columns after the other: sums of a block for all rows and both vectors would
-        # not fit into 16 registers beside the sums of the depth.
-        for v, start in enumerate(vectors.starts):
-            totals = Held(len(rows), lanes, "int32", "totals")
-            for i, row in enumerate(rows):
-                totals[i] = vectors.spread(_begin(nbits, left, row * nbits.blocks + block))
-            # Unrolled, so that the totals of a block stay in registers.
-            for word in range(nbits.words):
-                _add_word(nbits, vectors, left, rows, (block, word, start), totals)
-            scale = Held(1, lanes, "float32", "scale")
-            scale[0] = vectors.beside(nbits.scales, block, start)
-            if nbits.zeros is not None:
-                zero = Held(1, lanes, "float32", "zero")
-                zero[0] = vectors.beside(nbits.zeros, block, start)
-            for i, row in enumerate(rows):
-                place = row * nbits.blocks + block
-                real = totals[i].astype(f"float32x{lanes}")
-                real = real * vectors.spread(load(left.scales, [place]))
-                if nbits.added:
-                    beside = zero[0] * vectors.spread(load(left.sums, [place]))
-                    sums[i * many + v] = sums[i * many + v] + beside
-                elif nbits.zeros is not None:
-                    real = real - zero[0] * vectors.spread(load(left.sums, [place]))
-                sums[i * many + v] = sums[i * many + v] + real * scale[0]
+        totals = Held(len(rows) * many, lanes, "int32", "totals")
+        for i, row in enumerate(rows):
+            for v in range(many):
+                begin = _begin(nbits, left, row * nbits.blocks + block)
+                totals[i * many + v] = vectors.spread(begin)
+        # Unrolled, so that the totals of a block stay in registers. Each word of a row multiplies
+        # all vectors of columns before the next is spread: LLVM would keep what is used again
+        # later, and registers are full.
+        for word in range(nbits.words):
+            _add_word(nbits, vectors, left, rows, (block, word), totals)
+        _add_rounded(nbits, vectors, left, (rows, block), totals, sums)
     return sums.buffer
+
+
+def _add_rounded(
+    nbits: NBits,
+    vectors: Vectors,
+    left: Rounded,
+    at: tuple[list[Expr], Expr],
+    totals: Held,
+    sums: Held,
+) -> None:
+    """Emit the sums of a block's integers, for (rows, block), scaled, added to those of reals."""
+    lanes, many, (rows, block) = vectors.lanes, len(vectors.starts), at
+    scales = Held(many, lanes, "float32", "scales")
+    zeros = None if nbits.zeros is None else Held(many, lanes, "float32", "zeros")
+    for v, start in enumerate(vectors.starts):
+        scales[v] = vectors.beside(nbits.scales, block, start)
+        if zeros is not None:
+            zeros[v] = vectors.beside(nbits.zeros, block, start)
+    for i, row in enumerate(rows):
+        place = row * nbits.blocks + block
+        for v in range(many):
+            at_v = i * many + v
+            real = totals[at_v].astype(f"float32x{lanes}")
+            real = real * vectors.spread(load(left.scales, [place]))
+            if zeros is not None:
+                beside = zeros[v] * vectors.spread(load(left.sums, [place]))
+                if nbits.added:
+                    sums[at_v] = sums[at_v] + beside
+                else:
+                    real = real - beside
+            sums[at_v] = sums[at_v] + real * scales[v]
 
 
 def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
@@ -232,24 +250,28 @@ def _add_word(
     vectors: Vectors,
     left: Rounded,
     rows: list[Expr],
-    at: tuple[Expr, int, int],
+    at: tuple[Expr, int],
     totals: Held,
 ) -> None:
-    """Emit the products of one word of each column, at (block, word, column), for all rows."""
-    lanes, (block, word, start) = vectors.lanes, at
-    data = vectors.number_words(block, word, start)
-    held = Held(1, lanes, "int32", "held")
-    held[0] = as_words(data, lanes)
+    """Emit the products of one word of each column, at (block, word), for all rows."""
+    lanes, many, (block, word) = vectors.lanes, len(vectors.starts), at
+    held = Held(many, lanes, "int32", "held")
+    for v, start in enumerate(vectors.starts):
+        held[v] = as_words(vectors.number_words(block, word, start), lanes)
     for half in range(nbits.each // BYTES):
-        numbers = Held(1, lanes, "int32", "numbers")
-        numbers[0] = _half(nbits, held[0], half, lanes)
+        numbers = Held(many, lanes, "int32", "numbers")
+        for v in range(many):
+            numbers[v] = _half(nbits, held[v], half, lanes)
         for i, row in enumerate(rows):
             place = row * left.stride + block * nbits.block + (word * nbits.each + half * BYTES)
             given = load(left.values, [prim.Ramp(place, const(1), BYTES)])
             # Four integers of the row are one word, spread over the columns: each column multiplies
             # them by its own four numbers.
-            group = vectors.spread(tirx.reinterpret("int32", given))
-            totals[i] = _multiplied(left.product, totals[i], numbers[0], group, lanes)
+            group = Held(1, lanes, "int32", "group")
+            group[0] = vectors.spread(tirx.reinterpret("int32", given))
+            for v in range(many):
+                total = totals[i * many + v]
+                totals[i * many + v] = _multiplied(left.product, total, numbers[v], group[0], lanes)
 
 
 def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
