@@ -84,11 +84,11 @@ class _Beside:
         state = self.model.state(entries=1, capacity=len(tokens))
         got = state.step([tokens])["logits"][0, len(prompt) - 1 :]
         self.same += int(np.count_nonzero(got.argmax(1) == scores.argmax(1)))
-        p, q = _logarithms(scores), _logarithms(got)
+        p, q = logarithms(scores), logarithms(got)
         self.divergence += float((np.exp(p) * (p - q)).sum())
 
 
-def _logarithms(scores: Array) -> Array:
+def logarithms(scores: Array) -> Array:
     """Of the probabilities of each row."""
     moved = scores.astype(np.float64) - scores.max(1, keepdims=True)
     return np.asarray(moved - np.log(np.exp(moved).sum(1, keepdims=True)))

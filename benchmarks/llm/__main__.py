@@ -4,6 +4,8 @@ in processes of their own, with one and two threads.
 With one thread times are those of the processor, so that busy neighbours count little; with more
 they are those of the clock. A ratio is the median of those of the rounds: llama.cpp's time over
 relaxd's, beside the bar that it is to reach.
+
+With `--flips`, how often rounding SmolLM2's weights to 4 bits changes the most probable token.
 """
 
 import argparse
@@ -45,6 +47,11 @@ not the same parts of a sum.
 def main() -> int:
     """Print a row for each model, number of threads and request."""
     options = _parser().parse_args()
+    if options.flips:
+        # torch takes seconds to import.
+        from benchmarks.llm import flips
+
+        return flips.run(options)
     program = engines.llama_program(options.llama, options.built)
     if program is None:
         print("left out: llama.cpp, as --llama names no folder with bin/libllama.so")
@@ -144,6 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=8, help="tokens of a turn of decoding")
+    parser.add_argument("--flips", action="store_true", help="count tokens that rounding changes")
+    parser.add_argument("--tokens", type=int, default=64, help="of each answer, with --flips")
     parser.add_argument("--built", type=Path, required=True, help="a folder for files and bundles")
     return parser
 

@@ -2,7 +2,8 @@
 
 `prefill TOKENS` and `decode PAST SEQUENCES STEPS` give seconds by the clock and of the processor,
 for a prompt and for a step of all sequences; `logits TOKENS` the first 256 of the last token;
-`peak` the most memory that the process had, in KiB. Every engine reads the same texts.
+`peak` the most memory that the process had, in KiB; `scores FILE FIRST TOKEN...`, of llama.cpp
+alone, the logits behind each token from FIRST on. Every engine reads the same texts.
 """
 
 import os
@@ -11,7 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +80,12 @@ class Engine:
         """The most memory, in KiB."""
         return int(self._ask("peak"))
 
+    def scores(self, tokens: Sequence[int], first: int) -> "np.ndarray[Any, Any]":
+        """The logits [tokens, words] behind each token from `first` on."""
+        with NamedTemporaryFile() as file:
+            self._ask(f"scores {file.name} {first} {' '.join(map(str, tokens))}")
+            return np.fromfile(file.name, np.float32).reshape(len(tokens) - first, -1)
+
     def _ask(self, request: str) -> str:
         assert self._process.stdin is not None
         self._process.stdin.write(request + "\n")
@@ -112,18 +121,20 @@ def llama(program: Path, model: Path, threads: int) -> Engine:
     return Engine("llama.cpp", command, threads)
 
 
-def llama_program(build: Path | None, built: Path) -> Path | None:
-    """llama.c compiled against a build folder of llama.cpp, None where that has no library."""
+def llama_program(build: Path | None, built: Path, name: str = "llama") -> Path | None:
+    """llama.c, or another of these files, compiled against a build folder of llama.cpp, None where
+    that has no library.
+    """
     if build is None or not (build / "bin" / "libllama.so").exists():
         return None
     cached = (build / "CMakeCache.txt").read_text().splitlines()
     home = next(line for line in cached if line.startswith("CMAKE_HOME_DIRECTORY"))
     source, libraries = Path(home.split("=", 1)[1]), (build / "bin").resolve()
-    program = built / "llama"
+    program = built / name
     built.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         [
-            "cc", "-O2", Path(__file__).with_name("llama.c"), "-o", program,
+            "cc", "-O2", Path(__file__).with_name(f"{name}.c"), "-o", program,
             f"-I{source}/include", f"-I{source}/ggml/include", f"-L{libraries}",
             "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{libraries}",
         ],

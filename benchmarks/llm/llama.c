@@ -103,6 +103,22 @@ static void logits(int tokens) {
   printf("\n");
 }
 
+/* `PATH FIRST TOKEN...`: writes the logits behind each token from FIRST on to the file. */
+static void scores(char *line) {
+  const char *path = strtok(line, " \n");
+  int first = atoi(strtok(NULL, " \n")), tokens = 0;
+  begin(1);
+  for (char *word; (word = strtok(NULL, " \n")); tokens++) add(atoi(word), tokens, 0, tokens >= first);
+  compute();
+  FILE *file = fopen(path, "wb");
+  if (!file) fail("no file for scores");
+  size_t words = llama_vocab_n_tokens(llama_model_get_vocab(model));
+  for (int i = first; i < tokens; i++)
+    fwrite(llama_get_logits_ith(context, i), sizeof(float), words, file);
+  if (fclose(file)) fail("the scores cannot be written");
+  printf("%d\n", tokens - first);
+}
+
 static void peak(void) {
   char line[256];
   FILE *status = fopen("/proc/self/status", "r");
@@ -121,13 +137,14 @@ int main(int count, char **arguments) {
   batch = llama_batch_init(512, 0, 1);
   printf("ready\n");
   fflush(stdout);
-  char line[256];
+  char line[8192];
   int first, second, third;
   while (fgets(line, sizeof line, stdin)) {
     if (sscanf(line, "prefill %d", &first) == 1) prefill(first);
     else if (sscanf(line, "decode %d %d %d", &first, &second, &third) == 3)
       decode(first, second, third);
     else if (sscanf(line, "logits %d", &first) == 1) logits(first);
+    else if (!strncmp(line, "scores ", 7)) scores(line + 7);
     else if (!strncmp(line, "peak", 4)) peak();
     else fail("an unknown request");
     fflush(stdout);
