@@ -1,67 +1,60 @@
-"""What models take on boards that qemu emulates: `python -m benchmarks.boards [-o FOLDER]`.
+"""What models take on boards that qemu emulates, and how far their results are from those of ONNX
+Runtime: `python -m benchmarks.boards [-o FOLDER]`.
 
-Flash is what a program links of the archive; instructions are what qemu counts during one run.
+Flash is what a program links of the archive, and the whole program with the C library and the
+emulator's files; instructions are what qemu counts during a run.
 """
 
 import argparse
-import struct
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.boards import keywords
+from benchmarks.boards import images, keywords
+from benchmarks.boards.subject import Agreement, Subject, compare
 from compiler import compile_model, targets
 from compiler.errors import CompileError
 from compiler.verify.emulation import board
 from compiler.verify.run.board import program_of
 from relaxd.loader.bundle import read_manifest
-from relaxd.loader.samples import dim_values, draw
 from tests import models
 
 TARGETS = ("cortex-m4", "cortex-m7", "cortex-m55")
-_LINE = "| {} | {} | {} | {} | {} | {} | {} |"
-_ALLOCATED, _NOTHING = 2, 8
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model, and what a request declares of it."""
-
-    name: str
-    path: Path
-    dims: Mapping[str, str]
-    consts: Mapping[str, int] = field(default_factory=dict)
+_COLUMNS = (
+    "model",
+    "target",
+    "library in flash, KiB",
+    "whole program, KiB",
+    "arena, KiB",
+    "context, bytes",
+    "stack, KiB",
+    "instructions, millions",
+    "runs",
+    "largest difference",
+)
 
 
 def _subjects(work: Path) -> Iterator[Subject]:
-    yield Subject("keywords, int8", keywords.write(work / "keywords.onnx"), {"n": "1"})
-    voice = models.path_of("silero_vad_16k_op15")
-    yield Subject("Silero VAD", voice, {"batch": "1", "sequence": "576"}, {"sr": 16000})
-
-
-def sections(program: bytes) -> Iterator[tuple[int, int, int]]:
-    """Type, flags and size of each section of a 32-bit ELF file."""
-    (table,) = struct.unpack_from("<I", program, 0x20)
-    size, count = struct.unpack_from("<HH", program, 0x2E)
-    for at in range(table, table + size * count, size):
-        kind, flags = struct.unpack_from("<II", program, at + 4)
-        yield kind, flags, struct.unpack_from("<I", program, at + 20)[0]
-
-
-def flash(archive: bytes) -> int:
-    """Bytes of the archive's object that a program keeps: code, constants and tables."""
-    start = archive.index(b"\x7fELF")
-    return sum(
-        size
-        for kind, flags, size in sections(archive[start:])
-        if flags & _ALLOCATED and kind != _NOTHING
+    yield Subject("keyword spotter, int8", keywords.write(work / "keywords.onnx"), {"n": "1"})
+    yield Subject(
+        "Silero VAD, float32",
+        models.path_of("silero_vad_16k_op15"),
+        {"batch": "1", "sequence": "576"},
+        {"sr": 16000},
+        {"stateN": "state"},
     )
 
 
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _kib(count: float) -> str:
+    return f"{count / 1024:.1f}"
+
+
 def _row(subject: Subject, target: str, work: Path) -> str:
-    name = subject.name
-    bundle = work / f"{name.replace(' ', '_').replace(',', '')}-{target}"
+    bundle = work / f"{subject.name.replace(' ', '_').replace(',', '')}-{target}"
     if not bundle.exists():
         compile_model(
             subject.path,
@@ -69,26 +62,29 @@ def _row(subject: Subject, target: str, work: Path) -> str:
             target=target,
             dims=subject.dims,
             consts=subject.consts,
-            options={"profile": False},
+            options={"profile": False, "verify": False},
         )
     manifest, resolved = read_manifest(bundle), targets.resolve(target)
     with tempfile.TemporaryDirectory() as scratch:
-        lacking = board.build(bundle, manifest.entry, resolved, Path(scratch, "program"))
+        path = Path(scratch, "program")
+        lacking = board.build(bundle, manifest.entry, resolved, path)
         if lacking:
-            return _LINE.format(name, target, lacking, "", "", "", "")
-        spec = {"bundle": str(bundle), "target": target, "scratch": scratch}
-        values = dim_values(manifest.dims, {})
-        _, counted = program_of(spec).measured(draw(manifest.inputs, values, 0))
-    archive = (bundle / manifest.library).read_bytes()
-    return _LINE.format(
-        name,
-        target,
-        f"{flash(archive) / 1024:.0f}",
-        f"{counted['arena'] / 1024:.1f}",
-        counted["context"],
-        f"{counted['stack'] / 1024:.1f}",
-        f"{counted['instructions'] / 1e6:.2f}",
-    )
+            return _line(subject.name, target, lacking, *[""] * (len(_COLUMNS) - 3))
+        program = program_of({"bundle": str(bundle), "target": target, "scratch": scratch})
+        found = compare(subject, program)
+        whole = images.flash(path.read_bytes())
+    archive = images.flash(images.member(bundle / manifest.library))
+    return _line(subject.name, target, _kib(archive), _kib(whole), *_of_runs(found))
+
+
+def _of_runs(found: Agreement) -> Iterator[object]:
+    counted = found.counted
+    yield _kib(counted["arena"])
+    yield counted["context"]
+    yield _kib(counted["stack"])
+    yield f"{counted['instructions'] / 1e6:.2f}"
+    yield found.runs
+    yield f"{found.difference:.1e}"
 
 
 def main() -> None:
@@ -100,26 +96,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = options.output or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
-        print(
-            _LINE.format(
-                "",
-                "target",
-                "flash, KiB",
-                "arena, KiB",
-                "context, bytes",
-                "stack, KiB",
-                "instructions, millions",
-            )
-        )
-        print("|---" * 7 + "|")
+        print(_line(*_COLUMNS))
+        print("|---" * len(_COLUMNS) + "|")
         for subject in _subjects(work):
             for target in options.target or TARGETS:
                 try:
                     print(_row(subject, target, work), flush=True)
                 except CompileError as error:
-                    print(
-                        _LINE.format(subject.name, target, error.code, "", "", "", ""), flush=True
-                    )
+                    empty = [""] * (len(_COLUMNS) - 3)
+                    print(_line(subject.name, target, error.code, *empty), flush=True)
 
 
 if __name__ == "__main__":
