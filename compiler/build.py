@@ -15,6 +15,7 @@ from compiler import rounding, scores, state, targets
 from compiler.bundle import files
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
+from compiler.ir.onnx.integer_operands import with_integers
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
@@ -133,7 +134,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
         request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
         model = _opened(job, request)
     with entered(Stage.IMPORT, on_event):
-        imported = _import(model, request)
+        imported = _import(model, request, target)
     from compiler.passes import manager
     from compiler.passes.framework.kernel_notes import kernel_table
     from compiler.passes.framework.kernel_work import KernelWork
@@ -200,7 +201,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
 def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
     """Writes the library, its weights and its runtime into the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
-        imported = _import(model, this.request)
+        imported = _import(model, this.request, this.target)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target, this.flavour)
@@ -288,12 +289,16 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     return (dump,)
 
 
-def _import(model: LoadedModel | LoadedScript, request: CompileRequest) -> "Imported":
+def _import(
+    model: LoadedModel | LoadedScript, request: CompileRequest, target: Target
+) -> "Imported":
     if isinstance(model, LoadedScript):
         state.require_passed(request)
         rounding.require_plain(request)
         return import_torchscript(model.path, request)
-    imported = import_model(model.proto, request)
+    # Bytes of weights are a quarter of the flash, and micro-controllers multiply integers faster.
+    proto = with_integers(model.proto) if target.platform.bare else model.proto
+    imported = import_model(proto, request)
     # The module holds its own copy of the weights.
     model.proto.Clear()
     return imported

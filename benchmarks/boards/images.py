@@ -20,9 +20,7 @@ def sections(content: bytes) -> Iterator[tuple[int, int, int]]:
 def flash(content: bytes) -> int:
     """Bytes of code, constants and tables: of every section that is loaded and not merely zero."""
     return sum(
-        size
-        for kind, flags, size in sections(content)
-        if flags & _ALLOCATED and kind != _NOTHING
+        size for kind, flags, size in sections(content) if flags & _ALLOCATED and kind != _NOTHING
     )
 
 

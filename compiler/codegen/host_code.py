@@ -11,6 +11,7 @@ from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
 from compiler.codegen.halves import divided, joined
+from compiler.codegen.rounded_adds import rounded_adds
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
 from compiler.passes.framework.kernel_notes import FAMILY
@@ -96,8 +97,10 @@ def failures(target: Target) -> Iterator[None]:
         ) from error
 
 
-def lowering_steps() -> list[Any]:
+def lowering_steps(addresses: int = 64, rounds: bool = True) -> list[Any]:
     """The passes from scheduled loops to flat, vectorised ones, whatever interface functions get.
+
+    addresses: their bits; rounds: whether the processor has an instruction that rounds floats.
 
     CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
     scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
@@ -114,7 +117,8 @@ def lowering_steps() -> list[Any]:
         schedule.ConvertBlocksToOpaque(),
         schedule.LowerMatchBuffer(),
         schedule.LowerOpaqueBlock(),
-        *map(step_of, (flattened, unaligned, settled, without_bfloats)),
+        *_flattening_steps(addresses),
+        *([] if rounds else [step_of(rounded_adds)]),
         lower.NarrowDataType(32),
         step_of(vectorized),
         lower.UnrollLoop(),
@@ -122,6 +126,19 @@ def lowering_steps() -> list[Any]:
         schedule.RewriteUnsafeSelect(),
         lower.FP8ComputeLegalize(),
         lower.VerifyMemory(),
+    ]
+
+
+def _flattening_steps(addresses: int) -> list[Any]:
+    if addresses == 64:
+        return [*map(step_of, (flattened, unaligned, settled, without_bfloats))]
+    # Where a 64-bit sum is several instructions, indices are narrowed before they get an offset
+    # through which no range is known.
+    narrow = tirx.transform.NarrowDataType(32)
+    return [
+        *map(step_of, (flattened, settled)),
+        narrow,
+        *map(step_of, (unaligned, without_bfloats)),
     ]
 
 

@@ -18,6 +18,8 @@ class IntegerProduct:
     intrinsic: LLVM's name of it, None for a multiplication as C has it, of one integer; adds:
     whether it takes what to add them to as its first argument.
     rows: of a register tile whose accumulators, two vectors a row, stay in registers.
+    scalar: whether it adds up the whole group in one general register, so that a tile has two
+    columns; it takes `group` integers in a row of the depth.
     """
 
     intrinsic: str | None
@@ -26,6 +28,7 @@ class IntegerProduct:
     right: str
     adds: bool
     rows: int = 6
+    scalar: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,14 @@ def _cortex(name: str, platform: Platform, isa: tuple[str, ...], board: str) -> 
 _PLAIN = IntegerProduct(None, 1, "int16", "int16", adds=True, rows=2)
 """Weights stay bytes, which are widened as they are loaded: a quarter of the flash of floats."""
 
+_DUAL = IntegerProduct("llvm.arm.smlad", 4, "int16", "int8", adds=True, rows=2, scalar=True)
+"""Two products of 16-bit halves; four bytes of weights become two words of halves first."""
+
+_ACROSS = IntegerProduct(
+    "llvm.arm.mve.vmldava.v8i16", 8, "int16", "int8", adds=True, rows=2, scalar=True
+)
+"""Eight products of two vectors; weights are widened as they are loaded."""
+
 _M4, _M7, _M55 = ("dsp", "fpv4-sp"), ("dsp", "fpv5-dp"), ("dsp", "fpv5-dp", "mve.fp")
 
 CORTEX_M = Architecture(
@@ -74,6 +82,11 @@ CORTEX_M = Architecture(
     cpus={"cortex-m4": _M4, "cortex-m7": _M7, "cortex-m55": _M55},
     features={},
     registers=_registers,
-    products=(IntegerUnit(0, "dsp", _PLAIN), IntegerUnit(128, "mve.fp", _PLAIN)),
+    products=(
+        IntegerUnit(0, "dsp", _DUAL),
+        IntegerUnit(0, "dsp", _PLAIN),
+        IntegerUnit(128, "mve.fp", _ACROSS),
+        IntegerUnit(128, "mve.fp", _PLAIN),
+    ),
     emulation=Emulation("system-arm", widest=()),
 )

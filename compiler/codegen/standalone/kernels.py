@@ -20,6 +20,9 @@ _NAMES = (
 )
 """What TVM calls every module, itself and one section, and as many bytes in their place."""
 
+_SINGLE = "fpv4-sp"
+"""The floating-point unit of ARM's that has no rounding."""
+
 
 @dataclass(frozen=True)
 class Kernels:
@@ -46,11 +49,13 @@ def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: 
     machine = tvm.target.Target(target.to_tvm())
     context = tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG)
     with host_code.failures(target), context:
-        return _compile(module, machine, prefix, threads)
+        bits = 32 if target.platform.bare else 64
+        steps = host_code.lowering_steps(bits, rounds=_SINGLE not in target.isa)
+        return _compile(module, machine, prefix, threads, steps)
 
 
 def _compile(
-    module: tvm.IRModule, target: tvm.target.Target, prefix: str, threads: bool
+    module: tvm.IRModule, target: tvm.target.Target, prefix: str, threads: bool, steps: list[Any]
 ) -> Kernels:
     programs = {
         gvar: func.with_attr("global_symbol", f"{prefix}_k_{gvar.name_hint}")
@@ -58,9 +63,9 @@ def _compile(
         if isinstance(func, tirx.PrimFunc)
     }
     lower = tirx.transform
-    lowered = tvm.ir.transform.Sequential(
-        [lower.BindTarget(target.with_host(target)), *host_code.lowering_steps()]
-    )(no_alias(tvm.IRModule(programs)))
+    lowered = tvm.ir.transform.Sequential([lower.BindTarget(target.with_host(target)), *steps])(
+        no_alias(tvm.IRModule(programs))
+    )
     plain, table = Plain(prefix, threads), {}
     for gvar, func in lowered.functions.items():
         table[gvar.name_hint] = plain.kernel(func)

@@ -97,32 +97,36 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         takes = (
             takes_conv(call, *LAYOUTS[name])
             and call.attrs.groups == 1
-            and weight.shape[3] >= LEAST_CHANNELS
+            and (weight.shape[3] >= LEAST_CHANNELS or product.scalar)
         )
         return self._conv(call.attrs, left, weight, product) if takes else call
 
     def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         return self.builder_.call_te(
-            _integer_matmul,
+            lambda x, packed: _integer_matmul(x, packed, weight.shape[1], product),
             with_simple_shape(self, left),
             relax.const(pack_integers([weight], self.width, product)),
-            weight.shape[1],
             primfunc_name_hint="integer_matmul",
             primfunc_attrs=FUSABLE,
         )
 
     def _conv(self, attrs: Any, data: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         window = Window.of(attrs, weight.shape[1:3])
+        narrow = product.scalar and window.dilation[1] == 1
         if any(window.pads):
             top, left, bottom, right = window.pads
             data = with_simple_shape(
                 self,
                 self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
             )
-        taps = [weight[:, y, x].T for y, x in np.ndindex(*window.kernel)]
+        if narrow:
+            # A row of the window lies in a row: groups go over it, since channels may be few.
+            weight = weight.reshape(*weight.shape[:2], 1, -1)
+        taps = [weight[:, y, x].T for y, x in np.ndindex(*weight.shape[1:3])]
         inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        compute = _integer_conv_of_rows if narrow else _integer_conv
         return self.builder_.call_te(
-            lambda x, packed: _integer_conv(x, packed, weight.shape[0], inner),
+            lambda x, packed: compute(x, packed, weight.shape[0], inner, product),
             data,
             relax.const(pack_integers(taps, self.width, product)),
             primfunc_name_hint="integer_conv",
@@ -167,9 +171,10 @@ def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduc
     """Packs [K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width,
     group] of 8 or 16 bits.
 
-    A group holds rows k, k + K/group, k + 2K/group, .. of the depth. An 8-bit left side is shifted
-    to fit the instruction, so its packed weights have one row more: the sums of their columns as
-    32-bit integers, by which the kernel corrects the result.
+    A group holds rows k, k + K/group, k + 2K/group, .. of the depth, or rows k, k + 1, .. where the
+    instruction is scalar. An 8-bit left side is shifted to fit the instruction, so its packed
+    weights have one row more: the sums of their columns as 32-bit integers, by which the kernel
+    corrects the result.
     """
     group, (depth, columns) = product.group, taps[0].shape
     part, panels = -(-depth // group), -(-columns // width)
@@ -177,46 +182,82 @@ def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduc
     padded = np.zeros((len(taps), group * part, panels * width), dtype)
     for place, tap in enumerate(taps):
         padded[place, :depth, :columns] = tap
-    packed = (
-        padded.reshape(len(taps), group, part, panels, width)
-        .transpose(3, 0, 2, 4, 1)
-        .reshape(panels, -1, width, group)
+    parted = (
+        padded.reshape(len(taps), part, group, panels, width).swapaxes(1, 2)
+        if product.scalar
+        else padded.reshape(len(taps), group, part, panels, width)
     )
+    packed = parted.transpose(3, 0, 2, 4, 1).reshape(panels, -1, width, group)
     if product.left == "int16":
         return np.ascontiguousarray(packed)
     sums = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
     return np.concatenate([packed, sums], 1)
 
 
-def _integer_matmul(left: Any, packed: Any, columns: int) -> Any:
+def _place(k: Any, depth: int, product: IntegerProduct) -> tuple[Any, Any]:
+    """In which group row `k` of the depth stands, and where in it."""
+    part = -(-depth // product.group)
+    return (k // product.group, k % product.group) if product.scalar else (k % part, k // part)
+
+
+def _integer_matmul(left: Any, packed: Any, columns: int, product: IntegerProduct) -> Any:
     *lead, depth = left.shape
-    width, group = int(packed.shape[2]), int(packed.shape[3])
-    k, part = te.reduce_axis((0, depth), name="k"), -(-int(depth) // group)
+    width = int(packed.shape[2])
+    k = te.reduce_axis((0, depth), name="k")
+    group, within = _place(k, int(depth), product)
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
         lambda *at: te.sum(
             left(*at[:-1], k)
-            * packed[at[-1] // width, k % part, at[-1] % width, k // part].astype("float32"),
+            * packed[at[-1] // width, group, at[-1] % width, within].astype("float32"),
             axis=k,
         ),
         name=STAGE,
     )
 
 
-def _integer_conv(data: Any, packed: Any, columns: int, window: Window) -> Any:
+def _integer_conv(
+    data: Any, packed: Any, columns: int, window: Window, product: IntegerProduct
+) -> Any:
     channels, (height, width) = int(data.shape[3]), window.kernel
-    panel, part = int(packed.shape[2]), -(-channels // int(packed.shape[3]))
+    panel, part = int(packed.shape[2]), -(-channels // product.group)
     kh, kw, c = (
         te.reduce_axis((0, extent), name=name)
         for extent, name in ((height, "kh"), (width, "kw"), (channels, "c"))
     )
 
+    group, within = _place(c, channels, product)
+
     def at(n: Any, y: Any, x: Any, o: Any) -> Any:
-        place = (kh * width + kw) * part + c % part
+        place = (kh * width + kw) * part + group
         return te.sum(
             window.read(data, n, y, x, kh, kw, c)
-            * packed[o // panel, place, o % panel, c // part].astype("float32"),
+            * packed[o // panel, place, o % panel, within].astype("float32"),
             axis=[kh, kw, c],
+        )
+
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
+        at,
+        name=STAGE,
+    )
+
+
+def _integer_conv_of_rows(
+    data: Any, packed: Any, columns: int, window: Window, product: IntegerProduct
+) -> Any:
+    """As `_integer_conv`, with columns and channels of the window as one axis."""
+    channels, (height, width) = int(data.shape[3]), window.kernel
+    depth, panel = width * channels, int(packed.shape[2])
+    kh, k = te.reduce_axis((0, height), name="kh"), te.reduce_axis((0, depth), name="k")
+    group, within = _place(k, depth, product)
+    place = kh * -(-depth // product.group) + group
+
+    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+        return te.sum(
+            window.read(data, n, y, x, kh, k // channels, k % channels)
+            * packed[o // panel, place, o % panel, within].astype("float32"),
+            axis=[kh, k],
         )
 
     return te.compute(

@@ -15,8 +15,9 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.int8.layout import PANELS, ROWS, Layout, layout_of
+from compiler.passes.cpu.families.int8.layout import PANELS, Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
+from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
@@ -39,9 +40,9 @@ def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
         layout = layout_of(known, unit)
         groups = -(-layout.panels // PANELS)
         work = m * (2 * layout.length * layout.columns)
-        for task in share_out(tirx.ceildiv(m, ROWS) * groups, work >= PARALLEL_FLOPS):
-            first, panel = task // groups * ROWS, task % groups * PANELS
-            count = tirx.min(ROWS, m - first)
+        for task in share_out(tirx.ceildiv(m, layout.rows) * groups, work >= PARALLEL_FLOPS):
+            first, panel = task // groups * layout.rows, task % groups * PANELS
+            count = tirx.min(layout.rows, m - first)
             _emit_task(layout, unit, (first, count), (panel, some_of(layout.panels, PANELS, panel)))
     return body.stmt
 
@@ -50,10 +51,10 @@ def _emit_task(
     layout: Layout, unit: VectorUnit, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
 ) -> None:
     """Emit some rows by some panels, each given as (first, count)."""
-    groups = alloc([ROWS * layout.length], "int32", "left", "global")
+    groups = alloc([layout.rows * layout.length * layout.words], "int32", "left", "global")
     # Results wait for the gathered rows' last panel: the epilogue then writes whole rows.
-    sums = alloc([ROWS * PANELS * layout.width], "float32", "sums", "global")
-    left = Rows(groups, alloc([ROWS], "int32", "shifts") if layout.shifted else None)
+    sums = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
+    left = Rows(groups, alloc([layout.rows], "int32", "shifts") if layout.shifted else None)
     # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
     with serial(panels[1], "panel") as p:
@@ -63,7 +64,8 @@ def _emit_task(
             for size in least(layout.sizes, rows[1] - row):
                 # Fewer rows are the end of a task, too rare to be worth longer code.
                 together = unit.together if size == most else 1
-                acc = _emit_tile(layout, left, (row, size), panels[0] + p, together)
+                tile = emit_scalar_tile if layout.product.scalar else _emit_tile
+                acc = tile(layout, left, (row, size), panels[0] + p, together)
                 _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
     _emit_results(layout, sums, rows, panels)
 

@@ -43,6 +43,17 @@ class Layout:
         return fixed(self.conv.along.extent)
 
     @property
+    def words(self) -> int:
+        """Words of 32 bits that a group of the left side takes."""
+        return self.group * np.iinfo(self.product.left).bits // 32 if self.product.scalar else 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of a task."""
+        # Weights in flash are read anew for each tile, and RAM is scarce.
+        return self.product.rows if self.product.scalar else ROWS
+
+    @property
     def part(self) -> int:
         """Groups at one place of the window."""
         # Depths that no group divides are filled up with zeros of the weights.

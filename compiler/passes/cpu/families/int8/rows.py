@@ -67,6 +67,9 @@ def _shift(layout: Layout, place: Expr) -> Expr:
 
 def _pack(layout: Layout, groups: Any, place: Expr, to: Expr, shift: Expr | None) -> None:
     """Emit the elements at `place` in groups: the first part of the depth in the lowest bits."""
+    if layout.product.scalar:
+        _pack_words(layout, groups, place, to)
+        return
     # Element k of a group is k parts away, not k elements: so neighbouring groups are made of
     # neighbouring elements, and a vector of groups takes no shuffles.
     for begin, end, numbers in _stretches(layout):
@@ -96,3 +99,40 @@ def _element(layout: Layout, number: int, place: Expr, k: Expr, shift: Expr | No
         return value
     low = tirx.bitwise_and(value, tirx.const((1 << bits) - 1, "int32"))
     return low if number == 0 else tirx.shift_left(low, tirx.const(bits * number, "int32"))
+
+
+def _pack_words(layout: Layout, groups: Any, place: Expr, to: Expr) -> None:
+    """Emit the elements at `place` as words of two, in the order in which the instruction meets
+    its weights.
+    """
+    whole, rest = divmod(layout.depth, layout.group)
+    with serial(whole, "group") as k:
+        _pack_group(layout, groups, place + k * layout.group, (to + k) * layout.words, layout.group)
+    if rest:
+        after = place + whole * layout.group
+        _pack_group(layout, groups, after, (to + whole) * layout.words, rest)
+
+
+def _pack_group(layout: Layout, groups: Any, place: Expr, to: Expr, held: int) -> None:
+    for word, numbers in enumerate(order_of(layout)):
+        parts = [
+            _half(layout, place + number, high)
+            for high, number in enumerate(numbers)
+            if number < held
+        ]
+        store(groups, reduce(tirx.bitwise_or, parts) if parts else 0, to + word)
+
+
+def order_of(layout: Layout) -> list[tuple[int, int]]:
+    """Which elements of a group each word holds, the lower half first."""
+    if layout.words == 2:
+        # One instruction widens every other byte of the weights.
+        return [(0, 2), (1, 3)]
+    return [(2 * word, 2 * word + 1) for word in range(layout.words)]
+
+
+def _half(layout: Layout, place: Expr, high: int) -> Expr:
+    value = load(layout.conv.source, [place]).astype("int32")
+    if high:
+        return tirx.shift_left(value, tirx.const(16, "int32"))
+    return tirx.bitwise_and(value, tirx.const(0xFFFF, "int32"))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -6,12 +8,14 @@ from tvm import relax, te
 
 from compiler import targets
 from compiler.codegen.generate import generate
+from compiler.codegen.standalone.kernels import compile_kernels
 from compiler.ir import import_model
+from compiler.passes import manager
 from compiler.passes.manager import lower
 from compiler.passes.pack.integer import CENTRED, pack_integers
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.request import CompileRequest
-from tests.compiler.conftest import assembly
+from tests.compiler.conftest import assembly, build_module
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 from tests.compiler.passes.references import convolution
@@ -114,7 +118,9 @@ def test_other_processors_multiply_floats(assembly_for, draw):
 @pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55"])
 def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, draw, monkeypatch):
     unit = VectorUnit.of(targets.resolve(name))
-    assert [one.intrinsic for one in unit.integer_products] == [None]
+    *_, plain = unit.integer_products
+    assert plain.intrinsic is None
+    unit = replace(unit, integer_products=(plain,))
     monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
     weight = draw.integers(-255, 256, (37, 19))
     model = compile_graph(product(weight), {"x": (("m", 37), "uint8")})
@@ -124,9 +130,24 @@ def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, 
 
 
 def test_weights_stay_bytes_on_micro_controllers():
-    (single,) = products("cortex-m7")
-    packed = pack_integers([np.arange(15, dtype="float32").reshape(5, 3)], 4, single)
+    dual, single = products("cortex-m7")
+    weight = np.arange(15, dtype="float32").reshape(5, 3)
+    packed = pack_integers([weight], 4, single)
     assert (packed.dtype, packed.shape) == (np.int8, (1, 5, 4, 1))
+    packed = pack_integers([weight], 4, dual)
+    assert (packed.dtype, packed.shape) == (np.int8, (1, 2, 4, 4))
+    np.testing.assert_array_equal(packed[0, :, 1], [[1, 4, 7, 10], [13, 0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction"), [("cortex-m4", "smlad"), ("cortex-m55", "vmlava.s16")]
+)
+def test_micro_controllers_add_up_a_group_in_one_register(name, instruction, draw):
+    target = targets.resolve(name)
+    module = build_module(product(draw.integers(-127, 128, (32, 32))), {"x": (("m", 32), "uint8")})
+    planned = manager.to_plan(manager.to_kernels(module, target, {}), target, {})
+    code = compile_kernels(planned, target, "relaxd_test", threads=False).code
+    assert instruction in code.inspect_source("s")
 
 
 @pytest.mark.parametrize(("zeros", "instruction"), [((1,), True), ((32,), False)])

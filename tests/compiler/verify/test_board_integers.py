@@ -1,0 +1,92 @@
+"""Products of integers on emulated boards, by instructions that no processor of ours has."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from compiler import compile_model, targets
+from compiler.verify.emulation import board, emulator
+from compiler.verify.run.board import Program, program_of
+from relaxd.loader.bundle import read_manifest
+from tests.compiler.ir.onnx.running import model_of
+from tests.compiler.passes.references import convolution
+from tests.emulated import with_c_library
+from tests.servers import missing
+
+pytestmark = [pytest.mark.slow, with_c_library]
+
+MATRICES = [(1, 1), (3, 2), (4, 9), (5, 4), (8, 8), (37, 19)]
+"""Depths and columns: parts of a group, whole ones, and both."""
+WINDOWS = [(1, 3, 2), (3, 2, 1), (9, 1, 1), (8, 3, 1)]
+"""Channels, side of the window, and stride."""
+
+
+def _matrix(depth: int, columns: int) -> np.ndarray:
+    made = np.random.default_rng(depth).integers(-128, 128, (depth, columns)).astype("int8")
+    made[0, 0] = -128
+    return made
+
+
+def _weight(channels: int, side: int) -> np.ndarray:
+    shape = (7, channels, side, side)
+    return np.random.default_rng(channels).integers(-128, 128, shape).astype("int8")
+
+
+def _model() -> onnx.ModelProto:
+    nodes, inputs = [], {}
+    constants: dict[str, np.ndarray] = {"zero": np.array(131, "uint8")}
+    for depth, columns in MATRICES:
+        name = f"m{depth}"
+        inputs[name] = f"uint8[n,{depth}]"
+        constants[f"{name}w"] = _matrix(depth, columns)
+        nodes.append(helper.make_node("MatMulInteger", [name, f"{name}w", "zero"], [f"{name}y"]))
+    for channels, side, stride in WINDOWS:
+        name = f"c{channels}"
+        inputs[name] = f"uint8[n,{channels},5,4]"
+        constants[f"{name}w"] = _weight(channels, side)
+        nodes.append(
+            helper.make_node(
+                "ConvInteger", [name, f"{name}w", "zero"], [f"{name}y"],
+                pads=[side // 2] * 4, strides=[stride] * 2,
+            )
+        )  # fmt: skip
+    outputs = [node.output[0] for node in nodes]
+    return model_of(nodes, inputs, constants, outputs=outputs)
+
+
+@pytest.fixture(scope="module", params=["cortex-m4", "cortex-m7", "cortex-m55"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    target = targets.resolve(request.param)
+    if emulator.lacking(target):
+        missing("qemu-system-arm", "apt-get install qemu-system-arm")
+    work = tmp_path_factory.mktemp("integers")
+    onnx.save(_model(), work / "model.onnx")
+    bundle, scratch = work / "out", work / "scratch"
+    scratch.mkdir()
+    options = {"profile": False, "verify": False}
+    compile_model(
+        work / "model.onnx", output=bundle, target=target.name, dims={"n": "1:5"}, options=options
+    )
+    entry = read_manifest(bundle).entry
+    assert board.build(bundle, entry, target, scratch / "program") is None
+    return program_of({"bundle": str(bundle), "target": target.name, "scratch": str(scratch)})
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_sums_are_exact(program: Program, n: int) -> None:
+    draw = np.random.default_rng(n)
+    shapes = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
+    shapes |= {f"c{channels}": (n, channels, 5, 4) for channels, *_ in WINDOWS}
+    feeds = {name: draw.integers(0, 256, shape).astype("uint8") for name, shape in shapes.items()}
+    for x in feeds.values():
+        x.flat[0], x.flat[-1] = 0, 255
+    made = program.run(feeds)
+    for depth, columns in MATRICES:
+        x = feeds[f"m{depth}"].astype("int64") - 131
+        np.testing.assert_array_equal(made[f"m{depth}y"], x @ _matrix(depth, columns))
+    for channels, side, stride in WINDOWS:
+        x = feeds[f"c{channels}"].astype("float64") - 131
+        pads = (side // 2,) * 4
+        want = convolution(x, _weight(channels, side), (stride, stride), pads)
+        np.testing.assert_array_equal(made[f"c{channels}y"], want)
