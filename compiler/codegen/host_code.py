@@ -1,6 +1,6 @@
 """From loops to what LLVM takes: TVM's lowering for a CPU, without what only GPUs need."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,6 @@ from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
 from compiler.codegen.halves import divided, joined
-from compiler.codegen.rounded_adds import rounded_adds
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
 from compiler.passes.framework.kernel_notes import FAMILY
@@ -34,7 +33,10 @@ _SIMPLIFIED = ("attention", "generic")
 out: over 197 keys attention took twice as long, a layer norm half as long again."""
 
 
-def step_of(change: Callable[[tvm.IRModule], tvm.IRModule]) -> Any:
+Change = Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def step_of(change: Change) -> Any:
     """A pass of TVM that applies `change`."""
     return tvm.ir.transform.module_pass(
         lambda module, _context: change(module), opt_level=0, name=change.__name__
@@ -97,10 +99,10 @@ def failures(target: Target) -> Iterator[None]:
         ) from error
 
 
-def lowering_steps(addresses: int = 64, rounds: bool = True) -> list[Any]:
+def lowering_steps(addresses: int = 64, own: Sequence[Change] = ()) -> list[Any]:
     """The passes from scheduled loops to flat, vectorised ones, whatever interface functions get.
 
-    addresses: their bits; rounds: whether the processor has an instruction that rounds floats.
+    addresses: their bits; own: what the processor needs beside.
 
     CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
     scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
@@ -118,7 +120,7 @@ def lowering_steps(addresses: int = 64, rounds: bool = True) -> list[Any]:
         schedule.LowerMatchBuffer(),
         schedule.LowerOpaqueBlock(),
         *_flattening_steps(addresses),
-        *([] if rounds else [step_of(rounded_adds)]),
+        *map(step_of, own),
         lower.NarrowDataType(32),
         step_of(vectorized),
         lower.UnrollLoop(),

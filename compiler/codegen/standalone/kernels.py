@@ -9,7 +9,10 @@ from tvm import tirx
 
 from compiler.codegen import host_code
 from compiler.codegen.noalias import no_alias
+from compiler.codegen.pairs import unrolled_pairs
+from compiler.codegen.saturating import saturating
 from compiler.codegen.standalone import elf
+from compiler.codegen.standalone.alone import alone
 from compiler.codegen.standalone.plain import Kernel, Plain
 from compiler.targets import Target
 
@@ -19,9 +22,6 @@ _NAMES = (
     (b".text.tvm.fp16.conv", b".text.___.fp16.conv"),
 )
 """What TVM calls every module, itself and one section, and as many bytes in their place."""
-
-_SINGLE = "fpv4-sp"
-"""The floating-point unit of ARM's that has no rounding."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,14 @@ def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: 
     machine = tvm.target.Target(target.to_tvm())
     context = tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG)
     with host_code.failures(target), context:
-        bits = 32 if target.platform.bare else 64
-        steps = host_code.lowering_steps(bits, rounds=_SINGLE not in target.isa)
+        steps = _bare_steps(target) if target.platform.bare else host_code.lowering_steps()
         return _compile(module, machine, prefix, threads, steps)
+
+
+def _bare_steps(target: Target) -> list[Any]:
+    """The lowering for micro-controllers: one core, addresses of 32 bits."""
+    own = [unrolled_pairs] if target.vector_bits else [unrolled_pairs, saturating]
+    return [host_code.step_of(alone), *host_code.lowering_steps(32, own)]
 
 
 def _compile(

@@ -139,7 +139,7 @@ class _Body:
         match stmt:
             case tirx.SeqStmt():
                 return seq(*(self.statement(part) for part in stmt.seq))
-            case tirx.AttrStmt() if _takes(stmt):
+            case tirx.AttrStmt() if takes_shares(stmt):
                 return self.statement(self._take(stmt.body))
             case tirx.AttrStmt():
                 return tirx.AttrStmt(
@@ -226,7 +226,7 @@ def _share(loop: Any, index: Any, count: Any) -> Stmt:
     )
 
 
-def _takes(stmt: Any) -> bool:
+def takes_shares(stmt: Any) -> bool:
     """Whether it holds a parallel loop whose workers take shares; kernels import other code too."""
     return str(stmt.attr_key) == _IMPORT and str(stmt.value.value) == TAKE_CODE
 
@@ -238,7 +238,7 @@ def serial(stmt: Stmt) -> Stmt:
     match stmt:
         case tirx.SeqStmt():
             return seq(*map(serial, stmt.seq))
-        case tirx.AttrStmt() if _takes(stmt):
+        case tirx.AttrStmt() if takes_shares(stmt):
             # One worker takes every share.
             loop = stmt.body
             one = tirx.For(
@@ -251,7 +251,7 @@ def serial(stmt: Stmt) -> Stmt:
             return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, one)
         case tirx.AttrStmt():
             return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, serial(stmt.body))
-        case tirx.IfThenElse() if _is_serial_half(stmt.then_case, stmt.else_case):
+        case tirx.IfThenElse() if is_serial_half(stmt.then_case, stmt.else_case):
             return serial(stmt.else_case)
         case tirx.IfThenElse():
             other = None if stmt.else_case is None else serial(stmt.else_case)
@@ -263,7 +263,7 @@ def serial(stmt: Stmt) -> Stmt:
     return stmt
 
 
-def _is_serial_half(parallel: Stmt, other: Stmt | None) -> bool:
+def is_serial_half(parallel: Stmt, other: Stmt | None) -> bool:
     """Whether `other` is a serial loop over what `parallel` shares out."""
     if not isinstance(other, tirx.For) or other.kind != ForKind.SERIAL:
         return False
@@ -276,7 +276,7 @@ def _shared(stmt: Stmt) -> Iterator[Any]:
     last = stmt.seq[-1] if isinstance(stmt, tirx.SeqStmt) else stmt
     if isinstance(last, tirx.For) and last.kind == ForKind.PARALLEL:
         yield last.extent
-    elif isinstance(last, tirx.AttrStmt) and _takes(last):
+    elif isinstance(last, tirx.AttrStmt) and takes_shares(last):
         found: list[Any] = []
 
         def take(node: Any) -> None:

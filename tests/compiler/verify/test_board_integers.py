@@ -20,6 +20,9 @@ MATRICES = [(1, 1), (3, 2), (4, 9), (5, 4), (8, 8), (37, 19)]
 """Depths and columns: parts of a group, whole ones, and both."""
 WINDOWS = [(1, 3, 2), (3, 2, 1), (9, 1, 1), (8, 3, 1)]
 """Channels, side of the window, and stride."""
+GRIDS = [("uint8", 0), ("uint8", 200), ("int8", -7), ("int16", 0)]
+REALS = [-0.25, 0.25, 0.75, 1.25, 99.75, 1e9, -1e9, 3e38, np.inf, -np.inf, -64.25, 31.75]
+"""Halves of 0.5, what lies beyond every integer, and what saturates beside what does not."""
 
 
 def _matrix(depth: int, columns: int) -> np.ndarray:
@@ -51,6 +54,11 @@ def _model() -> onnx.ModelProto:
                 pads=[side // 2] * 4, strides=[stride] * 2,
             )
         )  # fmt: skip
+    inputs["reals"], constants["half"] = f"float32[n,{len(REALS)}]", np.float32(0.5)
+    for kind, zero in GRIDS:
+        constants[f"{kind}{zero}"] = np.array(zero, kind)
+        names = ["reals", "half", f"{kind}{zero}"]
+        nodes.append(helper.make_node("QuantizeLinear", names, [f"y{kind}{zero}"]))
     outputs = [node.output[0] for node in nodes]
     return model_of(nodes, inputs, constants, outputs=outputs)
 
@@ -74,13 +82,14 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_sums_are_exact(program: Program, n: int) -> None:
+def test_sums_are_exact_and_reals_are_rounded(program: Program, n: int) -> None:
     draw = np.random.default_rng(n)
     shapes = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
     shapes |= {f"c{channels}": (n, channels, 5, 4) for channels, *_ in WINDOWS}
     feeds = {name: draw.integers(0, 256, shape).astype("uint8") for name, shape in shapes.items()}
     for x in feeds.values():
         x.flat[0], x.flat[-1] = 0, 255
+    feeds["reals"] = np.tile(np.array(REALS, "float32"), (n, 1))
     made = program.run(feeds)
     for depth, columns in MATRICES:
         x = feeds[f"m{depth}"].astype("int64") - 131
@@ -90,3 +99,8 @@ def test_sums_are_exact(program: Program, n: int) -> None:
         pads = (side // 2,) * 4
         want = convolution(x, _weight(channels, side), (stride, stride), pads)
         np.testing.assert_array_equal(made[f"c{channels}y"], want)
+    for kind, zero in GRIDS:
+        limits = np.iinfo(kind)
+        whole = np.rint(feeds["reals"].astype("float64") * 2) + zero
+        want = np.clip(whole, limits.min, limits.max).astype(kind)
+        np.testing.assert_array_equal(made[f"y{kind}{zero}"], want)
