@@ -1,6 +1,7 @@
 """Converts numpy arrays to tvm_ffi tensors and back, without a copy where that is safe."""
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Transport:
             np.from_dlpack(tensor)[...] = array
         return tensor
 
-    def to_arrays(self, result: Any, inputs: list[Any]) -> list[np.ndarray]:
+    def to_arrays(self, result: Any, inputs: Sequence[Any]) -> list[np.ndarray]:
         """Arrays of a call's results; each keeps its memory alive and shares it with
         nothing else.
         """

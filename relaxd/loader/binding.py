@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -34,6 +35,7 @@ class Binding:
         dims: tuple[Dim, ...],
         verified_up_to: Mapping[str, int] = NOT_VERIFIED,
     ) -> None:
+        self._given_ahead = _Solved({}, [])
         self._specs = inputs
         self._wanted = [(spec, _numpy_dtype(spec.dtype)) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
@@ -44,6 +46,8 @@ class Binding:
             for spec in inputs
             if spec.default is not None
         }
+        self._order = [spec.name for spec in inputs]
+        self._all_dims = dims
         self._dims = {dim.name: dim for dim in dims}
         self._bounds = {
             dim.name: verified_up_to[dim.name]
@@ -52,8 +56,26 @@ class Binding:
         }
         self._passed: dict[Shapes, bool] = {}
         """Shapes to whether a dim of theirs is above what was verified."""
-        self._counting = threading.Lock()
-        self.unverified_runs = 0
+        self._unverified = _Count()
+
+    @property
+    def unverified_runs(self) -> int:
+        """How many calls had a dim above `verified_up_to`."""
+        return self._unverified.value
+
+    def beside(
+        self, given: Mapping[str, Any]
+    ) -> tuple[dict[str, np.ndarray | Borrowed], "Binding"]:
+        """Some inputs as arrays, checked for as many calls as there will be, and the binding of the
+        others in these calls, which counts as this one does; raises InputError.
+        """
+        ahead = Binding(tuple(spec for spec in self._specs if spec.name in given), self._all_dims)
+        arrays = dict(zip(ahead._order, ahead.arrays(given), strict=True))
+        others = tuple(spec for spec in self._specs if spec.name not in given)
+        made = Binding(others, self._all_dims)
+        made._bounds, made._unverified = self._bounds, self._unverified
+        made._given_ahead = ahead._solved(tuple([array.shape for array in arrays.values()]))
+        return arrays, made
 
     def arrays(self, given: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray | Borrowed]:
         """The inputs as arrays in the model's order, those left out at their defaults; a list has
@@ -73,12 +95,11 @@ class Binding:
             if len(self._passed) < _REMEMBERED_SHAPES:
                 self._passed[shapes] = beyond
         if beyond:
-            with self._counting:
-                self.unverified_runs += 1
+            self._unverified.add()
         return arrays
 
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
-        names = [spec.name for spec in self._specs]
+        names = self._order
         if not isinstance(values, list | tuple) or len(values) > len(names):
             have = f"{len(values)}" if isinstance(values, list | tuple) else type(values).__name__
             raise InputError(
@@ -94,7 +115,10 @@ class Binding:
         """The dims that input shapes imply; raises InputError where they contradict the specs, the
         ranges or each other.
         """
-        axes = []
+        return self._solved(shapes).values
+
+    def _solved(self, shapes: Shapes) -> "_Solved":
+        axes = list(self._given_ahead.open)
         for spec, shape in zip(self._specs, shapes, strict=True):
             if len(shape) != len(spec.shape):
                 raise InputError(
@@ -108,11 +132,11 @@ class Binding:
                 _AxisValue(spec.name, i, axis, size)
                 for i, (axis, size) in enumerate(zip(spec.shape, shape, strict=True))
             ]
-        values: dict[str, int] = {}
+        values = dict(self._given_ahead.values)
         pending = sorted(axes, key=lambda axis: axis.axis.symbol is None)
         while pending and (ready := [axis for axis in pending if axis.bind(values, self._dims)]):
             pending = [axis for axis in pending if axis not in ready]
-        return values
+        return _Solved(values, pending)
 
     def _wrong_names(self, given: Mapping[str, Any]) -> NoReturn:
         known = ", ".join(str(spec) for spec in self._specs) or "none"
@@ -194,6 +218,27 @@ class _AxisValue:
         return InputError(
             f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details
         )
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The dims that shapes imply, and the axes with more than one unknown dim."""
+
+    values: dict[str, int]
+    open: list[_AxisValue]
+
+
+class _Count:
+    """A number that threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.value = 0
+
+    def add(self) -> None:
+        """One more."""
+        with self._lock:
+            self.value += 1
 
 
 def _may_exceed(dim: Dim, top: int) -> bool:

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Runs a library on arrays that were checked."""
 
-    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Any:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Sequence[Any]:
         """What a call takes: done before it has the threads to itself. Raises any error."""
 
-    def compute(self, prepared: Any) -> list[np.ndarray]:
+    def place(self, position: int, array: np.ndarray | Borrowed) -> Any:
+        """An input as `prepare` gives it: for any number of calls, each of which reads what the
+        array holds then, where that is one that the library can read in place. Raises any error.
+        """
+
+    def compute(self, prepared: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, each of which owns its memory; raises any error."""
 
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> "Prepared | None":
@@ -55,6 +60,10 @@ class VirtualMachine:
             for array, dtype in zip(arrays, self._dtypes, strict=True)
         ]
 
+    def place(self, position: int, array: np.ndarray | Borrowed) -> Any:
+        """A tensor of the array."""
+        return self._transport.to_tensor(array, self._dtypes[position])
+
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> None:
         """A virtual machine makes its outputs anew."""
 
@@ -73,6 +82,6 @@ class VirtualMachine:
 
         return self._function if isinstance(self._function, Machines) else None
 
-    def compute(self, prepared: list[Any]) -> list[np.ndarray]:
+    def compute(self, prepared: Sequence[Any]) -> list[np.ndarray]:
         """The results leave the virtual machine before the next call enters it."""
         return self._transport.to_arrays(self._function(*prepared), prepared)

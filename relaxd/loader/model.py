@@ -25,6 +25,7 @@ from relaxd.loader.engine import Engine, VirtualMachine
 from relaxd.loader.failures import Failed, explain
 from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
+from relaxd.loader.kept import Kept
 from relaxd.loader.threads import team_for
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Model:
         self._team = team
         self._verified_up_to = MappingProxyType(dict(verified_up_to))
         self._binding = Binding(manifest.inputs, manifest.dims, self._verified_up_to)
+        self._input_names = [spec.name for spec in manifest.inputs]
         self._output_names = [spec.name for spec in manifest.outputs]
         self._narrow = {s.name: s.dtype for s in manifest.outputs if s.dtype in STORAGE}
 
@@ -209,10 +211,19 @@ class Model:
         """
         if out:
             check_out(out, self.outputs)
-        with GATE, self._metrics.call(self) if self._metrics else _UNCOUNTED:
-            self._check_process()
-            results = self._run(inputs)
+        results = self._run(inputs)
         return store(results, out) if out else results
+
+    def kept(
+        self, inputs: Mapping[str, Any]
+    ) -> Callable[[Mapping[str, Any]], dict[str, np.ndarray]]:
+        """Calls that are given the other inputs alone: these are checked here and not again, and
+        each call reads what their arrays hold then. Raises as `run` does.
+        """
+        if self.manifest.state is not None:
+            self._check_caches(self.manifest.state, inputs)
+        kept = Kept(self._input_names, self._binding, self._engine, inputs)
+        return lambda others: self._run(others, kept)
 
     def prepared(
         self, inputs: Mapping[str, Any] | Sequence[Any]
@@ -279,34 +290,45 @@ class Model:
         """The inputs in the model's order, as `run` would take them; raises InputError."""
         return self._binding.arrays(inputs)
 
-    def _run(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, np.ndarray]:
-        arrays = self._binding.arrays(inputs)
-        if self.manifest.state is not None:
-            self._check_caches(self.manifest.state, arrays)
+    def _run(
+        self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None = None
+    ) -> dict[str, np.ndarray]:
+        with GATE, self._metrics.call(self) if self._metrics else _UNCOUNTED:
+            self._check_process()
+            return self._computed(inputs, kept)
+
+    def _computed(
+        self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None
+    ) -> dict[str, np.ndarray]:
+        arrays = (kept.binding if kept else self._binding).arrays(inputs)
+        if kept is None and self.manifest.state is not None:
+            self._check_caches(
+                self.manifest.state, dict(zip(self._input_names, arrays, strict=True))
+            )
         try:
-            outputs = self._team.call(self._engine.compute, [self._engine.prepare(arrays)])
+            prepared = (kept or self._engine).prepare(arrays)
+            outputs = self._team.call(self._engine.compute, [prepared])
         except Exception as error:
-            raise self._failure(error, arrays) from error
+            raise self._failure(error, kept.arrays(arrays) if kept else arrays) from error
         named = dict(zip(self._output_names, outputs, strict=True))
         for name, dtype in self._narrow.items():
             named[name] = narrow.typed(named[name], dtype)
         return named
 
-    def _check_caches(self, state: "StateSpec", arrays: list[Any]) -> None:
+    def _check_caches(self, state: "StateSpec", inputs: Mapping[str, Any]) -> None:
         """Raises InputError for a cache of which the library would be given a copy, whose new rows
         were lost.
         """
-        caches = {cache.input for cache in state.caches}
-        for spec, array in zip(self.inputs, arrays, strict=True):
-            if spec.name not in caches:
+        for cache in state.caches:
+            array = inputs.get(cache.input)
+            if array is None or _in_place(array):
                 continue
-            if not (isinstance(array, np.ndarray) and array.flags.carray and array.dtype.isnative):
-                raise InputError(
-                    f"the cache {spec.name!r} is written in place: it must be a contiguous, "
-                    "writable array of numpy",
-                    hint="let Model.state keep the caches",
-                    input=spec.name,
-                )
+            raise InputError(
+                f"the cache {cache.input!r} is written in place: it must be a contiguous, "
+                "writable array of numpy",
+                hint="let Model.state keep the caches",
+                input=cache.input,
+            )
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """`run` with the inputs as keywords."""
@@ -315,3 +337,7 @@ class Model:
     def __repr__(self) -> str:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<relaxd.Model {self.manifest.name}: {inputs} -> {outputs}>"
+
+
+def _in_place(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.flags.carray and array.dtype.isnative

@@ -197,14 +197,12 @@ class StandaloneEngine:
 
     def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Sequence[np.ndarray]:
         """The arrays as C has them: dense, in the machine's byte order; raises InputError."""
-        return [
-            array
-            if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative
-            else self._dense(array, position)
-            for position, array in enumerate(arrays)
-        ]
+        return [self.place(position, array) for position, array in enumerate(arrays)]
 
-    def _dense(self, array: np.ndarray | Borrowed, position: int) -> np.ndarray:
+    def place(self, position: int, array: np.ndarray | Borrowed) -> np.ndarray:
+        """The array, or a dense copy of it in the machine's byte order; raises InputError."""
+        if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative:
+            return array
         if isinstance(array, Borrowed):
             name = self._manifest.inputs[position].name
             raise InputError(

@@ -3,7 +3,7 @@ rows into buffers that are kept here.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relaxd.loader.model import Model
 
 Arrays = dict[str, np.ndarray]
-
+Call = Callable[[Arrays], Arrays]
 
 _LINE = 64
 
@@ -53,6 +53,7 @@ class State:
         own = self._buffers.keys() | described.parts.keys()
         self._given = tuple(spec for spec in model.inputs if spec.name not in own)
         self._free, self._held = self._given, dict[str, np.ndarray]()
+        self._calls: dict[tuple[int, int], Call] = {}
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -85,15 +86,24 @@ class State:
         """
         given = self._named(tokens)
         entries, rows = self._extents(given)
-        chosen = slice(first, first + entries)
-        before = self._lengths[chosen]
+        before = self._lengths[first : first + entries]
         self._check(before, entries, rows)
-        inputs = {**given, **self._stated(before, rows)}
-        kept = {**self._held, **self._buffers}
-        inputs |= {name: array[chosen] for name, array in kept.items()}
-        outputs = self._model.run(inputs)
-        self._lengths[chosen] += rows
+        outputs = self._call(first, entries)({**given, **self._stated(before, rows)})
+        before += rows
         return outputs
+
+    def _call(self, first: int, entries: int) -> Call:
+        """The model's call for some entries, with what they have kept."""
+        call = self._calls.get((first, entries))
+        if call is None:
+            # As many as an engine uses: each entry alone, and the first ones together.
+            if len(self._calls) > 2 * len(self._lengths):
+                self._calls.clear()
+            kept = {**self._held, **self._buffers}
+            chosen = slice(first, first + entries)
+            call = self._model.kept({name: array[chosen] for name, array in kept.items()})
+            self._calls[first, entries] = call
+        return call
 
     def hold(self, inputs: Mapping[str, Any]) -> None:
         """Gives these inputs to every step from now on, in place of those held before: what stays
@@ -113,6 +123,7 @@ class State:
                     f"the {len(self._lengths)} entries"
                 )
         self._held = held
+        self._calls.clear()
         self._free = tuple(spec for spec in self._given if spec.name not in held)
 
     def reset(self, entry: int | None = None) -> None:
@@ -233,22 +244,28 @@ class State:
     def _stated(self, before: np.ndarray, rows: int) -> Arrays:
         """The inputs that say how far the caches are filled."""
         after = before + rows
-        total = int(after.max(initial=0))
-        made = {
-            Part.MASK: np.arange(total) < after[:, None],
-            Part.LENGTH: after,
-            Part.LAST: after - 1,
-            Part.TOTAL: np.array(total),
-            Part.POSITIONS: before[:, None] + np.arange(rows),
-            Part.PAST: np.zeros(total - rows),
-        }
         found = {}
         for name, part in self._described.parts.items():
             spec = self._specs[name]
-            values = made[part].astype(np.dtype(spec.dtype))
+            values = _PARTS[part](before, after, rows).astype(spec.dtype)
             # A length of each entry may come with axes of 1 around it.
             short = values.ndim < 2 and part is not Part.PAST
             found[name] = values.reshape([-1] + [1] * (len(spec.shape) - 1)) if short else values
             if short and not spec.shape:
                 found[name] = values.reshape(())
         return found
+
+
+def _total(after: np.ndarray) -> int:
+    return int(after.max(initial=0))
+
+
+_PARTS: dict[Part, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
+    Part.MASK: lambda before, after, rows: np.arange(_total(after)) < after[:, None],
+    Part.LENGTH: lambda before, after, rows: after,
+    Part.LAST: lambda before, after, rows: after - 1,
+    Part.TOTAL: lambda before, after, rows: np.array(_total(after)),
+    Part.POSITIONS: lambda before, after, rows: before[:, None] + np.arange(rows),
+    Part.PAST: lambda before, after, rows: np.zeros(_total(after) - rows),
+}
+"""What each part is, by the lengths of entries before and after so many new rows."""

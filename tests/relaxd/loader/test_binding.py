@@ -207,6 +207,33 @@ def test_threads_count_together():
     assert checked.unverified_runs == 2000
 
 
+def test_inputs_that_calls_share_are_checked_once_and_decide_dims_of_the_others():
+    specs = tuple(map(declared.spec, ("x=float32[n,m]", "cache=float32[n,c]")))
+    dims = tuple(map(declared.dim, ("n=1:8", "m=1:9", "c=1:7")))
+    model = Binding(specs, dims, {"n": 8, "m": 2, "c": 8})
+    with pytest.raises(InputError, match="has size 9; n must be"):
+        model.beside({"cache": np.zeros((9, 5), np.float32)})
+    cache = np.zeros((3, 5), np.float32)
+    kept, others = model.beside({"cache": cache})
+    assert list(kept) == ["cache"]
+    assert kept["cache"] is cache
+    x = np.zeros((3, 5), np.float32)
+    assert others.arrays({"x": x})[0] is x
+    assert (others.unverified_runs, model.unverified_runs) == (1, 1)
+    with pytest.raises(InputError, match=r"axis 0 .* has size 2, it must be 3"):
+        others.arrays({"x": np.zeros((2, 5), np.float32)})
+    with pytest.raises(InputError, match="no input 'cache'"):
+        others.arrays({"x": x, "cache": cache})
+
+
+def test_axes_of_two_unknown_dims_are_checked_once_a_call_decides_one():
+    model = binding("x=float32[n,m]", "both=float32[n+k,m+k]", dims=("n=1:8", "m=1:9", "k=1:9"))
+    _, others = model.beside({"both": np.zeros((4, 6), np.float32)})
+    others.arrays({"x": np.zeros((3, 5), np.float32)})
+    with pytest.raises(InputError, match=r"input 'both': axis 1 .* has size 6, it must be 5"):
+        others.arrays({"x": np.zeros((3, 4), np.float32)})
+
+
 def test_an_input_with_a_default_may_be_left_out():
     specs = (declared.spec("x=float32[n]"), TensorSpec("seed", "int64", (), default=3))
     found = Binding(specs, (declared.dim("n=1:8"),))

@@ -85,6 +85,34 @@ def test_caches_begin_at_a_cache_line(bundles: dict[str, Path]) -> None:
     assert [state.cached(name).ctypes.data % 64 for name in caches] == [0] * len(caches)
 
 
+def test_a_step_makes_no_tensors_of_what_is_kept(
+    bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relaxd.loader.arrays import Transport
+
+    model = relaxd.load(bundles["filled"])
+    state, made = model.state(entries=3, capacity=24), []
+    given = Transport.to_tensor
+    state.step([tokens(4)] * 3)
+    state.step([[1]], first=1)
+    monkeypatch.setattr(
+        Transport, "to_tensor", lambda *all_of_it: (made.append(1), given(*all_of_it))[1]
+    )
+    caches = len(model.manifest.state.caches) if model.manifest.state else 0
+    for first, entries in ((0, 3), (1, 1), (0, 3)):
+        state.step([[2]] * entries, first=first)
+    assert len(made) == 3 * (len(model.inputs) - caches)
+
+
+def test_steps_beyond_what_was_verified_are_counted(bundles: dict[str, Path]) -> None:
+    model = relaxd.load(bundles["filled"])
+    model = type(model)(model.manifest, model._engine, model._team, {"total": 6})
+    state = model.state(capacity=24)
+    for count in (5, 1, 1, 1):
+        state.step([tokens(count)])
+    assert model.unverified_runs == 2
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_does_not_fit_changes_nothing(bundles: dict[str, Path], name: str) -> None:
     state = relaxd.load(bundles[name]).state(capacity=8)
