@@ -1,13 +1,15 @@
 """A decoder as an ONNX model with caches in the form of onnxruntime-genai's builder."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from compiler.ir.decoders.design import Activation, Design, Part, Weights
+from compiler.ir.decoders.design import Activation, Design, Named, Part, Weights
 from compiler.ir.decoders.graph import MICROSOFT, Graph
+from compiler.ir.decoders.quantized import Quantized, reals
 
 _HALVES = ("key", "value")
 
@@ -78,10 +80,10 @@ class _Decoder:
 
     def _product(self, x: str, part: Part, i: int, output: str, shape: tuple[int, int]) -> str:
         """x times one of the layer's matrices [columns, depth], plus its bias."""
-        matrix, bias = (
-            self.weights.matrix(part, i, *shape),
-            self.weights.bias(part, i, shape[0]),
-        )
+        matrix = self.weights.matrix(part, i, *shape)
+        return self._added(x, matrix, self.weights.bias(part, i, shape[0]), output)
+
+    def _added(self, x: str, matrix: Named, bias: Named | None, output: str) -> str:
         if bias is None:
             return self.graph.product(x, matrix, output)
         product = self.graph.product(x, matrix, f"{output}.product")
@@ -102,12 +104,7 @@ class _Decoder:
 
     def _attention(self, x: str, i: int) -> str:
         design, layer = self.design, self.design.layers[i]
-        few, many = design.groups * design.size, design.heads * design.size
-        query = self._product(x, Part.QUERY, i, f"q{i}", (many, design.width))
-        key = self._product(x, Part.KEY, i, f"k{i}", (few, design.width))
-        value = self._product(x, Part.VALUE, i, f"v{i}", (few, design.width))
-        query = self._each_head(query, Part.QUERY_NORM, i)
-        key = self._each_head(key, Part.KEY_NORM, i)
+        query, key, value = self._projected(x, i)
         past = [f"past_key_values.{i}.{half}" for half in _HALVES]
         present = [f"present.{i}.{half}" for half in _HALVES]
         places, attributes = ["last", "longest"], self._seen(i)
@@ -127,7 +124,27 @@ class _Decoder:
             kv_num_heads=design.groups,
             **attributes,
         )
-        return self._product(f"seen{i}", Part.MIXED, i, f"mixed{i}", (design.width, many))
+        shape = (design.width, design.heads * design.size)
+        return self._product(f"seen{i}", Part.MIXED, i, f"mixed{i}", shape)
+
+    def _projected(self, x: str, i: int) -> tuple[str, str, str]:
+        """Query, key and value; all of them as the query, and no others, where one matmul gives
+        them: a row of x is then rounded once, and threads wait for each other once.
+        """
+        design, weights = self.design, self.weights
+        few, many = design.groups * design.size, design.heads * design.size
+        sizes = {Part.QUERY: many, Part.KEY: few, Part.VALUE: few}
+        found = [weights.matrix(part, i, size, design.width) for part, size in sizes.items()]
+        biases = [weights.bias(part, i, size) for part, size in sizes.items()]
+        norms = [weights.norm(part, i, design.size) for part in (Part.QUERY_NORM, Part.KEY_NORM)]
+        if norms == [None, None] and (matrix := _stacked(found)) is not None:
+            return self._added(x, matrix, _joined(biases, list(sizes.values())), f"qkv{i}"), "", ""
+        query, key, value = (
+            self._added(x, matrix, bias, f"{name}{i}")
+            for name, matrix, bias in zip("qkv", found, biases, strict=True)
+        )
+        query = self._each_head(query, Part.QUERY_NORM, i)
+        return query, self._each_head(key, Part.KEY_NORM, i), value
 
     def _seen(self, i: int) -> dict[str, Any]:
         """The attributes that say how a layer's tokens look at each other."""
@@ -181,6 +198,23 @@ class _Decoder:
 
     def _cache(self, rows: str) -> list[str | int]:
         return ["batch_size", self.design.groups, rows, self.design.size]
+
+
+def _stacked(matrices: Sequence[Named]) -> Named | None:
+    """The rows of several matrices of few bits as one, None of others."""
+    tables = [one.tensor for one in matrices if isinstance(one.tensor, Quantized)]
+    table = Quantized.stacked(tables) if len(tables) == len(matrices) else None
+    return None if table is None else Named("+".join(one.name for one in matrices), table)
+
+
+def _joined(biases: Sequence[Named | None], sizes: Sequence[int]) -> Named | None:
+    """The biases behind one another, zeros for one that is missing; None where all are."""
+    given = [bias for bias in biases if bias is not None]
+    each = [
+        np.zeros(size, np.float32) if bias is None else reals(bias.tensor)
+        for bias, size in zip(biases, sizes, strict=True)
+    ]
+    return Named("+".join(bias.name for bias in given), np.concatenate(each)) if given else None
 
 
 def _info(name: str, kind: int, shape: list[Any]) -> onnx.ValueInfoProto:

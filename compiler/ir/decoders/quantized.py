@@ -1,5 +1,6 @@
 """Matrices of few bits, in the form of MatMulNBits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +33,27 @@ class Quantized:
         zeros = None if self.zeros is None else self.zeros[own]
         shape = (count, self.shape[1])
         return Quantized(self.bits, shape, self.numbers[own], self.scales[own], zeros)
+
+    @classmethod
+    def stacked(cls, tables: "Sequence[Quantized]") -> "Quantized | None":
+        """The rows of the tables one below the other, None where these have different forms."""
+        if len({table._form for table in tables}) > 1:
+            return None
+        first = tables[0]
+        zeros = [table.zeros for table in tables if table.zeros is not None]
+        return cls(
+            first.bits,
+            (sum(table.shape[0] for table in tables), first.shape[1]),
+            np.concatenate([table.numbers for table in tables]),
+            np.concatenate([table.scales for table in tables]),
+            np.concatenate(zeros) if zeros else None,
+        )
+
+    @property
+    def _form(self) -> tuple[object, ...]:
+        """What tables share whose rows are multiplied together."""
+        zeros = None if self.zeros is None else self.zeros.dtype
+        return self.bits, self.shape[1], self.block, self.scales.dtype, zeros
 
 
 def packed(bits: int, numbers: Array) -> Array:
