@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax
 
-from compiler.passes.cpu.families.int8.match import STAGE
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
@@ -23,17 +22,27 @@ from compiler.passes.graph.rewriting import (
     with_simple_shape,
 )
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
+from compiler.passes.pack.integer_programs import (
+    Left,
+    integer_conv,
+    integer_conv_of_rows,
+    integer_depthwise,
+    integer_matmul,
+    integer_sum,
+)
 from compiler.targets.vector_unit import IntegerProduct, VectorUnit
 from compiler.tir.exprs import as_int, op_name
 
-CENTRED, SLICE = "centred", "slice"
-"""Names of the importers' programs that subtract a zero point from 8-bit integers, and that slice
-the depth.
+CENTRED, SLICE, DEQUANTIZED = "centred", "slice", "dequantize"
+"""Names of the importers' programs that subtract a zero point from 8-bit integers, that slice the
+depth, and that give reals.
 """
 BYTES = ("int8", "uint8")
 WIDEST = 255
 """The greatest magnitude of an 8-bit integer less its zero point."""
 LEAST_CHANNELS = 8
+EXACT = 1 << 24
+"""Up to here float32 holds every integer."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +60,13 @@ class PackInteger:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function if the processor has an instruction for such sums."""
-        return (
-            rewrite_functions(_Rewriter(module, self.unit), module)
-            if self.unit.integer_products
-            else module
-        )
+        if not self.unit.integer_products:
+            return module
+        made = rewrite_functions(_Rewriter(module, self.unit), module)
+        if not any(product.scalar for product in self.unit.integer_products):
+            return made
+        # Fusion would keep the floats that nobody reads any more.
+        return relax.transform.DeadCodeElimination()(made)
 
 
 @relax.expr_functor.mutator
@@ -64,10 +75,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
         self.products = unit.integer_products
+        self.scalar = any(product.scalar for product in self.products)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         name = op_name(call)
+        if name == "relax.mean" and self.scalar:
+            return self._mean(call)
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         left, right = call.args[0], constant_of(self, call.args[1])
@@ -94,16 +108,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 if is_weight(right) and left.ty.ndim >= 2
                 else call
             )
-        takes = (
-            takes_conv(call, *LAYOUTS[name])
-            and call.attrs.groups == 1
-            and (weight.shape[3] >= LEAST_CHANNELS or product.scalar)
-        )
-        return self._conv(call.attrs, left, weight, product) if takes else call
+        if not takes_conv(call, *LAYOUTS[name]):
+            return call
+        if call.attrs.groups != 1:
+            return self._depthwise(call, weight, product)
+        wide = weight.shape[3] >= LEAST_CHANNELS or product.scalar
+        return self._conv(call.attrs, left, weight, product) if wide else call
 
     def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+        left, zero = self._stored(left, product)
         return self.builder_.call_te(
-            lambda x, packed: _integer_matmul(x, packed, weight.shape[1], product),
+            lambda x, packed: integer_matmul(Left(x, zero), packed, weight.shape[1], product),
             with_simple_shape(self, left),
             relax.const(pack_integers([weight], self.width, product)),
             primfunc_name_hint="integer_matmul",
@@ -113,25 +128,88 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _conv(self, attrs: Any, data: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         window = Window.of(attrs, weight.shape[1:3])
         narrow = product.scalar and window.dilation[1] == 1
+        data, zero = self._stored(data, product)
         if any(window.pads):
             top, left, bottom, right = window.pads
-            data = with_simple_shape(
-                self,
-                self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
-            )
+            widths = [0, 0, top, bottom, left, right, 0, 0]
+            padded = relax.op.nn.pad(data, widths, pad_value=zero or 0)
+            data = with_simple_shape(self, self.builder_.emit(padded))
         if narrow:
             # A row of the window lies in a row: groups go over it, since channels may be few.
             weight = weight.reshape(*weight.shape[:2], 1, -1)
         taps = [weight[:, y, x].T for y, x in np.ndindex(*weight.shape[1:3])]
         inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
-        compute = _integer_conv_of_rows if narrow else _integer_conv
+        compute = integer_conv_of_rows if narrow else integer_conv
         return self.builder_.call_te(
-            lambda x, packed: compute(x, packed, weight.shape[0], inner, product),
+            lambda x, packed: compute(Left(x, zero), packed, weight.shape[0], inner, product),
             data,
             relax.const(pack_integers(taps, self.width, product)),
             primfunc_name_hint="integer_conv",
             primfunc_attrs=FUSABLE,
         )
+
+    def _depthwise(self, call: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+        """A convolution of each channel of bytes, itself where it is none."""
+        data, zero = self._stored(call.args[0], product)
+        if zero is None or weight.shape[3] != 1 or weight.shape[0] != call.attrs.groups:
+            return call
+        window = Window.of(call.attrs, weight.shape[1:3])
+        taps = weight[..., 0].transpose(1, 2, 0).astype(product.right)
+        sums = self.builder_.call_te(
+            lambda x, w: integer_depthwise(Left(x, zero, "int32"), w, window),
+            with_simple_shape(self, data),
+            relax.const(np.ascontiguousarray(taps)),
+            primfunc_name_hint="integer_depthwise",
+            primfunc_attrs=FUSABLE,
+        )
+        return relax.op.astype(self.builder_.emit(sums), "float32")
+
+    def _stored(self, left: Any, product: IntegerProduct) -> tuple[Any, int | None]:
+        """The bytes that a left side is made of and their zero point, where a scalar instruction
+        can read them, since RAM is scarce; else itself.
+        """
+        if not product.scalar:
+            return left, None
+        given, *zeros = self._made_by(left, CENTRED)
+        numbers = [constant_of(self, zero) for zero in zeros]
+        if len(numbers) != 1 or numbers[0] is None or numbers[0].value.numpy().size != 1:
+            return left, None
+        return given, int(numbers[0].value.numpy().reshape(()))
+
+    def _made_by(self, expr: Any, program: str) -> list[Any]:
+        """The arguments of the importer's program of that name that gives a value, else None
+        alone.
+        """
+        bound: Any = expr
+        while isinstance(bound, relax.Var):
+            bound = self.lookup_binding(bound)
+        if bound is None or op_name(bound) != "relax.call_tir":
+            return [None]
+        name = bound.args[0].name_hint.rstrip("0123456789")
+        return list(bound.args[1].fields) if name == program else [None]
+
+    def _mean(self, call: Any) -> Any:
+        """A mean over known axes of dequantised bytes as a sum of the bytes, itself of others."""
+        given, *numbers = self._made_by(call.args[0], DEQUANTIZED)
+        values = [constant_of(self, number) for number in numbers]
+        axes = [int(axis) for axis in call.attrs.axis or ()]
+        if given is None or str(given.ty.dtype) not in BYTES or len(values) != 2 or not axes:
+            return call
+        extents = [as_int(given.ty.shape.values[axis]) for axis in axes]
+        if any(v is None or v.value.numpy().size != 1 for v in values) or None in extents:
+            return call
+        count = int(np.prod([extent for extent in extents if extent is not None]))
+        if not 0 < count * WIDEST <= EXACT:
+            return call
+        scale, zero = (value.value.numpy().reshape(()) for value in values)
+        sums = self.builder_.call_te(
+            lambda x: integer_sum(Left(x, int(zero), "int32"), axes, bool(call.attrs.keepdims)),
+            with_simple_shape(self, given),
+            primfunc_name_hint="integer_sum",
+            primfunc_attrs=FUSABLE,
+        )
+        whole = self.builder_.emit(relax.op.astype(self.builder_.emit(sums), "float32"))
+        return relax.op.multiply(whole, relax.const(np.float32(scale) / np.float32(count)))
 
     def _from_bytes(self, expr: Any) -> Any:
         """The call that produces a float32 tensor from 8-bit integers: a cast, or the program that
@@ -192,76 +270,3 @@ def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduc
         return np.ascontiguousarray(packed)
     sums = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
     return np.concatenate([packed, sums], 1)
-
-
-def _place(k: Any, depth: int, product: IntegerProduct) -> tuple[Any, Any]:
-    """In which group row `k` of the depth stands, and where in it."""
-    part = -(-depth // product.group)
-    return (k // product.group, k % product.group) if product.scalar else (k % part, k // part)
-
-
-def _integer_matmul(left: Any, packed: Any, columns: int, product: IntegerProduct) -> Any:
-    *lead, depth = left.shape
-    width = int(packed.shape[2])
-    k = te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, int(depth), product)
-    return te.compute(
-        (*lead, tirx.IntImm("int64", columns)),
-        lambda *at: te.sum(
-            left(*at[:-1], k)
-            * packed[at[-1] // width, group, at[-1] % width, within].astype("float32"),
-            axis=k,
-        ),
-        name=STAGE,
-    )
-
-
-def _integer_conv(
-    data: Any, packed: Any, columns: int, window: Window, product: IntegerProduct
-) -> Any:
-    channels, (height, width) = int(data.shape[3]), window.kernel
-    panel, part = int(packed.shape[2]), -(-channels // product.group)
-    kh, kw, c = (
-        te.reduce_axis((0, extent), name=name)
-        for extent, name in ((height, "kh"), (width, "kw"), (channels, "c"))
-    )
-
-    group, within = _place(c, channels, product)
-
-    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
-        place = (kh * width + kw) * part + group
-        return te.sum(
-            window.read(data, n, y, x, kh, kw, c)
-            * packed[o // panel, place, o % panel, within].astype("float32"),
-            axis=[kh, kw, c],
-        )
-
-    return te.compute(
-        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        at,
-        name=STAGE,
-    )
-
-
-def _integer_conv_of_rows(
-    data: Any, packed: Any, columns: int, window: Window, product: IntegerProduct
-) -> Any:
-    """As `_integer_conv`, with columns and channels of the window as one axis."""
-    channels, (height, width) = int(data.shape[3]), window.kernel
-    depth, panel = width * channels, int(packed.shape[2])
-    kh, k = te.reduce_axis((0, height), name="kh"), te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, depth, product)
-    place = kh * -(-depth // product.group) + group
-
-    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
-        return te.sum(
-            window.read(data, n, y, x, kh, k // channels, k % channels)
-            * packed[o // panel, place, o % panel, within].astype("float32"),
-            axis=[kh, k],
-        )
-
-    return te.compute(
-        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        at,
-        name=STAGE,
-    )

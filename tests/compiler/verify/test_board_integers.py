@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.slow, with_c_library]
 MATRICES = [(1, 1), (3, 2), (4, 9), (5, 4), (8, 8), (37, 19)]
 """Depths and columns: parts of a group, whole ones, and both."""
 WINDOWS = [(1, 3, 2), (3, 2, 1), (9, 1, 1), (8, 3, 1)]
-"""Channels, side of the window, and stride."""
+"""Channels, side of the window, and stride; below of windows that have one channel each."""
+DEPTHWISE = [(5, 3, 1), (8, 3, 2), (1, 2, 1)]
 GRIDS = [("uint8", 0), ("uint8", 200), ("int8", -7), ("int16", 0)]
 REALS = [-0.25, 0.25, 0.75, 1.25, 99.75, 1e9, -1e9, 3e38, np.inf, -np.inf, -64.25, 31.75]
 """Halves of 0.5, what lies beyond every integer, and what saturates beside what does not."""
@@ -33,6 +34,11 @@ def _matrix(depth: int, columns: int) -> np.ndarray:
 
 def _weight(channels: int, side: int) -> np.ndarray:
     shape = (7, channels, side, side)
+    return np.random.default_rng(channels).integers(-128, 128, shape).astype("int8")
+
+
+def _taps(channels: int, side: int) -> np.ndarray:
+    shape = (channels, 1, side, side)
     return np.random.default_rng(channels).integers(-128, 128, shape).astype("int8")
 
 
@@ -54,12 +60,25 @@ def _model() -> onnx.ModelProto:
                 pads=[side // 2] * 4, strides=[stride] * 2,
             )
         )  # fmt: skip
+    for channels, side, stride in DEPTHWISE:
+        name = f"d{channels}"
+        inputs[name] = f"uint8[n,{channels},5,4]"
+        constants[f"{name}w"] = _taps(channels, side)
+        nodes.append(
+            helper.make_node(
+                "ConvInteger", [name, f"{name}w", "zero"], [f"{name}y"],
+                pads=[side // 2] * 4, strides=[stride] * 2, group=channels,
+            )
+        )  # fmt: skip
+    inputs["bytes"] = "uint8[n,6,5,4]"
+    nodes.append(helper.make_node("DequantizeLinear", ["bytes", "half", "zero"], ["floats"]))
+    nodes.append(helper.make_node("GlobalAveragePool", ["floats"], ["means"]))
     inputs["reals"], constants["half"] = f"float32[n,{len(REALS)}]", np.float32(0.5)
     for kind, zero in GRIDS:
         constants[f"{kind}{zero}"] = np.array(zero, kind)
         names = ["reals", "half", f"{kind}{zero}"]
         nodes.append(helper.make_node("QuantizeLinear", names, [f"y{kind}{zero}"]))
-    outputs = [node.output[0] for node in nodes]
+    outputs = [node.output[0] for node in nodes if node.output[0] != "floats"]
     return model_of(nodes, inputs, constants, outputs=outputs)
 
 
@@ -82,10 +101,12 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_sums_are_exact_and_reals_are_rounded(program: Program, n: int) -> None:
+def test_sums_are_exact_and_reals_rounded(program: Program, n: int) -> None:
     draw = np.random.default_rng(n)
     shapes = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
     shapes |= {f"c{channels}": (n, channels, 5, 4) for channels, *_ in WINDOWS}
+    shapes |= {f"d{channels}": (n, channels, 5, 4) for channels, *_ in DEPTHWISE}
+    shapes["bytes"] = (n, 6, 5, 4)
     feeds = {name: draw.integers(0, 256, shape).astype("uint8") for name, shape in shapes.items()}
     for x in feeds.values():
         x.flat[0], x.flat[-1] = 0, 255
@@ -99,6 +120,13 @@ def test_sums_are_exact_and_reals_are_rounded(program: Program, n: int) -> None:
         pads = (side // 2,) * 4
         want = convolution(x, _weight(channels, side), (stride, stride), pads)
         np.testing.assert_array_equal(made[f"c{channels}y"], want)
+    for channels, side, stride in DEPTHWISE:
+        x = feeds[f"d{channels}"].astype("float64") - 131
+        pads, strides = (side // 2,) * 4, (stride, stride)
+        want = convolution(x, _taps(channels, side), strides, pads, groups=channels)
+        np.testing.assert_array_equal(made[f"d{channels}y"], want)
+    means = (feeds["bytes"].astype("float64") - 131).mean((2, 3), keepdims=True) / 2
+    np.testing.assert_allclose(made["means"], means, rtol=1e-6, atol=1e-6)
     for kind, zero in GRIDS:
         limits = np.iinfo(kind)
         whole = np.rint(feeds["reals"].astype("float64") * 2) + zero

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
+from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.tir.building import emit, let_all, let_opaque, nest
-from compiler.tir.exprs import Expr, Table, const, fixed, loads, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, fixed, loads, substitute
 from compiler.tir.flat import stride
 from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Axis, Program
@@ -24,7 +25,8 @@ class PanelConv:
 
     place: the flat offset of the window's first element for a place of the result; steps: by how
     much each axis of the window moves it; weights: a flat buffer of shape `packed`. Without axes
-    in `window` this is a matmul.
+    in `window` this is a matmul. zero: what is subtracted from an element of bytes, None where the
+    source is of floats.
     """
 
     rows: tuple[Axis, ...]
@@ -38,6 +40,7 @@ class PanelConv:
     packed: tuple[int, ...]
     epilogue: Epilogue
     prelude: tuple[Stmt, ...]
+    zero: int | None = None
 
     def at(self, row: Expr) -> Table:
         """Emit variables for where each axis of the rows stands at row number `row`."""
@@ -62,14 +65,15 @@ def read_panel_conv(program: Program) -> PanelConv | None:
     vectors of columns.
     """
     anchored = read_anchored(program)
-    if anchored is None or not isinstance(anchored.combine.term.a, tvm.ir.TensorLoad):
+    read = None if anchored is None else _left_of(anchored.combine.term.a)
+    if anchored is None or read is None:
         return None
     *rows, column = anchored.anchor.spatial
     *window, along = anchored.anchor.reduced
     # Panels are computed in vectors, and so is what follows.
     if not anchored.epilogue.in_vectors(column.var):
         return None
-    data, weights = anchored.combine.term.a, loads(anchored.combine.term.b)[0].source
+    (data, zero), weights = read, loads(anchored.combine.term.b)[0].source
     # The channels of the group and of the window are added by the kernel: what is left of the
     # offset is where the window begins, linear in each of its axes.
     analyzer, first = tvm.sym.Analyzer(), {column.var: const(0), along.var: const(0)}
@@ -87,7 +91,21 @@ def read_panel_conv(program: Program) -> PanelConv | None:
         packed=tuple(map(fixed, weights.shape)),
         epilogue=anchored.epilogue,
         prelude=tuple(anchored.flat.prelude),
+        zero=zero,
     )
+
+
+def _left_of(term: Expr) -> tuple[Any, int | None] | None:
+    """The element that a term reads, and the number that it subtracts from an integer; None for
+    another term.
+    """
+    if isinstance(term, tvm.ir.TensorLoad):
+        return term, None
+    found = loads(term)
+    if len(found) != 1 or not isinstance(term, prim.Cast) or dtype_of(term.value) != "int32":
+        return None
+    zero = as_int(tvm.sym.Analyzer().simplify(found[0].astype("int32") - term.value))
+    return None if zero is None else (found[0], zero)
 
 
 def begin(conv: PanelConv) -> tuple[PanelConv, Expr]:

@@ -14,6 +14,6 @@ def match_grouped_conv(program: Program, unit: VectorUnit) -> PanelConv | Declin
     if program.stages[0].name != STAGE:
         return Declined("it is no convolution over a padded image")
     found = read_panel_conv(program)
-    if found is None:
+    if found is None or found.zero is not None:
         return Declined("what follows the convolution cannot be computed in vectors of channels")
     return found

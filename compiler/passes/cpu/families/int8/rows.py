@@ -133,6 +133,8 @@ def order_of(layout: Layout) -> list[tuple[int, int]]:
 
 def _half(layout: Layout, place: Expr, high: int) -> Expr:
     value = load(layout.conv.source, [place]).astype("int32")
+    if layout.conv.zero:
+        value = value - tirx.const(layout.conv.zero, "int32")
     if high:
         return tirx.shift_left(value, tirx.const(16, "int32"))
     return tirx.bitwise_and(value, tirx.const(0xFFFF, "int32"))
