@@ -19,4 +19,6 @@ def match_int8(program: Program, unit: VectorUnit) -> PanelConv | Declined:
     found = read_panel_conv(program)
     if found is None:
         return Declined("what follows the matmul cannot be computed in vectors of columns")
+    if found.zero is not None and not any(one.scalar for one in unit.integer_products):
+        return Declined("its left side is of bytes, which vectors read as floats")
     return found
