@@ -54,5 +54,6 @@ def verification(target: Target) -> TargetStatus:
     if target.launches:
         return TargetStatus.COMPILED_ONLY if browser.lacking() else TargetStatus.EMULATED
     if target.platform.object_format is ObjectFormat.WASM:
-        return TargetStatus.COMPILED_ONLY if engine.lacking() else TargetStatus.EXECUTED
+        lacks = engine.lacking(threads=target.threads)
+        return TargetStatus.COMPILED_ONLY if lacks else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED

@@ -17,7 +17,7 @@ from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_kernels
-from compiler.codegen.standalone.source import Signature, driver_source
+from compiler.codegen.standalone.source import TEAM, Signature, driver_source
 from compiler.codegen.standalone.wrappers import wrappers
 from compiler.codegen.webgpu import section, shaders
 from compiler.codegen.webgpu.source import EXPORTS, device_source
@@ -165,6 +165,8 @@ class Standalone:
         signature = self._signature(file)
         offsets = [weight.offset for weight in weights]
         messages = messages_of(code.module)
+        wasm = target.platform.object_format is ObjectFormat.WASM
+        team = wasm and target.threads
         source = driver_source(
             code.module,
             code.kernels.table,
@@ -174,16 +176,16 @@ class Standalone:
             messages,
             heap=not target.platform.bare,
             nodes=code.nodes,
+            team=team,
         )
-        wasm = target.platform.object_format is ObjectFormat.WASM
-        text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm)
+        text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm, team=team)
         if target.platform.runtime is Runtime.BUNDLED:
             linking.warm_up(target)
         with tempfile.TemporaryDirectory() as workspace:
             kernels = Path(workspace, "kernels.o")
             code.kernels.write(kernels)
             held = file if signature.embedded else None
-            parts = Parts(self._prefix, source, text, kernels, held)
+            parts = Parts(self._prefix, source, text, kernels, held, exports=TEAM if team else ())
             link_standalone(parts, folder, target)
             if watched is not None:
                 link_watched(parts, watched, target)

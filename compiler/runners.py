@@ -22,7 +22,7 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     if target.launches:
         return _page(scratch / "page", reason)
     if target.platform.object_format is ObjectFormat.WASM:
-        return _engine(scratch / "engine", reason)
+        return _engine(target, scratch / "engine", reason)
     if target.emulator is None:
         return reason
     if lacking := emulator.lacking(target, flavour):
@@ -49,9 +49,9 @@ def _board(bundle: Path, target: Target, folder: Path, reason: str) -> report.Ru
     return report.Runner("compiler.verify.run.board", spec, TargetStatus.EMULATED, _PATIENCE)
 
 
-def _engine(folder: Path, reason: str) -> report.Runner | str:
+def _engine(target: Target, folder: Path, reason: str) -> report.Runner | str:
     """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
-    if lacking := engine.lacking():
+    if lacking := engine.lacking(threads=target.threads):
         return f"{reason}; {lacking}"
     folder.mkdir()
     spec = (("scratch", str(folder)),)

@@ -131,6 +131,52 @@ def decoder() -> onnx.ModelProto:
     return _model(nodes, inputs, ("y", shape), weights)
 
 
+def encoder(width: int = 64, heads: int = 4, words: int = 50) -> onnx.ModelProto:
+    """A transformer's layer over ids[batch, seq], int64 below `words`, to y[batch, seq, width]."""
+    draw = np.random.default_rng(5)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        return (draw.standard_normal((rows, columns)) / np.sqrt(rows)).astype("float32")
+
+    weights = {
+        "words": draw.standard_normal((words, width)).astype("float32"),
+        **{name: matrix(width, width) for name in ("wq", "wk", "wv", "wo")},
+        "up": matrix(width, 4 * width),
+        "down": matrix(4 * width, width),
+        "gamma": np.ones(width, "float32"),
+        "beta": np.full(width, 0.5, "float32"),
+        "split": np.array([0, 0, heads, width // heads]),
+        "join": np.array([0, 0, width]),
+        "scale": np.float32([np.sqrt(heads / width)]),
+    }
+    nodes = [helper.make_node("Gather", ["words", "ids"], ["x"])]
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [
+            helper.make_node("MatMul", ["x", f"w{name}"], [f"{name}0"]),
+            helper.make_node("Reshape", [f"{name}0", "split"], [f"{name}1"]),
+            helper.make_node("Transpose", [f"{name}1"], [name], perm=order),
+        ]
+    nodes += [
+        helper.make_node("MatMul", ["q", "k"], ["scores"]),
+        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["shares"], axis=-1),
+        helper.make_node("MatMul", ["shares", "v"], ["mixed"]),
+        helper.make_node("Transpose", ["mixed"], ["turned"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["turned", "join"], ["joined"]),
+        helper.make_node("MatMul", ["joined", "wo"], ["attended"]),
+        helper.make_node("Add", ["attended", "x"], ["sum"]),
+        helper.make_node("LayerNormalization", ["sum", "gamma", "beta"], ["middle"]),
+        helper.make_node("MatMul", ["middle", "up"], ["wide"]),
+        helper.make_node("Relu", ["wide"], ["active"]),
+        helper.make_node("MatMul", ["active", "down"], ["narrow"]),
+        helper.make_node("Add", ["narrow", "middle"], ["second"]),
+        helper.make_node("LayerNormalization", ["second", "gamma", "beta"], ["y"]),
+    ]
+    made = _model(nodes, [("ids", ["batch", "seq"])], ("y", ["batch", "seq", width]), weights)
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    return made
+
+
 def _model(
     nodes: Sequence[onnx.NodeProto],
     inputs: Sequence[tuple[str, list[Any]]],

@@ -27,6 +27,13 @@ ALLOCATOR = ("allocate", "release")
 """What a WebAssembly module exports beside it."""
 
 _STACK = 256 << 10
+_SHARED = (
+    *("--import-memory", "--export-memory", "--shared-memory", f"--max-memory={4 << 30}"),
+    "--export=__stack_pointer",
+)
+"""Flags for a module of which several instances compute in one memory, each on a stack that its
+loader gives it.
+"""
 
 WATCH = "relaxd_watch"
 """The variable of a library that is to be measured: whom it reports to."""
@@ -121,13 +128,18 @@ def _wasm_features(target: Target) -> list[str]:
 
 
 def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> None:
-    """Links a WebAssembly module that imports nothing but what its driver declares so."""
+    """Links a WebAssembly module that imports nothing but what its driver declares so, and its
+    memory where that is shared.
+    """
     functions = (*FUNCTIONS, *ALLOCATOR, *parts.exports)
     names = [f"{parts.prefix}_{function}" for function in functions]
     linked = objects[0].parent / output.name
     flags = ("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}")
     exported = [f"--export={name}" for name in names]
-    wasm.link([*flags, "--stack-first", *exported, "-o", str(linked), *map(str, objects)], target)
+    shared = _SHARED if target.threads else ()
+    wasm.link(
+        [*flags, *shared, "--stack-first", *exported, "-o", str(linked), *map(str, objects)], target
+    )
     output.write_bytes(linked.read_bytes())
 
 

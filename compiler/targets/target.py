@@ -14,6 +14,8 @@ from relaxd.contract.manifest import LoadContract
 from relaxd.contract.options import Flavour
 
 GLIBC = "2.28"
+ATOMICS = "atomics"
+"""The feature of WebAssembly with which several instances of a module share one memory."""
 
 
 class TargetStatus(StrEnum):
@@ -186,7 +188,9 @@ class Target:
     @property
     def threads(self) -> bool:
         """Whether code for it may share out loops among threads."""
-        return self.platform.object_format is not ObjectFormat.WASM and not self.platform.bare
+        if self.platform.object_format is ObjectFormat.WASM:
+            return ATOMICS in self.isa
+        return not self.platform.bare
 
     @property
     def launches(self) -> bool:

@@ -2,7 +2,14 @@
 
 from compiler.targets.architecture import Architecture, Registers
 from compiler.targets.caches import Caches
-from compiler.targets.target import ObjectFormat, Platform, Runtime, Target, TargetStatus
+from compiler.targets.target import (
+    ATOMICS,
+    ObjectFormat,
+    Platform,
+    Runtime,
+    Target,
+    TargetStatus,
+)
 
 ENGINE = Platform(
     triple="wasm32-unknown-unknown-wasm",
@@ -44,9 +51,14 @@ WASM32 = Architecture(
         _wasm32("wasm32", ()),
         _wasm32("wasm32-simd", ("simd128",)),
         _wasm32("wasm32-relaxed-simd", ("relaxed-simd", "simd128"), fma=True),
+        _wasm32("wasm32-threads", (ATOMICS, "simd128")),
     ),
     platforms=(ENGINE,),
     cpus={"generic": ()},
-    features={"+simd128": "simd128", "+relaxed-simd": "relaxed-simd"},
+    features={
+        f"+{ATOMICS}": ATOMICS,
+        "+simd128": "simd128",
+        "+relaxed-simd": "relaxed-simd",
+    },
     registers=_registers,
 )

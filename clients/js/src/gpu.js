@@ -23,7 +23,7 @@ export async function loadGpu(files, { device, powerPreference } = {}) {
     device = await adapter.requestDevice({ requiredLimits: { ...needs, ...wanted } });
   }
   const launch = (...given) => model.running.launch(...given);
-  const exports = await instance(module, manifest, { relaxd: { launch } });
+  const exports = await instance(module, { relaxd: { launch } });
   const pipelines = await Promise.all(table.shaders.map((shader) => pipelineOf(device, shader)));
   const model = new GpuModel(manifest, exports, { device, table, pipelines, info: adapter?.info ?? device.adapterInfo });
   model.upload(weights);

@@ -47,10 +47,16 @@ export interface Model {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   readonly dims: Readonly<Record<string, Dim>>;
+  /** How many threads compute a run: 1 unless the bundle is for wasm32-threads. */
+  readonly threads: number;
+  /** Why it is one thread alone, where the bundle takes several and more than one was wanted. */
+  readonly lacking?: string;
   /** A context of its own: other dims, other memory, the same weights. */
   context(): Context;
   /** One inference in the model's own context. Throws InputError and ExecutionError. */
   run(inputs: Inputs, dims?: Dims): Outputs;
+  /** Ends the model's threads; a later run has the caller's alone. */
+  close(): void;
 }
 
 /** A context whose tensors lie in the memory of a GPU. */
@@ -60,7 +66,7 @@ export interface GpuContext extends Omit<Context, 'run'> {
 }
 
 /** A model whose kernels run on WebGPU. */
-export interface GpuModel extends Omit<Model, 'context' | 'run'> {
+export interface GpuModel extends Omit<Model, 'context' | 'run' | 'threads' | 'lacking'> {
   /** A GPUDevice. */
   readonly device: object;
   /** What the browser says of the adapter. */
@@ -77,8 +83,13 @@ export interface GpuModel extends Omit<Model, 'context' | 'run'> {
 /** The files of a bundle by name: manifest.json, the library, and weights.bin where the model has weights. */
 export type Files = Readonly<Record<string, Bytes>> | ReadonlyMap<string, Bytes>;
 
-/** Checks the files' sha256 and makes a model of them. Throws BundleError and LoadContractError. */
-export function load(files: Files): Promise<Model>;
+export interface LoadOptions {
+  /** With the caller's, 1 to 32; by default one for each processor, 4 at most. For bundles of wasm32-threads. */
+  threads?: number;
+}
+
+/** Checks the files' sha256 and makes a model of them. Throws BundleError, LoadContractError and InputError. */
+export function load(files: Files, options?: LoadOptions): Promise<Model>;
 
 export interface GpuOptions {
   /** The GPUDevice to take; else one is made, with the limits that the model needs. */

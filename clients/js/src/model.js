@@ -15,9 +15,15 @@ const ARRAYS = {
 export const arrayOf = (dtype) => ARRAYS[dtype] ?? Uint8Array;
 
 /** Checks the files of a bundle against its manifest, and makes a model of them. */
-export async function load(files) {
-  const { manifest, module, weights } = await opened(files, 'cpu');
-  return new Model(manifest, await instance(module, manifest), weights);
+export async function load(files, { threads } = {}) {
+  const { manifest, library, module, weights } = await opened(files, 'cpu');
+  if (!WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory')) {
+    return new Model(manifest, await instance(module), weights);
+  }
+  // Pages without threads need not fetch what starts them.
+  const { start } = await import('./threads.js');
+  const team = await start(module, library, manifest.entry, threads);
+  return new Model(manifest, team.exports, weights, [], team);
 }
 
 /** The manifest, the compiled library and the weights of a bundle for a device. */
@@ -25,11 +31,11 @@ export async function opened(files, device) {
   const manifest = manifestOf(fileOf(files, 'manifest.json'), device);
   const library = await checked(files, manifest, manifest.library);
   const weights = manifest.weights?.length ? await checked(files, manifest, manifest.weights_file) : null;
-  return { manifest, weights, module: await compiled(library, manifest) };
+  return { manifest, library, weights, module: await compiled(library, manifest) };
 }
 
 /** The exports of a library that imports nothing else than what is given. */
-export async function instance(module, manifest, given = {}) {
+export async function instance(module, given = {}) {
   const strange = WebAssembly.Module.imports(module).find((one) => !given[one.module]?.[one.name]);
   if (strange) throw new BundleError(`the library imports ${strange.module}.${strange.name}`);
   return (await WebAssembly.instantiate(module, given)).exports;
@@ -89,9 +95,9 @@ async function compiled(library, manifest) {
 }
 
 export class Model {
-  constructor(manifest, exports, weights, more = []) {
+  constructor(manifest, exports, weights, more = [], team = { threads: 1 }) {
     const call = (name) => exports[`${manifest.entry}_${name}`];
-    Object.assign(this, { manifest, inputs: manifest.inputs, outputs: manifest.outputs });
+    Object.assign(this, { manifest, team, inputs: manifest.inputs, outputs: manifest.outputs });
     this.calls = Object.fromEntries(
       ['size', 'open', 'bind', 'arena', 'run', 'shape', 'output', 'failure', 'interface', 'close', 'allocate', 'release', ...more]
         .map((name) => [name, call(name)]),
@@ -111,6 +117,16 @@ export class Model {
     return this.manifest.dims;
   }
 
+  /** How many threads compute a run. */
+  get threads() {
+    return this.team.threads;
+  }
+
+  /** Why it is one, of a library that takes several. */
+  get lacking() {
+    return this.team.lacking;
+  }
+
   /** A context of its own: other dims, other memory, the same weights. */
   context() {
     return new Context(this);
@@ -121,6 +137,11 @@ export class Model {
     this.own ??= this.context();
     this.own.bind(dims);
     return this.own.run(inputs);
+  }
+
+  /** Ends the threads; a later run has the caller's alone. */
+  close() {
+    this.team.close?.();
   }
 
   take(bytes) {

@@ -27,14 +27,29 @@ _ALLOCATOR = """
 void *@P@_allocate(size_t bytes);
 void @P@_release(void *at);
 """
+_TEAM = """
+/* Before any open: so many helpers, at most 31, will take part in every run; waits: whether the
+ * thread that calls run may sleep, as a page may not. */
+int @P@_team(int helpers, int waits);
+
+/* What helper 1, 2... calls, in an instance and on a stack of its own. It returns by a trap alone,
+ * after which it has to be called again. */
+void @P@_help(int number);
+"""
 
 
-def header_text(signature: Signature, prefix: str, target: str, allocator: bool) -> str:
-    """The text of `model.h`; allocator: whether the library has functions for memory."""
+def header_text(
+    signature: Signature, prefix: str, target: str, *, allocator: bool, team: bool = False
+) -> str:
+    """The text of `model.h`; allocator: whether the library has functions for memory, team: and for
+    threads.
+    """
     lines = [_line("in ", spec) for spec in signature.inputs]
     lines += [_line("out", spec) for spec in signature.outputs]
     lines += [f" *   dim  {plain(d.name)}: {plain(d.describe())}\n" for d in signature.bound]
-    functions = _FUNCTIONS.read_text().replace("@MORE@", _ALLOCATOR if allocator else "")
+    functions = _FUNCTIONS.read_text().replace(
+        "@MORE@", (_ALLOCATOR if allocator else "") + (_TEAM if team else "")
+    )
     functions = functions.replace("@WEIGHTS@", _HELD if signature.embedded else _GIVEN)
     return _TEXT.format(
         name=plain(signature.name),

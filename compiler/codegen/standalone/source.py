@@ -35,6 +35,18 @@ static RD_UNUSED void rd_deliver(P *c, void *const *results, int i, void *from, 
   if (bytes != 0) memmove(results[i], from, bytes);
 }"""
 
+TEAM = ("team", "help")
+"""What the driver of a module with threads defines beside the functions of any other."""
+_TEAM_FUNCTIONS = """\
+int @P@_team(int helpers, int waits) {
+  if (helpers < 0 || helpers > RD_HELPERS) return RELAXD_USAGE;
+  rd_helpers = helpers;
+  rd_waits = waits;
+  return RELAXD_OK;
+}
+
+void @P@_help(int number) { rd_help(&rd_team[number - 1]); }"""
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -65,16 +77,19 @@ def driver_source(
     *,
     heap: bool = True,
     nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    team: bool = False,
 ) -> str:
     """The whole source, which includes `model.h`; raises CodegenError.
 
-    heap, nodes: as in Driver.
+    heap, nodes: as in Driver; team: whether the driver has threads of its own, as it has in
+    WebAssembly.
     """
     driver = Driver(module, kernels, prefix, tuple(offsets), messages, heap, nodes)
     main = main_function(driver, signature.inputs, signature.dims)
     parts = [
         f'#include "model.h"\n#define P {prefix}\n#define RD_RANK {driver.rank}'
         + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else ""),
+        (_FOLDER / "team.h").read_text() if team else "",
         (_FOLDER / "support.h").read_text(),
         "\n".join(driver.kernel_prototypes()),
         interface_table(signature, any(kernel.tasks for kernel in kernels.values())),
@@ -87,6 +102,7 @@ def driver_source(
         *driver.functions,
         run_function(main),
         entry_points(main, signature, prefix),
+        _TEAM_FUNCTIONS.replace("@P@", prefix) if team else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

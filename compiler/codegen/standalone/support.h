@@ -351,6 +351,10 @@ static RD_UNUSED int rd_open(rd_context *c, size_t size, const void *weights,
   c->host.allocate = rd_grows_allocate;
   c->host.release = rd_grows_release;
 #endif
+#if defined(RD_TEAM)
+  c->host.parallel = rd_parallel;
+  c->host.threads = rd_helpers + 1;
+#endif
   if (host != NULL) {
     relaxd_host own = c->host;
     c->host = *host;

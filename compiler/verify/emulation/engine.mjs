@@ -6,11 +6,21 @@ const [library, prefix, weightsFile, inputsFile, outputsFile, ...given] = proces
 const CODES = { int: 0, uint: 1, float: 2, bfloat: 4, bool: 6 };
 const HEADER = 24;
 
-const { exports } = (await WebAssembly.instantiate(readFileSync(library))).instance;
+const { exports } = await opened(readFileSync(library));
 const call = (name, ...values) => exports[`${prefix}_${name}`](...values);
 const view = () => new DataView(exports.memory.buffer);
 const bytes = (at, length) => new Uint8Array(exports.memory.buffer, at, length);
 const word = (at) => view().getUint32(at, true);
+
+/** An instance of the library; with two threads where it takes several. */
+async function opened(content) {
+  const module = await WebAssembly.compile(content);
+  if (!WebAssembly.Module.imports(module).length) return WebAssembly.instantiate(module);
+  const { start } = await import('./npm/threads.js');
+  const team = await start(module, content, prefix, 2);
+  if (team.lacking) throw new Error(team.lacking);
+  return team;
+}
 
 function text(at) {
   const all = new Uint8Array(exports.memory.buffer);

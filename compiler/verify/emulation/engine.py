@@ -5,6 +5,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from compiler.verify.emulation.browser import PACKAGE
+
 DRIVER = Path(__file__).with_suffix(".mjs")
 _ENGINE = "node"
 
@@ -14,8 +16,10 @@ def find() -> str | None:
     return shutil.which(_ENGINE)
 
 
-def lacking() -> str | None:
-    """Why this machine cannot run WebAssembly; None when it can."""
+def lacking(*, threads: bool = False) -> str | None:
+    """Why this machine cannot run WebAssembly, of several threads or one; None when it can."""
+    if threads and not (PACKAGE / "threads.js").exists():
+        return "the npm package's modules are not installed"
     return None if find() else f"{_ENGINE} is not installed"
 
 

@@ -98,7 +98,8 @@ def test_every_name_that_was_promised_is_there() -> None:
         "x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-vnni aarch64 aarch64-v8.2 armv7 riscv64 riscv64-v"
     )
     systems = (
-        "wasm32 wasm32-simd wasm32-relaxed-simd android-arm64 ios-arm64 macos-arm64 windows-x86-64"
+        "wasm32 wasm32-simd wasm32-relaxed-simd wasm32-threads android-arm64 ios-arm64 "
+        "macos-arm64 windows-x86-64"
     )
     boards = "cortex-m4 cortex-m7 cortex-m55"
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
@@ -127,7 +128,7 @@ def test_an_entry_is_whole(name: str) -> None:
     [
         ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "vm standalone"),
         ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
-        ("wasm32 wasm32-simd wasm32-relaxed-simd webgpu", "standalone"),
+        ("wasm32 wasm32-simd wasm32-relaxed-simd wasm32-threads webgpu", "standalone"),
         ("cortex-m4 cortex-m7 cortex-m55", "standalone"),
         ("cuda-sm80 opencl opencl-adreno metal", "vm"),
     ],

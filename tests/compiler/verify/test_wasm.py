@@ -16,7 +16,9 @@ from tests.small_models import masked
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["wasm32", "wasm32-simd", "wasm32-relaxed-simd"])
+@pytest.fixture(
+    scope="module", params=["wasm32", "wasm32-simd", "wasm32-relaxed-simd", "wasm32-threads"]
+)
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if engine.lacking():
         missing("node", "apt-get install nodejs")
