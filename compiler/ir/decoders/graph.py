@@ -86,10 +86,14 @@ class Graph:
         self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
         """The whole of it."""
-        held = list(self.constants.values())
-        graph = helper.make_graph(self.nodes, "decoder", inputs, outputs, held)
+        graph = helper.make_graph(self.nodes, "decoder", inputs, outputs)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        # Constants come last and go one at a time: the model that is copied has none yet, and none
+        # is held twice.
+        for name in list(self.constants):
+            model.graph.initializer.append(self.constants.pop(name))
+        return model
 
 
 def _zeros(bits: int, zeros: Array) -> Array:

@@ -16,13 +16,12 @@ from compiler.ir.onnx.item_names import joined, parted
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.reference import feeding
+from compiler.verify.reference.model_files import write_model
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import STORAGE
 
 if TYPE_CHECKING:
     import onnx
-
-_INLINE_BYTES = 1 << 30
 
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
@@ -186,11 +185,8 @@ def prepare(
 
 def written(model: "onnx.ModelProto", folder: Path, name: str = "model") -> Path:
     """A new file of the model in the folder."""
-    import onnx
-
     path = folder / f"{name}.onnx"
-    large = model.ByteSize() > _INLINE_BYTES
-    onnx.save_model(model, path, save_as_external_data=large, location=f"{name}.data")
+    write_model(model, path)
     return path
 
 
