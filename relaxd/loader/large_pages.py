@@ -1,5 +1,8 @@
-"""Memory in pages of 2 MB: what is read from end to end waits for fewer look-ups of addresses."""
+"""Memory in pages of 2 MB, in which reading from end to end waits for fewer look-ups of addresses,
+and memory that is never in such pages.
+"""
 
+import contextlib
 import mmap
 from pathlib import Path
 
@@ -24,10 +27,7 @@ def read(path: Path) -> np.ndarray:
     size = path.stat().st_size
     if not size:
         return np.zeros(0, np.uint8)
-    # Memory that forked processes share copies on write, as any other: kernels give large pages to
-    # shared memory by a setting apart.
-    private = hasattr(mmap, "MAP_PRIVATE")
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE) if private else mmap.mmap(-1, size)
+    memory = _own(size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     content, filled = memoryview(memory), 0
@@ -35,3 +35,26 @@ def read(path: Path) -> np.ndarray:
         while count := file.readinto(content[filled : filled + _PART]):
             filled += count
     return np.frombuffer(content[:filled], np.uint8)
+
+
+def zeros_by_small_pages(size: int) -> np.ndarray:
+    """Bytes of which memory is taken as they are written, a few KiB at a time.
+
+    numpy asks for large pages: of arrays that are filled in places, all of them would be taken.
+    """
+    if not size:
+        return np.zeros(0, np.uint8)
+    memory = _own(size)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # A kernel that is built without large pages knows no advice about them.
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
+
+
+def _own(size: int) -> mmap.mmap:
+    """Memory of this process."""
+    # Memory that forked processes share copies on write, as any other: kernels give large pages to
+    # shared memory by a setting apart.
+    private = hasattr(mmap, "MAP_PRIVATE")
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE) if private else mmap.mmap(-1, size)

@@ -11,6 +11,7 @@ import numpy as np
 from relaxd.contract.state import Part
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import CapacityError, InputError
+from relaxd.loader.large_pages import zeros_by_small_pages
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
@@ -18,18 +19,12 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 Call = Callable[[Arrays], Arrays]
 
-_LINE = 64
-
-
 def _zeros(shape: list[int], dtype: "np.dtype[Any]") -> np.ndarray:
-    """Zeros that begin at a cache line, of which pages are taken as they are written.
-
-    numpy aligns to 16 bytes: each vector of a row of keys then lies in two lines.
+    """Zeros that begin at a page, and with it at a cache line: numpy aligns to 16 bytes, where each
+    vector of a row of keys lies in two lines. Their memory is taken as rows are written.
     """
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + _LINE, np.uint8)
-    first = -memory.ctypes.data % _LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
+    return zeros_by_small_pages(size).view(dtype).reshape(shape)
 
 
 class State:

@@ -1,3 +1,4 @@
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,28 @@ def test_the_memory_is_of_large_pages(tmp_path: Path) -> None:
     # The kernel may be out of large pages; what was asked for stands in the entry's flags.
     flags = entries[entries.index(held) + 1].splitlines()[0].split()
     assert "hg" in flags
+
+
+@pytest.mark.parametrize("size", [0, 1, 4097])
+def test_zeros_can_be_written(size: int) -> None:
+    zeros = large_pages.zeros_by_small_pages(size)
+    np.testing.assert_array_equal(zeros, np.zeros(size, np.uint8))
+    zeros[:] = 7
+    assert zeros.sum(dtype=int) == 7 * size
+
+
+@pytest.mark.skipif(not large_pages.available(), reason="this kernel gives no large pages")
+def test_zeros_take_memory_as_they_are_written() -> None:
+    size = 1 << 28
+    before = _resident()
+    zeros = large_pages.zeros_by_small_pages(size)
+    # One byte in each large page, of which numpy's own zeros would take all.
+    zeros[:: 1 << 21] = 1
+    assert _resident() - before < size >> 3
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_whether_the_kernel_gives_large_pages(tmp_path: Path) -> None:
