@@ -1,16 +1,19 @@
-"""`python -m benchmarks.llm`: language models by relaxd and llama.cpp in turns, from one GGUF file,
-in processes of their own, with one and two threads.
+"""`python -m benchmarks.llm`: language models by relaxd and llama.cpp, or another engine, in turns,
+from one GGUF file, in processes of their own, with one and two threads.
 
 With one thread times are those of the processor, so that busy neighbours count little; with more
-they are those of the clock. A ratio is the median of those of the rounds: llama.cpp's time over
-relaxd's, beside the bar that it is to reach.
+they are those of the clock. A ratio is the median of those of the rounds: the other's time
+over relaxd's, beside the bar that it is to reach.
 
 With `--flips`, how often rounding SmolLM2's weights to 4 bits changes the most probable token.
 """
 
 import argparse
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -21,16 +24,21 @@ from benchmarks.llm.engines import Engine, Times
 
 FLOATS = ("F32", "F16")
 RANDOM = (*FLOATS, "Q8_0", "Q4_0")
+_BUSY = ", one core busy"
 _CASES = {
     "decode": [("decode 128 1 {steps}", 1), ("decode 1024 1 {steps}", 1)],
     "batch": [("decode 128 4 {steps}", 4), ("decode 128 8 {steps}", 8)],
     "prefill": [("prefill 128", 128), ("prefill 512", 512)],
+    "neighbour": [("decode 128 1 {steps}", 1)],
 }
-"""Requests, and the tokens that one of their times is of."""
+"""Requests, and the tokens that one of their times is of; those of `neighbour` while another
+process keeps one of two cores busy.
+"""
 _BARS = {
     ("Q4_0", "decode 128 1"): 1.4,
     ("Q4_0", "decode 1024 1"): 1.5,
     ("Q4_0", "decode 128 8"): 1.7,
+    ("Q4_0", f"decode 128 1{_BUSY}"): 2.0,
     ("Q4_0", "prefill 128"): 1.3,
     ("Q4_0", "prefill 512"): 1.3,
     ("Q8_0", "prefill 128"): 1.3,
@@ -52,10 +60,10 @@ def main() -> int:
         from benchmarks.llm import flips
 
         return flips.run(options)
-    program = engines.llama_program(options.llama, options.built)
-    if program is None:
-        print("left out: llama.cpp, as --llama names no folder with bin/libllama.so")
-    print("| model | threads | request | relaxd, tokens/s | llama.cpp | times as fast | bar |")
+    peer = _peer(options)
+    print(
+        f"| model | threads | request | relaxd, tokens/s | {options.peer} | times as fast | bar |"
+    )
     print("|---|---:|---|---:|---:|---:|---:|")
     for name, path in _models(options):
         # llama.cpp rounds what blocks multiply too; there are none in a file of floats.
@@ -64,13 +72,27 @@ def main() -> int:
         bundle = engines.bundle_of(path, options.built, chosen)
         for threads in options.threads:
             with engines.relaxd(bundle, threads) as ours:
-                if program is None:
+                if peer is None:
                     _measure(name, threads, ours, None, options)
                     continue
-                with engines.llama(program, path, threads) as theirs:
+                with peer(path, threads) as theirs:
                     _agree(ours, theirs)
                     _measure(name, threads, ours, theirs, options)
     return 0
+
+
+def _peer(options: argparse.Namespace) -> Callable[[Path, int], Engine] | None:
+    """What opens the other engine for a file and threads; None where it is not there."""
+    if options.peer == "onnxruntime-genai":
+        if find_spec("onnxruntime_genai") is None:
+            print("left out: onnxruntime-genai, as the package is not installed")
+            return None
+        return lambda path, threads: engines.genai(path, options.built, threads)
+    program = engines.llama_program(options.llama, options.built)
+    if program is None:
+        print("left out: llama.cpp, as --llama names no folder with bin/libllama.so")
+        return None
+    return lambda path, threads: engines.llama(program, path, threads)
 
 
 def _models(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
@@ -100,10 +122,15 @@ def _measure(
     name: str, threads: int, ours: Engine, theirs: Engine | None, options: argparse.Namespace
 ) -> None:
     for case in options.cases:
+        beside = case == "neighbour"
+        if beside and threads == 1:
+            continue
         for form, tokens in _CASES[case]:
             request = form.format(steps=options.steps)
-            rounds = _rounds(ours, theirs, request, options.rounds)
-            _print(name, threads, request.removesuffix(f" {options.steps}"), tokens, rounds)
+            with _busy_core() if beside else nullcontext():
+                rounds = _rounds(ours, theirs, request, options.rounds)
+            shown = request.removesuffix(f" {options.steps}") + (_BUSY if beside else "")
+            _print(name, threads, shown, tokens, rounds)
     peaks = [ours.peak() / 1024, theirs.peak() / 1024 if theirs else float("nan")]
     ratio = peaks[0] / peaks[1]
     print(
@@ -111,6 +138,18 @@ def _measure(
         f"{ratio:.2f} of it | 1.10 |",
         flush=True,
     )
+
+
+@contextmanager
+def _busy_core() -> Iterator[None]:
+    """A process that computes without end on the first core that engines have."""
+    spin = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\nwhile True: pass"
+    process = subprocess.Popen([sys.executable, "-c", spin])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _rounds(
@@ -145,6 +184,7 @@ def _print(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.llm", description=__doc__)
     parser.add_argument("--llama", type=Path, help="a folder that llama.cpp was built in by cmake")
+    parser.add_argument("--peer", choices=("llama.cpp", "onnxruntime-genai"), default="llama.cpp")
     parser.add_argument("--smollm", type=Path, help="SmolLM2-135M's GGUF file")
     parser.add_argument("--models", nargs="+", default=["Q4_0", "Q8_0", "F32", "smollm"])
     parser.add_argument("--cases", nargs="+", choices=list(_CASES), default=list(_CASES))

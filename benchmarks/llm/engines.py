@@ -121,6 +121,14 @@ def llama(program: Path, model: Path, threads: int) -> Engine:
     return Engine("llama.cpp", command, threads)
 
 
+def genai(model: Path, built: Path, threads: int) -> Engine:
+    """onnxruntime-genai, on the ONNX model that relaxd's import makes of the file."""
+    folder = built / f"{model.stem}-genai"
+    command = [sys.executable, "-m", "benchmarks.llm.genai", "write", str(model), str(folder)]
+    subprocess.run([*command, str(threads), str(CAPACITY)], check=True)
+    return Engine("onnxruntime-genai", [*command[:3], str(folder), str(CAPACITY)], threads)
+
+
 def llama_program(build: Path | None, built: Path, name: str = "llama") -> Path | None:
     """llama.c, or another of these files, compiled against a build folder of llama.cpp, None where
     that has no library.

@@ -34,8 +34,7 @@ class Runner:
             self.prompt(0, int(numbers[0]))
             return " ".join(f"{value:.9g}" for value in self.last[:256])
         assert name == "peak", request
-        status = Path("/proc/self/status").read_text()
-        return next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+        return peak()
 
     def begin(self, entries: int) -> None:
         """Empty sequences."""
@@ -45,7 +44,7 @@ class Runner:
 
     def prompt(self, entry: int, tokens: int) -> None:
         """A sequence's first tokens, in pieces of 512."""
-        text = _tokens(0, tokens)
+        text = tokens_at(0, tokens)
         for first in range(0, tokens, 512):
             outputs = self.state.step(text[None, first : first + 512], first=entry)
             self.last = outputs["logits"][0, -1].copy()
@@ -53,9 +52,9 @@ class Runner:
     def prefill(self, tokens: int) -> str:
         """Time of a prompt."""
         self.begin(1)
-        started = _times()
+        started = times()
         self.prompt(0, tokens)
-        return _taken(started, 1)
+        return taken(started, 1)
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step behind `past` tokens."""
@@ -65,26 +64,35 @@ class Runner:
             state = self.state
             for entry in range(entries):
                 self.prompt(entry, past)
-        text = _tokens(past, steps)
-        started = _times()
+        text = tokens_at(past, steps)
+        started = times()
         for token in text:
             state.step(np.full((entries, 1), token))
-        answer = _taken(started, steps)
+        answer = taken(started, steps)
         for entry in range(entries):
             state.truncate(entry, past)
         return answer
 
 
-def _tokens(first: int, count: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def peak() -> str:
+    """The most memory that this process had, in KiB."""
+    status = Path("/proc/self/status").read_text()
+    return next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def tokens_at(first: int, count: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Of every text."""
     return 10 + np.arange(first, first + count) * 37 % 1000
 
 
-def _times() -> tuple[float, float]:
+def times() -> tuple[float, float]:
+    """By the clock, and of the processor."""
     return time.monotonic(), time.process_time()
 
 
-def _taken(started: tuple[float, float], steps: int) -> str:
-    wall, cpu = ((now - then) / steps for now, then in zip(_times(), started, strict=True))
+def taken(started: tuple[float, float], steps: int) -> str:
+    """Seconds of each step, by both."""
+    wall, cpu = ((now - then) / steps for now, then in zip(times(), started, strict=True))
     return f"{wall:.9f} {cpu:.9f}"
 
 
