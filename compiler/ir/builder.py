@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm import relax, sym, te, tirx
 from tvm.ir import Call
 from tvm.ir import Expr as PrimExpr
+from tvm_ffi import StructuralKey
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
@@ -68,6 +69,8 @@ class Builder:
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
     _untyped: dict[Any, relax.Expr] = field(default_factory=dict)
     """By a variable of stated extents, what it was before they were stated."""
+    _required: set[Any] = field(default_factory=set)
+    """Conditions of `require_once` that every run checks."""
     _depth: int = 0
 
     # -- emitting
@@ -313,6 +316,17 @@ class Builder:
                 self._write(Known.of([tirx.Select(condition, number, tirx.IntImm("int64", 0))])),
                 message,
             )
+
+    def require_once(self, condition: Scalar, message: str) -> None:
+        """As `require`, where no earlier call of this name required the same of every run. What all
+        layers require is then checked once a run.
+        """
+        key = StructuralKey(condition)
+        if key in self._required:
+            return
+        if self._depth == 0:
+            self._required.add(key)
+        self.require(condition, message)
 
     def verify(self, held: Tensor, message: str) -> None:
         """Fail every run where the one int64 that `held` holds is not the message's number (see

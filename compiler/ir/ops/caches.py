@@ -89,9 +89,7 @@ def _put(
     """
     batch, groups, rows, size = now.shape
     held = buffer.held.shape[AXIS]
-    b.require(
-        ex.less_equal(total, held), f"the cache {buffer.name!r} has no room for the new tokens"
-    )
+    b.require_once(ex.less_equal(total, held), "the caches have no room for the new tokens")
     inputs = [b.tensor(now), b.tensor(places), buffer.held]
 
     def body(new: Any, starts: Any, cache: Any) -> None:
