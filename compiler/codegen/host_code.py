@@ -99,10 +99,10 @@ def failures(target: Target) -> Iterator[None]:
         ) from error
 
 
-def lowering_steps(addresses: int = 64, own: Sequence[Change] = ()) -> list[Any]:
+def lowering_steps(first: Sequence[Change] = (), last: Sequence[Change] = ()) -> list[Any]:
     """The passes from scheduled loops to flat, vectorised ones, whatever interface functions get.
 
-    addresses: their bits; own: what the processor needs beside.
+    first, last: what the target needs once loops are flat, and before they are vectors.
 
     CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
     scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
@@ -119,8 +119,7 @@ def lowering_steps(addresses: int = 64, own: Sequence[Change] = ()) -> list[Any]
         schedule.ConvertBlocksToOpaque(),
         schedule.LowerMatchBuffer(),
         schedule.LowerOpaqueBlock(),
-        *_flattening_steps(addresses),
-        *map(step_of, own),
+        *map(step_of, (flattened, *first, unaligned, settled, without_bfloats, *last)),
         lower.NarrowDataType(32),
         step_of(vectorized),
         lower.UnrollLoop(),
@@ -128,19 +127,6 @@ def lowering_steps(addresses: int = 64, own: Sequence[Change] = ()) -> list[Any]
         schedule.RewriteUnsafeSelect(),
         lower.FP8ComputeLegalize(),
         lower.VerifyMemory(),
-    ]
-
-
-def _flattening_steps(addresses: int) -> list[Any]:
-    if addresses == 64:
-        return [*map(step_of, (flattened, unaligned, settled, without_bfloats))]
-    # Where a 64-bit sum is several instructions, indices are narrowed before they get an offset
-    # through which no range is known.
-    narrow = tirx.transform.NarrowDataType(32)
-    return [
-        *map(step_of, (flattened, settled)),
-        narrow,
-        *map(step_of, (unaligned, without_bfloats)),
     ]
 
 

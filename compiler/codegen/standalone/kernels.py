@@ -13,6 +13,7 @@ from compiler.codegen.pairs import unrolled_pairs
 from compiler.codegen.saturating import saturating
 from compiler.codegen.standalone import elf
 from compiler.codegen.standalone.alone import alone
+from compiler.codegen.standalone.narrow_indices import narrow_indices
 from compiler.codegen.standalone.plain import Kernel, Plain
 from compiler.targets import Target
 
@@ -55,8 +56,8 @@ def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: 
 
 def _bare_steps(target: Target) -> list[Any]:
     """The lowering for micro-controllers: one core, addresses of 32 bits."""
-    own = [unrolled_pairs] if target.vector_bits else [unrolled_pairs, saturating]
-    return [host_code.step_of(alone), *host_code.lowering_steps(32, own)]
+    last = [unrolled_pairs] if target.vector_bits else [unrolled_pairs, saturating]
+    return [host_code.step_of(alone), *host_code.lowering_steps([narrow_indices], last)]
 
 
 def _compile(

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -142,12 +143,18 @@ def test_weights_stay_bytes_on_micro_controllers():
 @pytest.mark.parametrize(
     ("name", "instruction"), [("cortex-m4", "smlad"), ("cortex-m55", "vmlava.s16")]
 )
-def test_micro_controllers_add_up_a_group_in_one_register(name, instruction, draw):
+@pytest.mark.parametrize("rows", ["m", 6])
+def test_micro_controllers_add_up_a_group_in_one_register(name, instruction, rows, draw):
     target = targets.resolve(name)
-    module = build_module(product(draw.integers(-127, 128, (32, 32))), {"x": (("m", 32), "uint8")})
+    inputs = {"x": ((rows, 32), "uint8")}
+    module = build_module(product(draw.integers(-127, 128, (32, 32))), inputs)
     planned = manager.to_plan(manager.to_kernels(module, target, {}), target, {})
     code = compile_kernels(planned, target, "relaxd_test", threads=False).code
-    assert instruction in code.inspect_source("s")
+    text = code.inspect_source("s")
+    assert instruction in text
+    # Sums of 64 bits take a carry.
+    carries = re.search(r"\t(adc|sbc)s?\b", text) is not None
+    assert carries == (rows == "m")
 
 
 @pytest.mark.parametrize(("zeros", "instruction"), [((1,), True), ((32,), False)])
