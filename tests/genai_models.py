@@ -1,0 +1,80 @@
+"""Small language models with random weights as onnxruntime-genai's builder exports them.
+
+`python -m tests.genai_models FOLDER PRECISION NAME...` writes FOLDER/NAME/PRECISION/model.onnx, in
+a process that may import torch.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.folder_models import SIZES
+
+_SIZES = SIZES | {
+    # The builder knows the last matmul by this size, which no other matrix may have.
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "rope_theta": 5000.0,
+}
+FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "ernie": ("Ernie4_5", {}),
+    "gemma": ("Gemma", {}),
+    "granite": ("Granite", {}),
+}
+"""The class of the configuration, and what it states besides the sizes."""
+
+
+def exported(folder: Path, names: Iterable[str], precision: str) -> None:
+    """Write the models to folder/name/precision."""
+    command = [sys.executable, "-m", "tests.genai_models", str(folder), precision, *names]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _save(folder: Path, name: str) -> None:
+    """As transformers does, with a tokenizer, without which the builder exports nothing."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    kind, own = FORMS[name]
+    config = getattr(transformers, f"{kind}Config")(**(_SIZES | own))
+    torch.manual_seed(3)
+    made = transformers.AutoModelForCausalLM.from_config(config)
+    for key, values in made.named_parameters():
+        # Norms and biases are neither ones nor zeros.
+        drawn = torch.randn(values.shape)
+        if values.dim() == 1:
+            values.data += 0.2 * drawn
+        else:
+            values.data = drawn * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
+    made.save_pretrained(folder)
+    words = {chr(33 + i): i for i in range(90)} | {"<s>": 90, "</s>": 91}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"
+    ).save_pretrained(folder)
+
+
+def _export(folder: Path, name: str, precision: str) -> None:
+    from onnxruntime_genai.models import builder
+
+    source = folder / name / "saved"
+    if not source.exists():
+        _save(source, name)
+    given = (str(source), str(source), str(folder / name / precision), precision, "cpu")
+    options = builder.parse_extra_options(*given, str(source), [])
+    builder.create_model(*given, str(source), **options)
+
+
+if __name__ == "__main__":
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for each in sys.argv[3:]:
+        _export(Path(sys.argv[1]), each, sys.argv[2])
