@@ -1,9 +1,10 @@
 """`python -m benchmarks.standalone`: libraries that need no runtime beside those on TVM's virtual
 machine, ONNX Runtime, onnxruntime-web and TensorFlow Lite: sizes, loads, overheads, times.
 
-Everything computes on one thread, engines in turns, by processor time. `--web FOLDER` names one
-where `npm install onnxruntime-web` was run. TensorFlow Lite takes part where `ai-edge-litert` is
-installed, on small nets that `nets.py` writes in both formats.
+Everything computes on one thread, engines in turns, by processor time; but the part `threads`, of
+WebAssembly with one thread and with two, goes by the clock and wants an idle machine. `--web
+FOLDER` names one where `npm install onnxruntime-web` was run. TensorFlow Lite takes part where
+`ai-edge-litert` is installed, on small nets that `nets.py` writes in both formats.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from benchmarks.standalone import calls, lite, native, web
 from benchmarks.standalone.subjects import SUBJECTS, Subject
 
-PARTS = ("sizes", "calls", "loads", "native", "lite", "web")
+PARTS = ("sizes", "calls", "loads", "native", "lite", "web", "threads")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,6 +106,22 @@ def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> li
     return rows
 
 
+def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    rows = web.thread_rows(subjects, work, options.rounds, options.web)
+    cells = []
+    for row in rows:
+        theirs = (
+            (f"{row.peer_one / row.peer_two:.2f}", f"{row.two / row.peer_two:.2f}")
+            if (row.peer_one and row.peer_two)
+            else ("", "")
+        )
+        cells.append((row.where, f"{row.two * 1e6:.1f}", f"{row.one / row.two:.2f}", *theirs))
+    head = ("in node, two threads", "us", "to one thread", "onnxruntime-web's", "to two of it")
+    _table(head, cells)
+    print(f"geometric mean: {_mean(row.one / row.two for row in rows)}\n")
+    return rows
+
+
 _PARTS = {
     "sizes": _sizes,
     "calls": _calls,
@@ -112,6 +129,7 @@ _PARTS = {
     "native": _native,
     "lite": _lite,
     "web": _web,
+    "threads": _threads,
 }
 
 

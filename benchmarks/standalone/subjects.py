@@ -18,7 +18,7 @@ from tests.compiler.codegen.standalone.models import perceptron
 Feed = dict[str, NDArray[Any]]
 Dims = Mapping[str, int]
 
-NATIVE, WEB = "native", "wasm32-simd"
+NATIVE, WEB, WEB_THREADS = "native", "wasm32-simd", "wasm32-threads"
 
 
 @dataclass(frozen=True)

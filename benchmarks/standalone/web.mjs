@@ -1,4 +1,5 @@
-// Calls of a WebAssembly module and of onnxruntime-web in turns, by processor time: `node web.mjs JOB.json`.
+// Calls of a WebAssembly module and of onnxruntime-web in turns: `node web.mjs JOB.json`.
+// The job says with how many threads each computes, and whether processor time is taken or the clock's.
 import { readFile } from 'node:fs/promises';
 import { pathToFileURL } from 'node:url';
 
@@ -13,31 +14,37 @@ console.log(JSON.stringify(results));
 
 async function runtime(folder) {
   const ort = await import(pathToFileURL(`${folder}/node_modules/onnxruntime-web/dist/ort.wasm.bundle.min.mjs`));
-  ort.env.wasm.numThreads = 1;
+  ort.env.wasm.numThreads = job.peerThreads;
   ort.env.logLevel = 'error';
   return ort;
 }
 
 async function rowsOf({ label, bundle, names, onnx, cases }) {
   const files = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await readFile(`${bundle}/${name}`)])));
-  const model = await load(files);
+  const models = await Promise.all(job.threads.map((threads) => load(files, { threads })));
+  const alone = models.find((model, i) => model.threads !== job.threads[i]);
+  if (alone) throw new Error(`${label}: ${alone.lacking}`);
   const session = peer && await peer.InferenceSession.create(await readFile(onnx), { executionProviders: ['wasm'] });
   const rows = [];
   for (const one of cases) {
     const given = await Promise.all(one.inputs.map(async (input) => ({ ...input, data: await content(input) })));
     const inputs = Object.fromEntries(given.filter(({ fixed }) => !fixed).map(({ name, data }) => [name, data]));
-    const context = model.context();
-    context.bind(one.dims);
-    const calls = { ours: () => context.run(inputs) };
+    const contexts = models.map((model) => model.context());
+    contexts.forEach((context) => context.bind(one.dims));
+    const calls = Object.fromEntries(contexts.map((context, i) => [`ours ${job.threads[i]}`, () => context.run(inputs)]));
     if (session) {
       const feed = Object.fromEntries(given.map(({ name, dtype, shape, data }) => [name, new peer.Tensor(dtype, data, shape)]));
-      const want = await session.run(feed), found = context.run(inputs);
-      for (const name of session.outputNames) near(found[name].data, want[name].data, `${one.label} ${name}`);
+      const want = await session.run(feed);
+      for (const context of contexts) {
+        const found = context.run(inputs);
+        for (const name of session.outputNames) near(found[name].data, want[name].data, `${one.label} ${name}`);
+      }
       calls.peer = () => session.run(feed);
     }
     rows.push({ label: one.label, ...await contest(calls) });
-    context.close();
+    contexts.forEach((context) => context.close());
   }
+  models.forEach((model) => model.close());
   return rows;
 }
 
@@ -79,11 +86,11 @@ async function warm(call) {
 }
 
 async function spent(call, count) {
-  const before = process.cpuUsage();
+  const before = process.cpuUsage(), began = performance.now();
   for (let i = 0; i < count; ++i) {
     const result = call();
     if (result instanceof Promise) await result;
   }
   const { user, system } = process.cpuUsage(before);
-  return user + system;
+  return job.clock ? (performance.now() - began) * 1000 : user + system;
 }

@@ -1,4 +1,4 @@
-"""In node: modules beside onnxruntime-web, one thread each."""
+"""In node: modules beside onnxruntime-web, one thread each, and what a second thread gains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.standalone.subjects import WEB, Dims, Subject, label
+from benchmarks.standalone.subjects import WEB, WEB_THREADS, Dims, Subject, label
 from compiler.verify.emulation import engine
 
 _PROGRAM = Path(__file__).with_name("web.mjs")
@@ -27,6 +27,19 @@ class WebRow:
     by_peer: float | None
 
 
+@dataclass(frozen=True)
+class ThreadRow:
+    """Seconds of a call by the clock, with one thread and with two; of onnxruntime-web, too, None
+    without.
+    """
+
+    where: str
+    one: float
+    two: float
+    peer_one: float | None = None
+    peer_two: float | None = None
+
+
 def sizes(subject: Subject, work: Path) -> tuple[int, int]:
     """Bytes of the module, and after gzip."""
     content = (subject.built(work, WEB, "standalone") / "model.wasm").read_bytes()
@@ -37,30 +50,59 @@ def rows(subjects: Sequence[Subject], work: Path, rounds: int, peer: Path | None
     """One for each shape; peer: a folder where `npm install onnxruntime-web` was run. Raises
     CalledProcessError where results differ.
     """
-    job = {
-        "package": str(_PACKAGE),
-        "peer": str(peer.absolute()) if peer else None,
-        "rounds": rounds,
-        "subjects": [_described(subject, work) for subject in subjects],
-    }
-    (work / "web.json").write_text(json.dumps(job))
+    described = [_described(subject, work, WEB) for subject in subjects]
+    job = {"rounds": rounds, "subjects": described, "threads": [1], **_peer(peer, 1)}
+    return [_row(found) for found in _ran(job, work)]
+
+
+def thread_rows(
+    subjects: Sequence[Subject], work: Path, rounds: int, peer: Path | None
+) -> list[ThreadRow]:
+    """As `rows`, with one thread and with two, for a machine that does nothing else: by the clock.
+
+    Ours in turns; onnxruntime-web, whose threads look for work all the time, in processes of its
+    own.
+    """
+    described = [_described(subject, work, WEB_THREADS) for subject in subjects]
+    shared = {"rounds": rounds, "subjects": described, "clock": True}
+    ours = _ran({**shared, "threads": [1, 2], **_peer(None, 1)}, work)
+    found = [(row["label"], [_median(row, "ours 1"), _median(row, "ours 2")]) for row in ours]
+    for count in (1, 2) if peer else ():
+        rows = _ran({**shared, "threads": [], **_peer(peer, count)}, work)
+        for (_, seconds), row in zip(found, rows, strict=True):
+            seconds.append(_median(row, "peer"))
+    return [ThreadRow(where, *seconds) for where, seconds in found]
+
+
+def _median(row: dict[str, Any], engine_name: str) -> float:
+    return statistics.median(row[engine_name])
+
+
+def _peer(folder: Path | None, threads: int) -> dict[str, Any]:
+    return {"peer": str(folder.absolute()) if folder else None, "peerThreads": threads}
+
+
+def _ran(job: dict[str, Any], work: Path) -> list[dict[str, Any]]:
+    """What the program measured of each case."""
+    (work / "web.json").write_text(json.dumps({"package": str(_PACKAGE), **job}))
     program = engine.find()
     if program is None:
-        raise SystemExit(f"{engine.lacking()}: leave out --web")
+        raise SystemExit(f"{engine.lacking()}: leave out the parts web and threads")
     printed = subprocess.check_output([program, str(_PROGRAM), str(work / "web.json")], text=True)
-    return [_row(found) for found in json.loads(printed)]
+    rows: list[dict[str, Any]] = json.loads(printed)
+    return rows
 
 
 def _row(found: dict[str, Any]) -> WebRow:
-    ours = found["ours"]
+    ours = found["ours 1"]
     ratios = [one / other for one, other in zip(ours, found.get("peer", ()), strict=False)]
     return WebRow(
         found["label"], statistics.median(ours), statistics.median(ratios) if ratios else None
     )
 
 
-def _described(subject: Subject, work: Path) -> dict[str, Any]:
-    bundle = subject.built(work, WEB, "standalone").absolute()
+def _described(subject: Subject, work: Path, target: str) -> dict[str, Any]:
+    bundle = subject.built(work, target, "standalone").absolute()
     manifest = json.loads((bundle / "manifest.json").read_text())
     names = ["manifest.json", manifest["library"]]
     return {

@@ -1,5 +1,5 @@
 """Has headless Chromium pull a model from a service, run it, and compare it with ONNX Runtime:
-`python -m tools.browser [MODEL] [--target wasm32-simd] [--screenshot FILE]`.
+`python -m tools.browser [MODEL] [--target wasm32-simd] [--threads N] [--screenshot FILE]`.
 """
 
 import argparse
@@ -19,6 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", default="minilm", choices=MODELS)
     parser.add_argument("--target", default="wasm32-simd")
+    parser.add_argument(
+        "--threads", type=int, help="for wasm32-threads; by default the page's choice"
+    )
     parser.add_argument("--screenshot", type=Path, help="where to write a picture of the page")
     arguments = parser.parse_args()
     program = chromium.find()
@@ -26,7 +29,7 @@ def main() -> int:
         raise SystemExit("there is no Chromium; apt-get install chromium")
     sys.modules["torch"] = None  # type: ignore[assignment]
     look = _look(arguments.screenshot)
-    seen = checked(program, arguments.model, arguments.target, look=look)
+    seen = checked(program, arguments.model, arguments.target, threads=arguments.threads, look=look)
     for row in seen.rows:
         print(*row, sep="\t")
     print(seen.verdict, *seen.wrong, sep="\n")

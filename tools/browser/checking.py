@@ -64,10 +64,12 @@ def plan(
     points: Sequence[Point],
     *,
     overlap: bool = False,
+    threads: int | None = None,
 ) -> None:
     """Write what the page is to do, and serve it: arrays as raw files beside `plan.json`.
 
-    overlap: whether the page runs all points once more, each before the others have ended.
+    overlap: whether the page runs all points once more, each before the others have ended; threads:
+    of which the page makes use, None for its own choice.
     """
     folder = Path(tempfile.mkdtemp(dir=pages.scratch))
     listed = []
@@ -86,6 +88,7 @@ def plan(
         "tolerance": TOLERANCE,
         "points": listed,
         "overlap": overlap,
+        "threads": threads,
     }
     (folder / "plan.json").write_text(json.dumps(document))
     pages.add("/", folder)

@@ -38,12 +38,13 @@ def checked(
     target: str,
     *,
     seconds: float = 300,
+    threads: int | None = None,
     look: Callable[[Page], object] = lambda page: None,
 ) -> Seen:
     """Serve, compile a model over HTTP, and have a page pull it, run it, and compare it with ONNX
     Runtime.
 
-    program: Chromium; seconds: for the page; look: gets the page at its end.
+    program: Chromium; seconds: for the page; threads: as in `plan`; look: gets the page at its end.
     """
     shapes = (ON_GPU if target == "webgpu" else SHAPES).get(name, MODELS[name].shapes)
     with (
@@ -56,7 +57,8 @@ def checked(
             targets=[target], options={"verify": False, "profile": False}
         )
         built = finished(client.compile(path_of(name), **request))
-        plan(pages, server, built["artifact"]["ref"], [_point(name, dims) for dims in shapes])
+        points = [_point(name, dims) for dims in shapes]
+        plan(pages, server, built["artifact"]["ref"], points, threads=threads)
         return watch(program, pages.url, seconds=seconds, look=look)
 
 

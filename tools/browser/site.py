@@ -14,6 +14,11 @@ POLICY = (
     "style-src 'self'; connect-src 'self' {connect}; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+ISOLATING = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
+"""Headers with which browsers let a page share memory with its workers."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css",
@@ -24,14 +29,15 @@ _TYPES = {
 
 @dataclass
 class Site:
-    """files: by path; connect: what pages may fetch from beside the site itself; scratch: a folder
-    that is removed with the site.
+    """files: by path; connect: what pages may fetch from beside the site itself; isolated: whether
+    pages are cross-origin isolated; scratch: a folder that is removed with the site.
     """
 
     url: str
     scratch: Path
     files: dict[str, Path] = field(default_factory=dict)
     connect: str = ""
+    isolated: bool = True
 
     def add(self, path: str, folder: Path) -> None:
         """Serve the files right in a folder below a path."""
@@ -54,6 +60,8 @@ def served(files: Mapping[str, Path]) -> Iterator[Site]:
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Content-Security-Policy", POLICY.format(connect=site.connect))
             self.send_header("X-Content-Type-Options", "nosniff")
+            for name, value in ISOLATING.items() if site.isolated else ():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 

@@ -14,7 +14,7 @@ export async function check(plan, report) {
   const files = await pull(plan.server, plan.reference, { onProgress });
   const pulled = performance.now();
   const device = JSON.parse(new TextDecoder().decode(files['manifest.json'])).load.device;
-  const model = await (device === 'webgpu' ? loadGpu : load)(files);
+  const model = device === 'webgpu' ? await loadGpu(files) : await load(files, { threads: plan.threads ?? undefined });
   const loaded = performance.now();
   report({
     kind: 'facts',
@@ -23,6 +23,7 @@ export async function check(plan, report) {
       bundle: plan.reference,
       target: model.manifest.target.name,
       ...(model.info && { adapter: `${model.info.vendor} ${model.info.architecture}${model.emulated ? ', emulated' : ''}` }),
+      ...((model.threads > 1 || model.lacking) && { threads: `${model.threads}${model.lacking ? `: ${model.lacking}` : ''}` }),
       library: `${(files[model.manifest.library].length / 1024).toFixed(1)} KiB`,
       weights: `${((files['weights.bin']?.length ?? 0) / 2 ** 20).toFixed(1)} MiB`,
       pulled: `${(pulled - began).toFixed(0)} ms, every sha256 checked`,
