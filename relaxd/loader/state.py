@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 Call = Callable[[Arrays], Arrays]
 
+
 def _zeros(shape: list[int], dtype: "np.dtype[Any]") -> np.ndarray:
     """Zeros that begin at a page, and with it at a cache line: numpy aligns to 16 bytes, where each
     vector of a row of keys lies in two lines. Their memory is taken as rows are written.
