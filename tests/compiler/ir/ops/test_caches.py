@@ -4,7 +4,7 @@ import pytest
 
 from compiler.ir import import_model
 from relaxd.contract.dims import Dim
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, StateForm
 from relaxd.contract.request import CompileRequest
 from tests.decoder_models import FILLED_DIMS, filled
 
@@ -12,7 +12,7 @@ from tests.decoder_models import FILLED_DIMS, filled
 @pytest.mark.parametrize("layers", [1, 3])
 def test_the_room_of_all_caches_is_checked_once(layers: int) -> None:
     dims = tuple(Dim(name, min=low, max=high) for name, (low, high) in FILLED_DIMS.items())
-    request = CompileRequest(dims=dims, options=CompileOptions(state="lifted"))
+    request = CompileRequest(dims=dims, options=CompileOptions(state=StateForm.LIFTED))
     main = import_model(filled(layers), request).module["main"]
     text = main.script()
     assert text.count("call_tir_inplace") == 2 * layers
