@@ -15,8 +15,7 @@ async function serve({ module, memory, entry, number, stack }, ready) {
 if (globalThis.WorkerGlobalScope) {
   onmessage = ({ data }) => serve(data, postMessage);
 } else {
-  const node = 'node:worker_threads';
-  import(/* webpackIgnore: true */ node).then(({ parentPort }) => {
+  import(/* webpackIgnore: true */ `node:${'worker_threads'}`).then(({ parentPort }) => {
     parentPort.once('message', (data) => serve(data, (text) => parentPort.postMessage(text)));
   });
 }

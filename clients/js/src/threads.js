@@ -2,7 +2,7 @@
 import { InputError, LoadContractError } from './errors.js';
 import { instance } from './model.js';
 
-const NODE = 'node:worker_threads';
+const ofNode = (name) => import(/* webpackIgnore: true */ `node:${name}`);
 const PAGES = 65536, STACK = 256 << 10, MOST = 32, USUAL = 4;
 
 /** An instance of the module with its threads; `lacking` says why there is one alone. */
@@ -43,13 +43,13 @@ function lacking() {
   return globalThis.Worker || globalThis.process?.versions?.node ? undefined : 'workers cannot be started here';
 }
 
-const cores = async () => globalThis.navigator?.hardwareConcurrency ?? (await import(/* webpackIgnore: true */ NODE.replace('worker_threads', 'os'))).cpus().length;
+const cores = async () => globalThis.navigator?.hardwareConcurrency ?? (await ofNode('os')).cpus().length;
 
 /** Resolves once the worker is at work. */
 async function helper(job, workers) {
   const worker = globalThis.Worker
     ? new Worker(new URL('./helper.js', import.meta.url), { type: 'module' })
-    : new (await import(/* webpackIgnore: true */ NODE)).Worker(new URL('./helper.js', import.meta.url));
+    : new (await ofNode('worker_threads')).Worker(new URL('./helper.js', import.meta.url));
   const on = (name, call) => (worker.on ?? worker.addEventListener).call(worker, name, call);
   workers.push(worker);
   await new Promise((resolve, reject) => {
