@@ -23,6 +23,13 @@ from compiler.ir.values import Known, Value
 
 SHARED = frozenset({"num_heads", "scale", "softcap"})
 """Attributes that every operator here may have."""
+_EXPORTED_WITHOUT = {
+    "the attribute sliding_window_cache": (
+        "export the model with windowed_kv_cache=false, an extra option of onnxruntime-genai's "
+        "builder"
+    )
+}
+"""What to change in an export, by what is not supported."""
 _MASKED = SHARED - {"softcap"} | {"mask_filter_value", "unidirectional"}
 
 
@@ -90,7 +97,7 @@ def refuse_others(node: Node, inputs: int, attributes: Collection[str], outputs:
         node.fail(
             f"{used[0]} is not supported",
             reason="unsupported_form",
-            hint="export the model without it",
+            hint=_EXPORTED_WITHOUT.get(used[0], "export the model without it"),
         )
 
 

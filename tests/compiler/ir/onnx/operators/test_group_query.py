@@ -192,3 +192,10 @@ def test_what_is_refused(order: str, attributes: dict[str, Any], message: str) -
     }
     with pytest.raises(ImportFailed, match=message):
         build(model_of(order, {"p": "int64[n,s]"}, constants, **attributes))
+
+
+def test_a_cache_as_long_as_its_window_says_how_to_export_another() -> None:
+    attributes = {"sliding_window_cache": 1, "local_window_size": 3}
+    with pytest.raises(ImportFailed) as raised:
+        build(model_of("q k v pk pv l t", {"p": "int64[n,s]"}, {}, **attributes))
+    assert "windowed_kv_cache=false" in (raised.value.hint or "")
