@@ -13,7 +13,7 @@ for (const subject of job.subjects) results.push(...await rowsOf(subject));
 console.log(JSON.stringify(results));
 
 async function runtime(folder) {
-  const ort = await import(pathToFileURL(`${folder}/node_modules/onnxruntime-web/dist/ort.wasm.bundle.min.mjs`));
+  const ort = await import(pathToFileURL(`${folder}/node_modules/onnxruntime-web/dist/ort.node.min.mjs`));
   ort.env.wasm.numThreads = job.peerThreads;
   ort.env.logLevel = 'error';
   return ort;
