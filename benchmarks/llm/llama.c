@@ -108,7 +108,8 @@ static void scores(char *line) {
   const char *path = strtok(line, " \n");
   int first = atoi(strtok(NULL, " \n")), tokens = 0;
   begin(1);
-  for (char *word; (word = strtok(NULL, " \n")); tokens++) add(atoi(word), tokens, 0, tokens >= first);
+  for (char *word; (word = strtok(NULL, " \n")); tokens++)
+    add(atoi(word), tokens, 0, tokens >= first);
   compute();
   FILE *file = fopen(path, "wb");
   if (!file) fail("no file for scores");

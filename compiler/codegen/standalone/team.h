@@ -100,10 +100,8 @@ static int rd_parallel(void *user, relaxd_task *task, void *job, int count) {
     rd_helper *helper = &rd_team[i - 1];
     int theirs = 0;
     if ((offered >> i & 1) == 0) continue;
-    if (!rd_swap(&helper->state, RD_OFFERED, RD_IDLE))
-      theirs = rd_result_of(helper);
-    else if (status == 0)
-      theirs = task(job, i, 0);
+    if (!rd_swap(&helper->state, RD_OFFERED, RD_IDLE)) theirs = rd_result_of(helper);
+    else if (status == 0) theirs = task(job, i, 0);
     if (status == 0) status = theirs;
   }
   return status;
