@@ -30,7 +30,7 @@ def build_driver(runtimes: Sequence[Path], output: Path, target: Target) -> None
         *("-o", str(output), str(program.DRIVER)),
         *("-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed", f"-Wl,-rpath,{':'.join(folders)}"),
         *map(str, (interface, *runtimes)),
-        target=target,
+        triple=target.platform.linker,
     )
 
 
