@@ -21,14 +21,14 @@ from tests.geometries import NAMES, NATIVE
 KEPT = Path(".fuzz")
 OPTIMISED = 10
 ANY, ALL = "any", "all"
-"""The geometry that the seed chooses; all of them in turn."""
+"""The geometry that the seed chooses; all of them, each graph at each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where an answer was wrong or a build or run crashed."""
     options = _parser().parse_args(arguments)
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    geometries = _geometries(options.geometry, seed)
+    geometries = options.geometry or (NAMES[seed % len(NAMES)],)
     judge = Judge(geometries[0], llvm=options.llvm or 0)
     tallies = {name: Tally() for name in geometries}
     end = time.monotonic() + options.seconds
@@ -53,8 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(_failures(tallies) > 0)
 
 
-def _geometries(asked: str, seed: int) -> tuple[str, ...]:
-    return {ALL: NAMES, ANY: (NAMES[seed % len(NAMES)],)}.get(asked, (asked,))
+def _geometries(asked: str) -> tuple[str, ...]:
+    """The geometries, or none where the seed is to choose one."""
+    names = {ALL: NAMES, ANY: ()}.get(asked, tuple(asked.split(",")))
+    if unknown := sorted(set(names) - set(NAMES)):
+        raise argparse.ArgumentTypeError(
+            f"no geometry is called {unknown[0]}: {', '.join((*NAMES, ANY, ALL))}"
+        )
+    return names
 
 
 def _failures(tallies: Mapping[str, Tally]) -> int:
@@ -139,9 +145,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="of the first graph; by default a new one")
     parser.add_argument(
         "--geometry",
-        choices=(*NAMES, ANY, ALL),
-        default=NATIVE,
-        help="any: the seed chooses one; all: each graph at each, beside the same references",
+        type=_geometries,
+        default=(NATIVE,),
+        help=f"one or more of {', '.join(NAMES)}, separated by commas: each graph at each of them,"
+        " beside the same references; all: at all of them; any: the seed chooses one",
     )
     parser.add_argument(
         "--findings", type=int, default=10**9, help="begin no build after so many failures"
