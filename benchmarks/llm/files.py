@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 BLOCK = 32
 ALIGNMENT = 32
 _KINDS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8}
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}
 _UINT32, _FLOAT32, _STRING = 4, 6, 8
 _SPREAD = 0.02
 """Standard deviation of weights."""
@@ -46,7 +47,7 @@ def smollm() -> Path | None:
 def write(path: Path, shape: Shape, kind: str) -> None:
     """A file with random weights of the kind `F32`, `F16`, `Q4_0` or `Q8_0`; norms are ones."""
     tensors = dict(_tensors(shape))
-    offset, header = 0, _header(shape, len(tensors))
+    offset, header = 0, _header(shape, len(tensors), kind)
     for name, extents in tensors.items():
         form = kind if len(extents) == 2 else "F32"
         header += _text(name) + struct.pack("<I", len(extents))
@@ -79,9 +80,10 @@ def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"blk.{i}.ffn_down.weight", (shape.width, shape.hidden)
 
 
-def _header(shape: Shape, tensors: int) -> bytes:
+def _header(shape: Shape, tensors: int, kind: str) -> bytes:
     entries: dict[str, int | float | str] = {
         "general.architecture": "llama",
+        "general.file_type": _FILE_TYPES[kind],
         "llama.block_count": shape.layers,
         "llama.context_length": shape.longest,
         "llama.embedding_length": shape.width,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.llm.ours import peak, taken, times, tokens_at
+from benchmarks.llm.requests import PIECE, listed, serve, taken, times, tokens_at
 
 ROUNDED = 4
 """The accuracy_level at which what blocks multiply is rounded to 8 bits, as llama.cpp does it."""
@@ -92,20 +92,6 @@ class Runner:
         self.generator: Any = None
         self.state = (0, 0)
 
-    def answer(self, request: str) -> str:
-        """The answer to a line."""
-        name, *numbers = request.split()
-        if name == "prefill":
-            return self.prefill(*map(int, numbers))
-        if name == "decode":
-            return self.decode(*map(int, numbers))
-        if name == "logits":
-            self.begin(1, int(numbers[0]))
-            found = np.asarray(self.generator.get_output("logits"))[0, -1]
-            return " ".join(f"{value:.9g}" for value in found[:256])
-        assert name == "peak", request
-        return peak()
-
     def begin(self, entries: int, tokens: int) -> None:
         """Sequences that hold so many tokens."""
         self.generator = None
@@ -113,8 +99,8 @@ class Runner:
         params.set_search_options(max_length=self.capacity, batch_size=entries)
         self.generator = self.library.Generator(self.model, params)
         text = tokens_at(0, tokens).astype(np.int32)
-        for first in range(0, tokens, 512):
-            self.generator.append_tokens(np.tile(text[first : first + 512], (entries, 1)))
+        for first in range(0, tokens, PIECE):
+            self.generator.append_tokens(np.tile(text[first : first + PIECE], (entries, 1)))
         self.state = (entries, tokens)
 
     def prefill(self, tokens: int) -> str:
@@ -122,6 +108,11 @@ class Runner:
         started = times()
         self.begin(1, tokens)
         return taken(started, 1)
+
+    def logits(self, tokens: int) -> str:
+        """The first logits behind a prompt."""
+        self.begin(1, tokens)
+        return listed(np.asarray(self.generator.get_output("logits"))[0, -1, :256])
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step behind `past` tokens."""
@@ -143,11 +134,7 @@ def main() -> int:
         written(Path(model), Path(made), int(threads), int(room))
         return 0
     folder, capacity = sys.argv[1:]
-    runner = Runner(Path(folder), int(capacity))
-    print("ready", flush=True)
-    for request in sys.stdin:
-        print(runner.answer(request), flush=True)
-    return 0
+    return serve(Runner(Path(folder), int(capacity)))
 
 
 if __name__ == "__main__":

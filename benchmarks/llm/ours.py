@@ -3,10 +3,11 @@ on its output, by relaxd; see `benchmarks.llm.engines`.
 """
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.llm.requests import PIECE, listed, serve, taken, times, tokens_at
 
 
 class Runner:
@@ -22,20 +23,6 @@ class Runner:
         self.state = self.model.state(entries=1, capacity=capacity)
         self.last = np.zeros(0, np.float32)
 
-    def answer(self, request: str) -> str:
-        """The answer to a line."""
-        name, *numbers = request.split()
-        if name == "prefill":
-            return self.prefill(*map(int, numbers))
-        if name == "decode":
-            return self.decode(*map(int, numbers))
-        if name == "logits":
-            self.begin(1)
-            self.prompt(0, int(numbers[0]))
-            return " ".join(f"{value:.9g}" for value in self.last[:256])
-        assert name == "peak", request
-        return peak()
-
     def begin(self, entries: int) -> None:
         """Empty sequences."""
         if len(self.state.lengths) != entries:
@@ -43,10 +30,10 @@ class Runner:
         self.state.reset()
 
     def prompt(self, entry: int, tokens: int) -> None:
-        """A sequence's first tokens, in pieces of 512."""
+        """A sequence's first tokens, in pieces."""
         text = tokens_at(0, tokens)
-        for first in range(0, tokens, 512):
-            outputs = self.state.step(text[None, first : first + 512], first=entry)
+        for first in range(0, tokens, PIECE):
+            outputs = self.state.step(text[None, first : first + PIECE], first=entry)
             self.last = outputs["logits"][0, -1].copy()
 
     def prefill(self, tokens: int) -> str:
@@ -55,6 +42,19 @@ class Runner:
         started = times()
         self.prompt(0, tokens)
         return taken(started, 1)
+
+    def logits(self, tokens: int) -> str:
+        """The first logits behind a prompt."""
+        self.begin(1)
+        self.prompt(0, tokens)
+        return listed(self.last[:256])
+
+    def probability(self, tokens: int, token: int) -> str:
+        """The logarithm of a token's probability behind a prompt."""
+        self.begin(1)
+        self.prompt(0, tokens)
+        apart = self.last.astype(np.float64) - self.last.max()
+        return f"{apart[token] - np.log(np.exp(apart).sum()):.9g}"
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step behind `past` tokens."""
@@ -74,36 +74,10 @@ class Runner:
         return answer
 
 
-def peak() -> str:
-    """The most memory that this process had, in KiB."""
-    status = Path("/proc/self/status").read_text()
-    return next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-
-
-def tokens_at(first: int, count: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Of every text."""
-    return 10 + np.arange(first, first + count) * 37 % 1000
-
-
-def times() -> tuple[float, float]:
-    """By the clock, and of the processor."""
-    return time.monotonic(), time.process_time()
-
-
-def taken(started: tuple[float, float], steps: int) -> str:
-    """Seconds of each step, by both."""
-    wall, cpu = ((now - then) / steps for now, then in zip(times(), started, strict=True))
-    return f"{wall:.9f} {cpu:.9f}"
-
-
 def main() -> int:
     """Answer until the input ends."""
     bundle, threads, capacity = sys.argv[1:]
-    runner = Runner(Path(bundle), int(threads), int(capacity))
-    print("ready", flush=True)
-    for request in sys.stdin:
-        print(runner.answer(request), flush=True)
-    return 0
+    return serve(Runner(Path(bundle), int(threads), int(capacity)))
 
 
 if __name__ == "__main__":
