@@ -82,6 +82,23 @@ class Emulation:
 
 
 @dataclass(frozen=True)
+class BytePairUnit:
+    """How products of bytes are added up without an instruction for four of them; bits, feature: as
+    of the other units.
+
+    products: multiplies unsigned bytes by signed ones and adds two neighbours up in 16 bits, which
+    hold no more than 32767; sums: multiplies those by others and adds two neighbours up in 32 bits;
+    signs: gives bytes the signs of others, zero where those are. All are LLVM's names.
+    """
+
+    bits: int
+    feature: str
+    products: str
+    sums: str
+    signs: str
+
+
+@dataclass(frozen=True)
 class Architecture:
     """A processor architecture.
 
@@ -93,7 +110,7 @@ class Architecture:
     registers: of a processor and its features (both LLVM's names), never wider than those promise.
     native: the target for a machine with these features and caches; None where none is known.
     products: instructions for sums of products of small integers, the fastest first; pairs: of
-    bfloat16.
+    bfloat16; byte_pairs: of bytes, where `products` have none for four of them.
     together: steps of a sum that kernels take in a row between two looks at its end.
     """
 
@@ -106,5 +123,6 @@ class Architecture:
     native: Callable[[frozenset[str], Caches], Target] | None = None
     products: tuple[IntegerUnit, ...] = ()
     pairs: tuple[PairUnit, ...] = ()
+    byte_pairs: tuple[BytePairUnit, ...] = ()
     together: int = 1
     emulation: Emulation | None = None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compiler.targets.architecture import IntegerProduct
+from compiler.targets.architecture import BytePairUnit, IntegerProduct
 from compiler.targets.architectures import architecture_of
 from compiler.targets.target import Target
 
@@ -26,6 +26,7 @@ class VectorUnit:
     looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
     bits of a lane.
     pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one.
+    byte_pairs: the instructions for pairs of bytes, None without them.
     """
 
     vector_bits: int = 128
@@ -39,6 +40,7 @@ class VectorUnit:
     converts_halves: bool = False
     looks_up: bool = False
     pair_product: str | None = None
+    byte_pairs: BytePairUnit | None = None
 
     @classmethod
     def of(cls, target: Target) -> "VectorUnit":
@@ -65,6 +67,14 @@ class VectorUnit:
                 (
                     unit.intrinsic
                     for unit in architecture.pairs
+                    if unit.bits == target.vector_bits and unit.feature in target.isa
+                ),
+                None,
+            ),
+            byte_pairs=next(
+                (
+                    unit
+                    for unit in architecture.byte_pairs
                     if unit.bits == target.vector_bits and unit.feature in target.isa
                 ),
                 None,

@@ -2,6 +2,7 @@
 
 from compiler.targets.architecture import (
     Architecture,
+    BytePairUnit,
     IntegerProduct,
     IntegerUnit,
     PairUnit,
@@ -163,6 +164,22 @@ X86_64 = Architecture(
         IntegerUnit(128, "sse4_1", _PAIRS_128),
     ),
     pairs=(PairUnit(512, "avx512_bf16", "llvm.x86.avx512bf16.dpbf16ps.512"),),
+    byte_pairs=(
+        BytePairUnit(
+            256,
+            "avx2",
+            products="llvm.x86.avx2.pmadd.ub.sw",
+            sums="llvm.x86.avx2.pmadd.wd",
+            signs="llvm.x86.avx2.psign.b",
+        ),
+        BytePairUnit(
+            128,
+            "ssse3",
+            products="llvm.x86.ssse3.pmadd.ub.sw.128",
+            sums="llvm.x86.sse2.pmadd.wd",
+            signs="llvm.x86.ssse3.psign.b.128",
+        ),
+    ),
     # Where two hardware threads share a core its decoder feeds each at half speed, and instructions
     # count: four steps of a sum in a row take a fifth fewer of them than one.
     together=4,

@@ -42,10 +42,15 @@ def stage_of(form: Form) -> str:
 
 
 def product_of(unit: VectorUnit) -> IntegerProduct | None:
-    """The instruction for rows of 8-bit integers, None without one."""
+    """The instruction for rows of 8-bit integers, None without one; that of a `BytePairUnit` adds
+    to nothing.
+    """
     # One that shifts its left side could only take 7 bits of it.
     usable = (one for one in unit.integer_products if one.group == BYTES and one.adds)
-    return next(usable, None)
+    pairs = None
+    if unit.byte_pairs is not None:
+        pairs = IntegerProduct(unit.byte_pairs.products, BYTES, "int8", "int8", adds=False)
+    return next(usable, pairs)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ column; at the end of a block its sums become reals.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm import tirx
 from tvm.ir.prim import expr as prim
@@ -28,7 +28,7 @@ from compiler.passes.cpu.families.nbits.vectors import (
     shifted,
     zero_sums,
 )
-from compiler.targets.architecture import IntegerProduct
+from compiler.targets.architecture import BytePairUnit, IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, fresh, let, serial, steps
 from compiler.tir.exprs import Expr, const, load
@@ -36,6 +36,10 @@ from compiler.tir.exprs import Expr, const, load
 _LOOK_UP = "llvm.x86.avx512.permvar.sf.512"
 _LOOKED_UP = 4
 """Rows whose sums of a block fit into 32 registers beside those of the depth."""
+_PAIRED_WORDS = {4: 4, 8: 1}
+"""By bits, words of a column whose products 16 bits hold in pairs: 16 of up to 15 times 127, or two
+of up to 128 times 127.
+"""
 
 
 def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr) -> Any:
@@ -191,6 +195,7 @@ def emit_integers(
     vectors = Vectors(nbits, unit, panel)
     lanes, many = vectors.lanes, len(vectors.starts)
     sums = zero_sums(vectors, len(rows))
+    pairs = None if left.product.adds else unit.byte_pairs
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
         totals = Held(len(rows) * many, lanes, "int32", "totals")
@@ -201,8 +206,12 @@ def emit_integers(
         # Unrolled, so that the totals of a block stay in registers. Each word of a row multiplies
         # all vectors of columns before the next is spread: LLVM would keep what is used again
         # later, and registers are full.
-        for word in range(nbits.words):
-            _add_word(nbits, vectors, left, rows, (block, word), totals)
+        for first in range(0, nbits.words, _PAIRED_WORDS[nbits.form.bits] if pairs else 1):
+            if pairs is None:
+                _add_word(nbits, vectors, left, rows, (block, first), totals)
+            else:
+                words = range(first, min(first + _PAIRED_WORDS[nbits.form.bits], nbits.words))
+                _add_pairs(nbits, vectors, left, rows, (block, words), pairs, totals)
         _add_rounded(nbits, vectors, left, (rows, block), totals, sums)
     return sums.buffer
 
@@ -254,6 +263,73 @@ def _add_word(
     totals: Held,
 ) -> None:
     """Emit the products of one word of each column, at (block, word), for all rows."""
+    lanes, many = vectors.lanes, len(vectors.starts)
+    for numbers in _quadruples(nbits, vectors, at):
+        for i, group in _groups(vectors, left, rows, numbers):
+            for v in range(many):
+                total = totals[i * many + v]
+                totals[i * many + v] = _multiplied(
+                    left.product, total, numbers.held[v], group, lanes
+                )
+
+
+def _add_pairs(
+    nbits: NBits,
+    vectors: Vectors,
+    left: Rounded,
+    rows: list[Expr],
+    at: tuple[Expr, range],
+    unit: BytePairUnit,
+    totals: Held,
+) -> None:
+    """As `_add_word`, of some words, whose products are added up in 16 bits before the totals."""
+    lanes, many, (block, words) = vectors.lanes, len(vectors.starts), at
+    halves = Held(len(totals), 2 * lanes, "int16", "halves")
+    begun = False
+    for word in words:
+        for numbers in _quadruples(nbits, vectors, (block, word)):
+            sizes = numbers.held
+            if nbits.signed:
+                sizes = Held(many, lanes, "int32", "sizes")
+                for v in range(many):
+                    sizes[v] = _with_signs(unit, numbers.held[v], numbers.held[v], lanes)
+            for i, group in _groups(vectors, left, rows, numbers):
+                for v in range(many):
+                    given = group
+                    if nbits.signed:
+                        given = _with_signs(unit, group, numbers.held[v], lanes)
+                    bytes_of = [
+                        tirx.reinterpret(f"int8x{BYTES * lanes}", one) for one in (sizes[v], given)
+                    ]
+                    kind = f"int16x{2 * lanes}"
+                    products = tirx.call_llvm_pure_intrin(kind, unit.products, *bytes_of)
+                    number = i * many + v
+                    halves[number] = halves[number] + products if begun else products
+            begun = True
+    ones = prim.Broadcast(tirx.const(1, "int16"), 2 * lanes)
+    for i in range(len(totals)):
+        sums = tirx.call_llvm_pure_intrin(f"int32x{lanes}", unit.sums, halves[i], ones)
+        totals[i] = totals[i] + sums
+
+
+def _with_signs(unit: BytePairUnit, words: Expr, others: Expr, lanes: int) -> Expr:
+    """The bytes of words with the signs of others: magnitudes where they are their own, as unsigned
+    bytes.
+    """
+    size = BYTES * lanes
+    arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (words, others)]
+    return as_words(tirx.call_llvm_pure_intrin(f"int8x{size}", unit.signs, *arguments), lanes)
+
+
+class _Numbers(NamedTuple):
+    """Four numbers of each column in the bytes of a word, which stand at `first` of the depth."""
+
+    held: Held
+    first: Expr
+
+
+def _quadruples(nbits: NBits, vectors: Vectors, at: tuple[Expr, int]) -> Iterator[_Numbers]:
+    """The numbers of one word of each column, at (block, word)."""
     lanes, many, (block, word) = vectors.lanes, len(vectors.starts), at
     held = Held(many, lanes, "int32", "held")
     for v, start in enumerate(vectors.starts):
@@ -262,16 +338,21 @@ def _add_word(
         numbers = Held(many, lanes, "int32", "numbers")
         for v in range(many):
             numbers[v] = _half(nbits, held[v], half, lanes)
-        for i, row in enumerate(rows):
-            place = row * left.stride + block * nbits.block + (word * nbits.each + half * BYTES)
-            given = load(left.values, [prim.Ramp(place, const(1), BYTES)])
-            # Four integers of the row are one word, spread over the columns: each column multiplies
-            # them by its own four numbers.
-            group = Held(1, lanes, "int32", "group")
-            group[0] = vectors.spread(tirx.reinterpret("int32", given))
-            for v in range(many):
-                total = totals[i * many + v]
-                totals[i * many + v] = _multiplied(left.product, total, numbers[v], group[0], lanes)
+        yield _Numbers(numbers, block * nbits.block + (word * nbits.each + half * BYTES))
+
+
+def _groups(
+    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: _Numbers
+) -> Iterator[tuple[int, Expr]]:
+    """(i, integers) of every row: the four that the numbers are multiplied by, as a word spread
+    over the columns.
+    """
+    for i, row in enumerate(rows):
+        place = row * left.stride + numbers.first
+        given = load(left.values, [prim.Ramp(place, const(1), BYTES)])
+        group = Held(1, vectors.lanes, "int32", "group")
+        group[0] = vectors.spread(tirx.reinterpret("int32", given))
+        yield i, group[0]
 
 
 def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
