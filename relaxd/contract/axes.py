@@ -154,6 +154,8 @@ class Axis:
     @cached_property
     def dims(self) -> frozenset[str]:
         """The names of the dims that the axis depends on."""
+        if _SIZE.fullmatch(self.text):
+            return frozenset()
         return frozenset((self.text,)) if _is_name(self.text) else _names(self.tree)
 
     @property
@@ -170,6 +172,8 @@ class Axis:
         """The size when every dim is bound; KeyError names an unbound dim, ZeroDivisionError is
         raised if a divisor is 0.
         """
+        if _SIZE.fullmatch(self.text):
+            return int(self.text)
         return _evaluate(self.tree, bindings)
 
     def solve(self, size: int, bindings: Mapping[str, int]) -> tuple[str, int] | None:
@@ -180,6 +184,8 @@ class Axis:
         if len(unknown) != 1:
             return None
         (name,) = unknown
+        if name == self.text:
+            return name, size
         try:
             line = _line(self.tree, name, bindings)
         except ZeroDivisionError:

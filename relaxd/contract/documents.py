@@ -23,7 +23,7 @@ def read_json(data: bytes, name: str) -> Any:
     if len(data) > MAX_BYTES:
         raise BundleError(f"{name} has {len(data)} bytes, more than {MAX_BYTES}", file=name)
     try:
-        document = json.loads(data, parse_constant=_no_number)
+        document = _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
         if any(mark in data for mark in _SURROGATES):
             json.dumps(document, ensure_ascii=False).encode()  # lone surrogates are no text
     except (ValueError, RecursionError) as error:
@@ -35,6 +35,10 @@ def read_json(data: bytes, name: str) -> Any:
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+"""`json.loads` makes one anew at each call that tells it what to do with a constant."""
 
 
 def text(value: Any, what: str, longest: int = 4096) -> str:
@@ -95,8 +99,9 @@ def file_name(value: Any) -> str:
 
 def known_keys(document: Mapping[str, Any], known: frozenset[str], what: str) -> None:
     """Raises BundleError for a key that this version does not know."""
-    if unknown := sorted(document.keys() - known):
-        raise malformed(f"{what} has the unknown key {unknown[0][:100]!r}")
+    if not document.keys() <= known:
+        unknown = min(document.keys() - known)
+        raise malformed(f"{what} has the unknown key {unknown[:100]!r}")
 
 
 def malformed(why: str) -> BundleError:

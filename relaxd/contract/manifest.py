@@ -247,7 +247,7 @@ def _weight(document: Any) -> Weight:
     shape = sequence(document["shape"], "the shape of a weight")
     if len(shape) > _MAX_RANK:
         raise malformed("a weight has too many axes")
-    extents = tuple(whole(size, "an extent of a weight", _MAX_EXTENT) for size in shape)
+    extents = tuple([whole(size, "an extent of a weight", _MAX_EXTENT) for size in shape])
     dtype = text(document["dtype"], "the dtype of a weight")
     return Weight(dtype, extents, whole(document["offset"], "the offset of a weight"))
 

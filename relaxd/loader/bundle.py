@@ -7,20 +7,23 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
 from relaxd.contract import numerics
 from relaxd.contract.documents import MAX_BYTES, read_json
-from relaxd.contract.manifest import FILENAME, Manifest
+from relaxd.contract.manifest import FILENAME, HELPERS, FileEntry, Manifest
 from relaxd.contract.numerics import Numerics
 from relaxd.errors import BundleError, BundleNotFound
 from relaxd.loader import layouts
 from relaxd.loader.archive import budget_of, members
 
-_SMALL, _PART = 1 << 15, 1 << 20
+_SMALL, _PART = 1 << 20, 1 << 17
+"""Bytes of a file that is kept, and of one that is read at once, into memory that caches hold."""
+
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _FETCH_AGAIN = "fetch the bundle again"
 
 
@@ -29,11 +32,13 @@ class Bundle:
     """An unpacked bundle.
 
     copied: whether its weights are read into memory of this process, not mapped.
+    kept: of the files that a load reads after `verify`, the small ones as they were compared.
     """
 
     directory: Path
     manifest: Manifest
     copied: bool = False
+    kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def path(self, name: str) -> Path:
         """The file of that name; BundleError when the manifest does not list it."""
@@ -45,26 +50,32 @@ class Bundle:
         """Compare every listed file with its size and sha256; BundleError names the first that
         differs.
         """
+        again = (self.manifest.library, HELPERS, numerics.FILENAME)
         for name, entry in self.manifest.files.items():
-            path = os.path.join(self.directory, name)
-            try:
-                status = os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                status = None
-            if status is None or not stat.S_ISREG(status.st_mode):
-                raise BundleError(
-                    f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name
-                )
-            if status.st_size != entry.size:
-                raise BundleError(
-                    f"{name} has {status.st_size} bytes; the manifest lists {entry.size}",
-                    hint=_FETCH_AGAIN,
-                    file=name,
-                )
-            if sha256_of(path) != entry.sha256:
-                raise BundleError(
-                    f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
-                )
+            whole = _SMALL if name in again else _PART
+            content = _compared(os.path.join(self.directory, name), name, entry, whole)
+            if content is not None and name in again:
+                self.kept[name] = content
+
+    def content(self, name: str) -> bytes:
+        """The bytes of a listed file, those that were compared where they are kept; raises
+        BundleError.
+        """
+        kept = self.kept.get(name)
+        return self.read(name) if kept is None else kept
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a listed file as it is now; raises BundleError where it changed since the
+        manifest was checked.
+        """
+        content = self.path(name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.manifest.files[name].sha256:
+            raise BundleError(
+                f"{name} changed while the bundle was being loaded",
+                hint="put a new bundle beside the old one and rename it",
+                file=name,
+            )
+        return content
 
     def numerics(self) -> Numerics:
         """How the build was verified; without a report, nothing of it is known. Raises BundleError
@@ -72,21 +83,43 @@ class Bundle:
         """
         if numerics.FILENAME not in self.manifest.files:
             return Numerics()
-        return Numerics.from_json(
-            read_json(_content(self.path(numerics.FILENAME)), numerics.FILENAME)
-        )
+        content = self.kept.get(numerics.FILENAME)
+        if content is None:
+            content = _text(self.path(numerics.FILENAME))
+        return Numerics.from_json(read_json(content, numerics.FILENAME))
 
 
 def sha256_of(path: str | PathLike[str]) -> str:
     """Lower-case hex sha256 of a file."""
+    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        # `file_digest` makes a buffer of 256 KiB, which takes longer than a small file's digest.
-        first = file.read(_SMALL) or b""
-        digest = hashlib.sha256(first)
-        if len(first) == _SMALL:
-            while part := file.read(_PART):
-                digest.update(part)
-        return digest.hexdigest()
+        size = os.fstat(file.fileno()).st_size
+        part = memoryview(bytearray(min(size + 1, _PART)))
+        while count := file.readinto(part):
+            digest.update(part[:count])
+    return digest.hexdigest()
+
+
+def _compared(path: str, name: str, entry: FileEntry, whole: int) -> bytes | None:
+    """The bytes of the file of that name, None of one of more than `whole`; raises BundleError
+    where it is not what its entry lists.
+    """
+    size = _size(path)
+    if size is None:
+        raise BundleError(f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name)
+    if size != entry.size:
+        raise BundleError(
+            f"{name} has {size} bytes; the manifest lists {entry.size}",
+            hint=_FETCH_AGAIN,
+            file=name,
+        )
+    content = _start(path, size + 1) if size <= whole else None
+    digest = sha256_of(path) if content is None else hashlib.sha256(content).hexdigest()
+    if digest != entry.sha256:
+        raise BundleError(
+            f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
+        )
+    return content
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -159,19 +192,44 @@ def _write(path: Path, content: IO[bytes]) -> None:
 
 def _document(directory: Path) -> Any:
     """What manifest.json of a folder says."""
-    file = directory / FILENAME
-    if not file.is_file():
+    path = os.path.join(directory, FILENAME)
+    if _size(path) is None:
         raise BundleNotFound(
             f"{directory} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
         )
-    return read_json(_content(file), FILENAME)
+    return read_json(_text(path), FILENAME)
 
 
-def _content(path: Path) -> bytes:
+def _text(path: str | PathLike[str]) -> bytes:
+    """The bytes of a document, up to one more than `read_json` takes; raises BundleError."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return _start(path, min(os.stat(path).st_size, MAX_BYTES) + 1)
     except OSError as error:
+        name = os.path.basename(path)
         raise BundleError(
-            f"{path} cannot be read: {error}", hint=_FETCH_AGAIN, file=path.name
+            f"{name} cannot be read: {error}", hint=_FETCH_AGAIN, file=name
         ) from error
+
+
+def _size(path: str) -> int | None:
+    """The size of a file; None where there is none."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _start(path: str | PathLike[str], count: int) -> bytes:
+    """The first bytes of a file, as many as there are up to `count`; raises OSError.
+
+    Python's objects of open files take several times as long as a small file's bytes.
+    """
+    descriptor = os.open(path, _READ)
+    try:
+        content = os.read(descriptor, count)
+        while len(content) < count and (more := os.read(descriptor, count - len(content))):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)

@@ -3,12 +3,14 @@
 import ctypes
 import os
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+_FEATURES = re.compile(r"^(flags|Features|features|isa)[ \t]*:(.*)", re.MULTILINE)
 _WINDOWS_FEATURES = {"pni": 13, "cx16": 14, "ssse3": 36, "sse4_1": 37, "sse4_2": 38}
 """Numbers of the PF_* constants in winnt.h, by the names of /proc/cpuinfo."""
 
@@ -42,11 +44,10 @@ def cpu_features(cpuinfo: str) -> frozenset[str]:
     """
     cores = []
     # Cores that are alike have lines that are equal.
-    for line in dict.fromkeys(cpuinfo.splitlines()):
-        key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features", "features"):
+    for key, value in dict.fromkeys(_FEATURES.findall(cpuinfo)):
+        if key != "isa":
             cores.append(frozenset(value.split()))
-        elif key.strip() == "isa":
+        else:
             base, *extensions = value.strip().split("_")
             cores.append(
                 frozenset(base.removeprefix("rv32").removeprefix("rv64")) | frozenset(extensions)

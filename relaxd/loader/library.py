@@ -1,13 +1,11 @@
 """The compiled libraries of this process: each opened once, from a copy of its own in memory."""
 
-import hashlib
 import os
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from relaxd.errors import BundleError
 from relaxd.loader.bundle import Bundle
 
 _LOCK = threading.Lock()
@@ -38,20 +36,20 @@ def open_library(bundle: Bundle) -> tuple[Path, Any]:
 
 
 def own_copy(bundle: Bundle, name: str) -> Path:
-    """The path of a library of the bundle that nobody overwrites: on Linux an anonymous file, whose
-    descriptor stays open for good, since the number of a closed one, and with it the path, would
-    come again. Raises BundleError for a file that changed since the manifest was checked.
+    """The path of a library of the bundle that nobody overwrites, where the system has such files;
+    raises BundleError for a file that changed since the manifest was checked.
     """
-    content = bundle.path(name).read_bytes()
-    if hashlib.sha256(content).hexdigest() != bundle.manifest.files[name].sha256:
-        raise BundleError(
-            f"{name} changed while the bundle was being loaded",
-            hint="put a new bundle beside the old one and rename it",
-            file=name,
-        )
-    if not sys.platform.startswith("linux"):
-        return bundle.path(name).resolve()
-    descriptor = os.memfd_create("relaxd-model.so")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
+    if sys.platform.startswith("linux"):
+        return in_memory(bundle.content(name))
+    bundle.read(name)  # what is opened is the file as it is now
+    return bundle.path(name).resolve()
+
+
+def in_memory(library: bytes) -> Path:
+    """The path of an anonymous file with these bytes. Its descriptor stays open for good, since the
+    number of a closed one, and with it the path, would come again.
+    """
+    descriptor, rest = os.memfd_create("relaxd-model.so"), memoryview(library)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
     return Path(f"/proc/self/fd/{descriptor}")

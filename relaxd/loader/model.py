@@ -167,8 +167,9 @@ class Model:
     def session(self, threads: int | None = None) -> "Model":
         """The same model, its weights shared, with a number of threads of its own."""
         device = self.manifest.load.device != "cpu"
-        team = team_for(threads, self._team.helpers, one_at_a_time=device)
-        return self._like(self._engine.session(team.size), team, self._metrics)
+        with GATE:  # it may open the library of threads
+            team = team_for(threads, self._team.helpers, one_at_a_time=device)
+            return self._like(self._engine.session(team.size), team, self._metrics)
 
     def state(self, *, entries: int = 1, capacity: int | None = None) -> "State":
         """Empty caches for so many sequences of up to `capacity` tokens, by default as many as the

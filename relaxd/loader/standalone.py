@@ -16,7 +16,7 @@ from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
 from relaxd.loader.context import Context, Prepared
 from relaxd.loader.helpers import Helpers
-from relaxd.loader.library import own_copy
+from relaxd.loader.library import in_memory, own_copy
 from relaxd.loader.weights import content_of
 
 _REMEMBERED_SHAPES = 4096
@@ -69,17 +69,17 @@ class _Interface(ctypes.Structure):
     )
 
 
-@cache
-def _helpers(library: ctypes.CDLL) -> Callable[[], Helpers]:
-    found = Helpers(library)
-    return lambda: found
-
-
 def helpers_of(bundle: Bundle) -> Callable[[], Helpers]:
-    """Gives the library that runs parallel loops, the same for all bundles that bring the same;
-    raises BundleError.
+    """Gives the library that runs parallel loops, the same for all bundles that bring the same, and
+    opens it when it is first asked for, since one thread has no use for it; raises BundleError.
     """
-    return _helpers(opened_library(bundle, HELPERS))
+    content = bundle.content(HELPERS)
+    return _helpers(bundle.manifest.files[HELPERS].sha256, content)
+
+
+@cache
+def _helpers(digest: str, content: bytes) -> Callable[[], Helpers]:
+    return cache(lambda: Helpers(_opened(HELPERS, digest, lambda: in_memory(content))))
 
 
 class Code:
@@ -137,17 +137,19 @@ def opened_library(bundle: Bundle, name: str) -> ctypes.CDLL:
     """A library of a bundle; raises BundleError for a file that changed since the manifest was
     checked, or that cannot be opened.
     """
-    expected = bundle.manifest.files[name].sha256
+    return _opened(name, bundle.manifest.files[name].sha256, lambda: own_copy(bundle, name))
+
+
+def _opened(name: str, digest: str, path: Callable[[], Path]) -> ctypes.CDLL:
     with _LOCK:
-        if expected not in _OPENED:
-            path = own_copy(bundle, name)
+        if digest not in _OPENED:
             try:
-                _OPENED[expected] = ctypes.CDLL(str(path))
+                _OPENED[digest] = ctypes.CDLL(str(path()))
             except OSError as error:
                 raise BundleError(
                     f"{name} cannot be opened: {error}", hint="rebuild the bundle", file=name
                 ) from error
-        return _OPENED[expected]
+        return _OPENED[digest]
 
 
 def watching(path: Path, watch: Callable[[str, int], Any]) -> ctypes.CDLL:

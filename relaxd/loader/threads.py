@@ -35,18 +35,14 @@ of a CPU quota.
 Groups = tuple[frozenset[int], ...]
 
 
-def thread_count(requested: int | None, cores: Cores) -> int:
-    """`requested`, else RELAXD_NUM_THREADS, else one a core within the cgroup's quota; raises
-    DeclarationError below 1.
-    """
+def wanted_threads(requested: int | None) -> int | None:
+    """`requested`, else RELAXD_NUM_THREADS, else None; raises DeclarationError below 1."""
     text = os.environ.get(VARIABLE, "").strip()
     field = "threads"
     if requested is None and text:
         field = VARIABLE
         requested = int(text) if text.isdecimal() else 0
-    if requested is None:
-        return default_threads(cores, cpu_quota())
-    if requested < 1:
+    if requested is not None and requested < 1:
         raise DeclarationError(
             f"{field} must be an integer of at least 1",
             field=field,
@@ -151,16 +147,20 @@ def team_for(
     *,
     one_at_a_time: bool = False,
 ) -> Team:
-    """The process's team of so many threads (see `thread_count`); teams of one are not shared, so
-    that they run side by side, and so do their calls unless they are `one_at_a_time`.
+    """The process's team of so many threads: those of `wanted_threads`, else one a core within the
+    cgroup's quota. Teams of one are not shared, so that they run side by side, and so do their
+    calls unless they are `one_at_a_time`.
 
     helpers: gives the library that runs the team, always the same; None for code that has no loop
     to share out.
     """
+    count = wanted_threads(threads)
+    if helpers is None or count == 1:
+        # Which CPUs share a core matters to several alone, and is read from a file for each.
+        group = frozenset(os.sched_getaffinity(0))
+        return Team((group,), helpers, one_at_a_time=one_at_a_time)
     cores = usable_cores()
-    groups = core_groups(thread_count(threads, cores), cores)
-    if helpers is None:
-        return Team(groups[:1], None)
+    groups = core_groups(count or default_threads(cores, cpu_quota()), cores)
     if len(groups) == 1:
         return Team(groups, helpers, one_at_a_time=one_at_a_time)
     return _shared_team(groups, helpers)

@@ -19,8 +19,12 @@ def group_by_core(cpus: Iterable[int], root: Path = Path("/")) -> Cores:
     own.
     """
     allowed = frozenset(cpus)
-    cores = {tuple(sorted(_siblings(cpu, root) & allowed)) for cpu in allowed}
-    return tuple(sorted(cores))
+    cores, left = [], set(allowed)
+    while left:
+        core = _siblings(min(left), root) & allowed
+        cores.append(tuple(sorted(core)))
+        left -= core
+    return tuple(cores)
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

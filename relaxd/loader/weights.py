@@ -3,6 +3,9 @@ reads them into memory of this process.
 """
 
 import math
+import mmap
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,15 @@ from relaxd.loader.bundle import Bundle
 def content_of(bundle: Bundle, filename: str) -> np.ndarray:
     """The bytes of the file of weights."""
     path = bundle.path(filename)
-    # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
-    return large_pages.read(path) if bundle.copied else np.memmap(path, np.uint8, mode="c")
+    return large_pages.read(path) if bundle.copied else _mapped(path)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    with open(path, "rb", buffering=0) as file:
+        if not os.fstat(file.fileno()).st_size:
+            return np.zeros(0, np.uint8)  # no system maps nothing
+        # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
 
 
 def tensors_of(bundle: Bundle) -> list[Any]:

@@ -1,6 +1,7 @@
 import hashlib
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 import relaxd
+from relaxd.contract.manifest import FileEntry, LoadContract, Manifest
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import opened, read_manifest, sha256_of
+from relaxd.loader.bundle import Bundle, opened, read_manifest, sha256_of
+from relaxd.loader.library import own_copy
 
 
 @pytest.mark.parametrize(
@@ -123,11 +126,62 @@ def test_a_truncated_tar(bundles: Path, tmp_path):
         pass
 
 
-@pytest.mark.parametrize("size", [0, 1, (1 << 15) - 1, 1 << 15, (1 << 15) + 1, (1 << 20) + 7])
+@pytest.mark.parametrize("size", [0, 1, (1 << 17) - 1, 1 << 17, (1 << 17) + 1, (1 << 20) + 7])
 def test_digests_of_files_of_every_size(tmp_path, size):
     content = bytes(range(256)) * (size // 256 + 1)
     (tmp_path / "file").write_bytes(content[:size])
     assert sha256_of(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
+
+
+def listed(directory: Path, files: dict[str, bytes]) -> Bundle:
+    """A bundle of files, the library among them, under a manifest of its own."""
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    entries = {
+        name: FileEntry(hashlib.sha256(content).hexdigest(), len(content))
+        for name, content in files.items()
+    }
+    manifest = Manifest("m", (), (), (), {}, LoadContract("x86_64"), {}, {}, files=entries)
+    return Bundle(directory, manifest)
+
+
+@pytest.mark.parametrize("size", [0, 9, 1 << 17, (1 << 17) + 1, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("name", ["model.so", "weights.bin"])
+def test_a_file_of_any_size_is_compared(tmp_path, name, size):
+    bundle = listed(tmp_path, {name: bytes(size)})
+    bundle.verify()
+    assert bundle.content(name) == bytes(size)
+    if size:
+        (tmp_path / name).write_bytes(bytes(size - 1) + b"x")
+        with pytest.raises(BundleError, match="does not have the sha256"):
+            Bundle(tmp_path, bundle.manifest).verify()
+
+
+def test_what_is_opened_is_what_was_compared(tmp_path):
+    small, large = b"library", bytes(2 << 20)
+    bundle = listed(tmp_path, {"model.so": small, "weights.bin": b"weights"})
+    bundle.verify()
+    (tmp_path / "model.so").write_bytes(b"another")
+    assert Path(own_copy(bundle, "model.so")).read_bytes() == small
+    with pytest.raises(BundleError, match="changed while"):
+        bundle.read("model.so")
+    (tmp_path / "weights.bin").write_bytes(b"others!")
+    with pytest.raises(BundleError, match="changed while"):
+        bundle.content("weights.bin")
+    bundle = listed(tmp_path, {"model.so": large})
+    bundle.verify()
+    (tmp_path / "model.so").write_bytes(large[1:] + b"x")
+    with pytest.raises(BundleError, match="changed while"):
+        own_copy(bundle, "model.so")
+
+
+def test_a_pipe_where_a_file_has_to_be(doctored):
+    bundle = doctored(lambda manifest: None)
+    for name in ("model.so", "manifest.json"):
+        (bundle / name).unlink()
+        os.mkfifo(bundle / name)
+        with pytest.raises(BundleError, match=r"model\.so is missing|holds no manifest\.json"):
+            relaxd.load(bundle)
 
 
 def test_a_folder_where_a_file_has_to_be(doctored):

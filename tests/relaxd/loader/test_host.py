@@ -18,6 +18,11 @@ def test_other_architectures_spell_them_their_own_way():
     assert cpu_features(RISCV) == {*"imafdc", "zicsr", "zba"}
 
 
+def test_other_lines_that_speak_of_flags_are_none():
+    assert cpu_features(f"vmx flags\t: vnmi\n{X86}") == {"fpu", "sse", "avx2"}
+    assert cpu_features("flags\t\t:\n") == frozenset()
+
+
 def test_nothing_known():
     assert cpu_features("processor\t: 0\n") == frozenset()
 

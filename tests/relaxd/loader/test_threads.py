@@ -1,7 +1,10 @@
+import os
+
 import pytest
 
 from relaxd.errors import DeclarationError
-from relaxd.loader.threads import core_groups, thread_count
+from relaxd.loader import threads
+from relaxd.loader.threads import core_groups, team_for, wanted_threads
 
 SMT = ((0, 4), (1, 5), (2, 6), (3, 7))
 
@@ -47,12 +50,30 @@ def test_uneven_cores():
     assert core_groups(3, ((0, 2), (1,))) == ({0}, {1}, {2})
 
 
-def test_thread_count(monkeypatch):
+def test_wanted_threads(monkeypatch):
     monkeypatch.delenv("RELAXD_NUM_THREADS", raising=False)
-    assert thread_count(3, SMT) == 3
+    assert wanted_threads(None) is None
+    assert wanted_threads(3) == 3
     monkeypatch.setenv("RELAXD_NUM_THREADS", "7")
-    assert thread_count(None, SMT) == 7
-    assert thread_count(3, SMT) == 3
+    assert wanted_threads(None) == 7
+    assert wanted_threads(3) == 3
+
+
+def test_a_team_of_one_has_every_cpu_and_does_not_ask_for_cores(monkeypatch):
+    asked = []
+    monkeypatch.setattr(threads, "usable_cores", lambda: asked.append(1) or SMT)
+    for team in (team_for(1), team_for(4, None)):
+        assert team.groups == (frozenset(os.sched_getaffinity(0)),)
+    assert not asked
+    assert team_for(2).size == 2
+    assert asked
+
+
+def test_by_default_there_is_a_thread_a_core(monkeypatch):
+    monkeypatch.delenv("RELAXD_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "usable_cores", lambda: SMT)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: 3.5)
+    assert team_for(None).size == 3
 
 
 @pytest.mark.parametrize(
@@ -62,7 +83,7 @@ def test_thread_count(monkeypatch):
 def test_a_bad_count(monkeypatch, requested, variable, field):
     monkeypatch.setenv("RELAXD_NUM_THREADS", variable)
     with pytest.raises(DeclarationError) as caught:
-        thread_count(requested, SMT)
+        wanted_threads(requested)
     assert caught.value.field == field
 
 

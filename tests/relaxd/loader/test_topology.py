@@ -45,6 +45,12 @@ def test_only_allowed_cpus_count(tmp_path):
     assert group_by_core({1, 2}, siblings(tmp_path, "0,2", "1,3")) == ((1,), (2,))
 
 
+def test_a_core_is_read_once(tmp_path):
+    siblings(tmp_path, "0,2", "1")
+    (tmp_path / "sys/devices/system/cpu/cpu2/topology/thread_siblings_list").write_text("2")
+    assert group_by_core({0, 1, 2}, tmp_path) == ((0, 2), (1,))
+
+
 def test_without_sys_every_cpu_is_a_core(tmp_path):
     assert group_by_core({3, 5}, tmp_path) == ((3,), (5,))
 

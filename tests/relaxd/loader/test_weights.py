@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import relaxd
+from relaxd.contract.manifest import FileEntry, LoadContract, Manifest
 from relaxd.errors import BundleError
+from relaxd.loader.bundle import Bundle
+from relaxd.loader.weights import content_of
 
 
 def outputs(model) -> dict[str, np.ndarray]:
@@ -59,6 +62,18 @@ def test_copied_weights_are_not_mapped(bundles, tmp_path):
     mapped = relaxd.load(copy)
     assert str(copy / "weights.bin") in Path("/proc/self/maps").read_text()
     check(outputs(mapped))
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_the_bytes_of_a_file_of_weights(tmp_path, copied):
+    for size in (0, 5):
+        (tmp_path / "weights.bin").write_bytes(bytes(range(size)))
+        entry = FileEntry("0" * 64, size)
+        files = {"weights.bin": entry}
+        manifest = Manifest("m", (), (), (), {}, LoadContract("x86_64"), {}, {}, files=files)
+        content = content_of(Bundle(tmp_path, manifest, copied), "weights.bin")
+        assert content.tolist() == list(range(size))
+        assert content.dtype == np.uint8
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,22 @@ def test_threads_share_a_large_product_out(folder):
     np.testing.assert_array_equal(one, two)
 
 
+def test_one_thread_opens_no_library_of_threads(folder):
+    """A model that was loaded with one thread computes with two later on."""
+    code = """
+import sys, numpy as np, relaxd
+from relaxd.loader import standalone
+one = relaxd.load(sys.argv[1], threads=1)
+x = np.ones((5000, 32), np.float32)
+first, opened = one.run({"x": x})["y"], len(standalone._OPENED)
+two = one.session(threads=2)
+assert (two.run({"x": x})["y"] == first).all()
+print(opened, len(standalone._OPENED), two.threads)
+"""
+    command = [sys.executable, "-c", code, folder / "mlp"]
+    assert subprocess.check_output(command, text=True).split() == ["1", "2", "2"]
+
+
 def test_a_c_program_runs_two_models(folder):
     libraries = ["mlp/model.so", "counting/model.so"]
     flags = [
