@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from benchmarks.standalone.subjects import NATIVE, Subject
 
 _PROGRAM = Path(__file__).with_name("overhead.c")
 _CALLS = 200_000
-_STARTS = 7
+_STARTS = 11
 
 
 def from_c(subject: Subject, work: Path) -> float:
@@ -62,15 +63,31 @@ model.run(feed)
 second = time.process_time_ns()
 another = relaxd.loader.model.load(sys.argv[3], threads=1)
 third = time.process_time_ns()
-print(loaded - before, third - second, (first - between) - (second - first))
+relaxd.loader.bundle.sha256_of(Path(sys.argv[3], another.manifest.weights_file))
+fourth = time.process_time_ns()
+weights = fourth - third
+print(loaded - before, third - second, weights, (first - between) - (second - first))
 """
 
 
-def starts(subject: Subject, work: Path, flavour: str) -> tuple[float, float, float]:
-    """Seconds of processor time that a load takes in a fresh process, its imports aside and the
-    check of every file's sha256 included; that of an equal bundle in another folder behind it; and
-    by how much a first call is longer than a second.
+@dataclass(frozen=True)
+class Start:
+    """Seconds of processor time.
+
+    load: what a load takes in a fresh process, its imports aside and the check of every file's
+    sha256 included; another: that of an equal bundle in another folder behind it; weights: the
+    sha256 of the file of weights alone, which is part of either; first: by how much a first call,
+    which binds, is longer than a second.
     """
+
+    load: float
+    another: float
+    weights: float
+    first: float
+
+
+def starts(subject: Subject, work: Path, flavour: str) -> Start:
+    """Medians over fresh processes."""
     import numpy as np
 
     inputs = work / f"{subject.name}.npz"
@@ -83,5 +100,4 @@ def starts(subject: Subject, work: Path, flavour: str) -> tuple[float, float, fl
         [int(word) / 1e9 for word in subprocess.check_output(command, text=True).split()]
         for _ in range(_STARTS)
     ]
-    loads, others, firsts = map(statistics.median, zip(*found, strict=True))
-    return loads, others, firsts
+    return Start(*map(statistics.median, zip(*found, strict=True)))
