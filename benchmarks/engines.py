@@ -65,7 +65,7 @@ def relaxd(subject: Subject, precision: str = "float32") -> Runner:
 
 def tvm(subject: Subject) -> Runner:
     """TVM's own ONNX importer and its default CPU build."""
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    sys.modules["torch"] = None
     if subject.threads:
         os.environ["TVM_NUM_THREADS"] = str(subject.threads)
     import onnx

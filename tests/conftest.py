@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.s3 import ObjectServer
 
 # Three seconds and 230 MB.
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 # TVM's script decorators ask for the source of every frame of the stack. Where no file has a frame,
 # as those that pytest and its workers begin with, Python looks through all modules each time.

@@ -89,7 +89,7 @@ def _write(folder: Path, name: str) -> None:
     import transformers
 
     kind, own = FORMS[name]
-    stated = SIZES | {"rope_theta": 5000.0} | own
+    stated = {**SIZES, "rope_theta": 5000.0, **own}
     if "rope_parameters" in stated:
         stated["rope_parameters"] = {"rope_theta": 5000.0, **stated["rope_parameters"]}
     dtype = getattr(torch, stated.pop("dtype", "float32"))

@@ -63,7 +63,7 @@ def packed(source: Path, folder: Path, form: Form) -> tuple[Path, Path]:
     return results[0], results[1]
 
 
-def _quantised(weight: Array, form: Form, draw: np.random.Generator) -> tuple[Array, ...]:
+def _quantised(weight: Array, form: Form, draw: np.random.Generator) -> tuple[Array, Array, Array]:
     """Numbers [depth, rows], zeros and scales [groups, rows], of any rounding."""
     depth, rows = weight.shape
     group, most = depth if form.group == -1 else form.group, (1 << form.bits) - 1

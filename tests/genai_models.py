@@ -41,7 +41,7 @@ def _save(folder: Path, name: str) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     kind, own = FORMS[name]
-    config = getattr(transformers, f"{kind}Config")(**(_SIZES | own))
+    config = getattr(transformers, f"{kind}Config")(**{**_SIZES, **own})
     torch.manual_seed(3)
     made = transformers.AutoModelForCausalLM.from_config(config)
     for key, values in made.named_parameters():

@@ -188,8 +188,8 @@ def logits(
         y = rounded(_normalized(x, own["ffn_norm"]))
         gate = y @ own["ffn_gate"].T
         x = x + rounded(gate / (1 + np.exp(-gate)) * (y @ own["ffn_up"].T)) @ own["ffn_down"].T
-    head = weights.get("output.weight", weights["token_embd.weight"])
-    return np.asarray(rounded(_normalized(x, weights["output_norm.weight"])) @ head.T)
+    last = weights.get("output.weight", weights["token_embd.weight"])
+    return np.asarray(rounded(_normalized(x, weights["output_norm.weight"])) @ last.T)
 
 
 _OF_LAYER = (

@@ -15,7 +15,7 @@ WIDTH = 32
 def perceptron() -> onnx.ModelProto:
     """x[batch, seq, 32] through two products, residual and softmax."""
     draw = np.random.default_rng(0)
-    weights = {
+    weights: dict[str, np.ndarray] = {
         name: draw.standard_normal((WIDTH, WIDTH)).astype("float32") / 8
         for name in ("first", "second")
     }
@@ -82,7 +82,7 @@ def reference(model: onnx.ModelProto, feed: Feed) -> list[np.ndarray]:
 def convolutions() -> onnx.ModelProto:
     """x[n, 3, h, w] to y[n, 10]: convolutions, one of them depthwise, pooling and a product."""
     draw = np.random.default_rng(3)
-    weights = {
+    weights: dict[str, np.ndarray] = {
         name: (draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype("float32")
         for name, shape in (
             ("first", (16, 3, 3, 3)),
@@ -111,8 +111,8 @@ def convolutions() -> onnx.ModelProto:
 def decoder() -> onnx.ModelProto:
     """One head of attention of q[batch, seq, 32] to past[batch, past, 32] and q, normalised."""
     draw = np.random.default_rng(4)
-    weights = {
-        "scale": np.float32([1 / np.sqrt(WIDTH)]),
+    weights: dict[str, np.ndarray] = {
+        "scale": np.array([1 / np.sqrt(WIDTH)], np.float32),
         "gamma": draw.standard_normal(WIDTH).astype("float32"),
         "beta": draw.standard_normal(WIDTH).astype("float32"),
     }
@@ -138,7 +138,7 @@ def encoder(width: int = 64, heads: int = 4, words: int = 50) -> onnx.ModelProto
     def matrix(rows: int, columns: int) -> np.ndarray:
         return (draw.standard_normal((rows, columns)) / np.sqrt(rows)).astype("float32")
 
-    weights = {
+    weights: dict[str, np.ndarray] = {
         "words": draw.standard_normal((words, width)).astype("float32"),
         **{name: matrix(width, width) for name in ("wq", "wk", "wv", "wo")},
         "up": matrix(width, 4 * width),
@@ -147,7 +147,7 @@ def encoder(width: int = 64, heads: int = 4, words: int = 50) -> onnx.ModelProto
         "beta": np.full(width, 0.5, "float32"),
         "split": np.array([0, 0, heads, width // heads]),
         "join": np.array([0, 0, width]),
-        "scale": np.float32([np.sqrt(heads / width)]),
+        "scale": np.array([np.sqrt(heads / width)], np.float32),
     }
     nodes = [helper.make_node("Gather", ["words", "ids"], ["x"])]
     for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):

@@ -155,7 +155,7 @@ def main() -> int:
     """
     # tvm_ffi imports torch where it is installed: three seconds that loading a bundle does not
     # need.
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    sys.modules["torch"] = None
     model = path_of(MODEL)
     dims = MODELS[MODEL].dims
     with (

@@ -28,7 +28,7 @@ class Package(NamedTuple):
 
 def python_packages(*path: str) -> Iterator[Package]:
     """What is installed for this Python, or in the folders of `path`."""
-    for found in distributions(**({"path": list(path)} if path else {})):
+    for found in distributions(path=list(path)) if path else distributions():
         name, version = found.metadata["Name"].lower().replace("_", "-"), found.version
         yield Package(name, version, f"pkg:pypi/{name}@{version}")
 

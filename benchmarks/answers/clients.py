@@ -134,7 +134,7 @@ def _asked(bundle: Path, words: Path, threads: int) -> list[Asked]:
                 answer = engine.generate(text, sampling).text()
                 found.append(Asked("/v1/completions", {"prompt": text, **document}, answer))
             else:
-                talk = [{"role": "user", "content": text[-8:]}]
+                talk: list[dict[str, object]] = [{"role": "user", "content": text[-8:]}]
                 answer = engine.chat(talk, sampling).text()
                 found.append(Asked("/v1/chat/completions", {"messages": talk, **document}, answer))
     return found

@@ -2,12 +2,14 @@
 alone, by what llama.cpp's formats mean.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 
 from compiler.ir.gguf.file import Gguf, Stored
 
-_FLOATS = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
+_FLOATS: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
 _BLOCKS = {
     2: np.dtype([("scale", "<f2"), ("few", "u1", 16)]),
     3: np.dtype([("scale", "<f2"), ("least", "<f2"), ("few", "u1", 16)]),

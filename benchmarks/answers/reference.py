@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     right = tokens = 0
     with Engine.open(options.bundle, threads=1) as engine:
         for prompt in PROMPTS[: options.prompts]:
-            talk = [{"role": "user", "content": prompt}]
+            talk: list[dict[str, object]] = [{"role": "user", "content": prompt}]
             made = engine.chat(talk, Sampling(max_tokens=options.tokens))
             text = made.text()
             prompt_tokens = list(made.prompt)

@@ -82,7 +82,9 @@ def prepare(name: str, points: Sequence[Point], threads: int, folder: Path) -> N
     stored = {tensor.name for tensor in graph.initializer}
     names = [value.name for value in graph.input if value.name not in stored]
     for index, point in enumerate(points):
-        np.savez(folder / f"feed_{index}.npz", **models.feed_of(name, point, seed=index))
+        np.savez(
+            folder / f"feed_{index}.npz", **dict[str, Any](models.feed_of(name, point, seed=index))
+        )
     subject = {
         "name": name,
         "path": str(path),

@@ -20,7 +20,7 @@ import time
 # TVM reads it when its thread pool starts, and its interface imports torch wherever it is
 # installed, which nothing here needs.
 os.environ["TVM_NUM_THREADS"] = "1"
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 from collections.abc import Callable  # noqa: E402
 

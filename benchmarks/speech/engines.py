@@ -62,7 +62,8 @@ def ctranslate2(model: str, kind: str) -> Halves:
 def main(name: str, *given: str) -> None:
     """Rounds by the engine until nothing is read."""
     *rest, folder = given
-    hear, write = {"relaxd": relaxd, "ctranslate2": ctranslate2}[name](*rest)
+    engines: dict[str, Callable[..., Halves]] = {"relaxd": relaxd, "ctranslate2": ctranslate2}
+    hear, write = engines[name](*rest)
     sounds = dict(np.load(Path(folder) / "spectra.npz"))
     for _ in sys.stdin:
         found = {}

@@ -91,7 +91,7 @@ def starts(subject: Subject, work: Path, flavour: str) -> Start:
     import numpy as np
 
     inputs = work / f"{subject.name}.npz"
-    np.savez(inputs, **subject.taken(subject.feed(subject.shapes[0])))
+    np.savez(inputs, **dict[str, Any](subject.taken(subject.feed(subject.shapes[0]))))
     bundle = subject.built(work, NATIVE, flavour)
     another = work / f"{bundle.name}-another"
     shutil.copytree(bundle, another, dirs_exist_ok=True)

@@ -2,8 +2,9 @@ import pytest
 
 from artifacts import open_store
 from artifacts.checking import check
+from artifacts.documents import BUNDLE
 from artifacts.errors import BlobNotFound
-from artifacts.oci import BUNDLE, publish_files
+from artifacts.oci import publish_files
 from relaxd.contract.canonical import digest_of
 
 KEY = digest_of(b"an action")

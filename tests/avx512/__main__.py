@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # TVM's function interface imports torch wherever it is installed, and nothing here needs it.
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 from compiler import targets  # noqa: E402
 from compiler.targets import Target  # noqa: E402

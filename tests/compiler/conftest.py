@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 import tvm  # noqa: E402
 from tvm import relax  # noqa: E402

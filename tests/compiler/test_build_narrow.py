@@ -19,7 +19,7 @@ QUIET = {"profile": False}
 
 
 def model_of(nodes: list[onnx.NodeProto], inputs: Any, outputs: Any, opset: int) -> onnx.ModelProto:
-    scale = numpy_helper.from_array(np.float32([0.5, 0.25, 2]), "s")
+    scale = numpy_helper.from_array(np.array([0.5, 0.25, 2], np.float32), "s")
     graph = helper.make_graph(nodes, "narrow", inputs, outputs, [scale])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
 
@@ -107,13 +107,13 @@ def test_a_build_is_verified_by_onnxruntime(tmp_path: Path) -> None:
     assert [spec.text for spec in model.inputs] == ["float8_e4m3fn[batch,5]", "int4[5,3]"]
     for batch in (1, 7):
         given = feed(batch)
-        weight = given["w"].astype(np.float32) * np.float32([0.5, 0.25, 2])
+        weight = given["w"].astype(np.float32) * np.array([0.5, 0.25, 2], np.float32)
         want = given["x"].astype(np.float32) @ weight
         got = model.run(given)
         np.testing.assert_allclose(got["y"], want, rtol=1e-5, atol=1e-5)
         assert got["z"].dtype.name == "float8_e5m2"
         np.testing.assert_allclose(got["z"].astype("f4"), want, rtol=0.13, atol=1e-4)
-        steps = np.clip(np.rint(want / np.float32([0.5, 0.25, 2])), -8, 7)
+        steps = np.clip(np.rint(want / np.array([0.5, 0.25, 2], np.float32)), -8, 7)
         np.testing.assert_array_equal(got["v"].astype(np.int8), steps)
 
 

@@ -131,7 +131,8 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
         )
         assert outcome.records[0]["engine"].startswith(engine)
         results.append(npz.read(tmp_path / engine)["y"])
-    np.testing.assert_allclose(*results, rtol=1e-6)
+    ours, theirs = results
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_a_reference_that_cannot_be_had_is_said_so(

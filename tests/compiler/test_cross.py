@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -42,7 +43,8 @@ CPUS = [
 
 
 def job(model: Path, output: Path, name: str, **options: bool | str) -> CompileJob:
-    quick = CompileOptions(**{"verify": False, "profile": False, **options})
+    given: dict[str, Any] = {"verify": False, "profile": False, **options}
+    quick = CompileOptions(**given)
     request = CompileRequest.of(dims={"batch": (1, 8)}, options=quick).to_json()
     return CompileJob(str(model), request, name, str(output), "two words")
 
@@ -101,7 +103,8 @@ def test_an_archive_for_phones_runs_on_the_oldest_system_that_the_target_names(
     model: Path, tmp_path: Path
 ) -> None:
     manifest = build.build(job(model, tmp_path / "out", "ios-arm64"))
-    command = [_tool("llvm-readobj"), "--macho-version-min", tmp_path / "out" / manifest.library]
+    library = tmp_path / "out" / manifest.library
+    command = [_tool("llvm-readobj"), "--macho-version-min", str(library)]
     printed = subprocess.check_output(command, text=True)
     assert re.findall(r"Platform: (\w+)\s+Version: ([\d.]+)", printed) == [("ios", "13.0")] * 2
 

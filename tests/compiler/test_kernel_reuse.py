@@ -5,6 +5,7 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -61,7 +62,7 @@ def run(tmp_path: Path, kept: Kept, end: str, model: Path) -> list[Event]:
     job = CompileJob(str(model), request, "native", str(tmp_path / "out"), "net")
     manifest = tmp_path / "any.json"
     manifest.write_text(json.dumps(write_bundle(job, tmp_path / "any").to_json()))
-    events: list[Event] = []
+    events: list[Any] = []
     job = dataclasses.replace(job, request={"manifest": str(manifest)})
     command = [sys.executable, "-c", CHILD + ENDS[end]]
     run_child(job, command=command, kernels=kept, on_event=events.append)
@@ -141,7 +142,7 @@ class Builds:
         for weight in model.graph.initializer:
             array = draw.random(weight.dims, np.float32) + 1
             weight.CopyFrom(numpy_helper.from_array(array, weight.name))
-        events: list[Event] = []
+        events: list[Any] = []
         output = self.folder / f"out{len(list(self.folder.iterdir()))}"
         onnx.save(model, self.folder / "net.onnx")
         api.compile_request(

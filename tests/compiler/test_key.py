@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from compiler import targets
+from compiler.errors import ToolchainMissing
 from compiler.key import action_key
-from compiler.toolchain import build, versions
+from compiler.toolchain import build, versions, zig
 from relaxd.contract.action import TOOLCHAIN, differences
 from relaxd.contract.request import CompileRequest
 
@@ -90,7 +91,7 @@ def test_torch_counts_where_it_is_installed(
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "TOOLCHAIN", {"tvm": "no-such-compiler"})
     versions.versions.cache_clear()
-    with pytest.raises(versions.ToolchainMissing, match="no-such-compiler"):
+    with pytest.raises(ToolchainMissing, match="no-such-compiler"):
         versions.versions()
 
 
@@ -176,7 +177,7 @@ def test_docs_tests_and_leavings_make_none(tree: Path, file: str) -> None:
 def test_a_header_makes_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A runtime of ours is built again when a header that it includes changes."""
     monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(build.zig, "compile_with_zig", write_the_output)
+    monkeypatch.setattr(zig, "compile_with_zig", write_the_output)
     source, headers = tmp_path / "a.cc", tmp_path / "include"
     headers.mkdir()
     source.write_text('#include "a.h"\n')

@@ -3,8 +3,9 @@
 import pytest
 
 from compiler import prepare, targets
-from compiler.runtimes import threads
+from compiler.runtimes import linux, threads
 from compiler.toolchain import zig
+from compiler.verify.emulation import emulator
 from relaxd.contract.options import CompileOptions, Flavour
 
 
@@ -38,17 +39,15 @@ def test_a_static_program_gets_its_libraries(
     minutes of compiling saved.
     """
     linked, asked = [], {}
+    monkeypatch.setattr(linux, "stand_ins", lambda target: linked.append(target.platform.linker))
     monkeypatch.setattr(
-        prepare.linking.linux, "stand_ins", lambda target: linked.append(target.platform.linker)
-    )
-    monkeypatch.setattr(
-        prepare.program.zig,
+        zig,
         "warm_up_program",
         lambda triple, language, arguments: asked.update({triple: (language, *arguments)}),
     )
     for name in ("threads", "helpers"):
-        monkeypatch.setattr(prepare.threads, name, lambda target: None)
-    monkeypatch.setattr(prepare.emulator, "lacking", lambda target, flavour: None)
+        monkeypatch.setattr(threads, name, lambda target: None)
+    monkeypatch.setattr(emulator, "lacking", lambda target, flavour: None)
     triples = {name: targets.resolve(name).platform.linker for name in ("aarch64", "riscv64")}
     for name in triples:
         prepare.prepare(targets.resolve(name), options)

@@ -118,7 +118,7 @@ def perceptron() -> onnx.ModelProto:
 
 
 def test_targets_and_models_that_round_nothing() -> None:
-    imported = Imported(None, (), (), (), {})  # type: ignore[arg-type]
+    imported = Imported(None, (), (), (), {})
     for option, form in (("weights", "int8"), ("precision", "bfloat16"), ("precision", "int8")):
         request = CompileRequest.of(options={option: form})
         with pytest.raises(ImportFailed, match="not for webgpu") as caught:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_compiled_and_compared_with_torch(saved: Path, tmp_path: Path) -> None:
-    declared = {"inputs": {"x": "float32[t,n,4]", "count": "float32[1]"}, "consts": {"k": 3}}
+    declared: dict[str, Any] = {
+        "inputs": {"x": "float32[t,n,4]", "count": "float32[1]"},
+        "consts": {"k": 3},
+    }
     manifest = compile_model(saved, output=tmp_path / "out", options={"profile": False}, **declared)
     assert [spec.name for spec in manifest.outputs] == ["states", "last_0", "last_1", "count"]
     numerics = json.loads((tmp_path / "out" / "numerics.json").read_text())
@@ -115,6 +119,6 @@ def test_kernels_name_operators_and_their_outputs(tmp_path: Path) -> None:
     model = tmp_path / "net.pt"
     subprocess.run([sys.executable, "-c", NET, str(model)], check=True)
     request = CompileRequest.of(inputs={"x": "float32[n,32]"})
-    report = run_child(FamiliesJob(str(model), request.to_json(), "native"))
+    report: Any = run_child(FamiliesJob(str(model), request.to_json(), "native"))
     (kernel,) = (one for one in report["kernels"] if "matmul" in one["name"])
     assert kernel["nodes"] == ["linear %7", "relu %4"]

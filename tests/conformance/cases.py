@@ -60,7 +60,8 @@ def _node_cases() -> Iterator[Case]:
     operators = {case.name: case.model.graph.node[0].op_type for case in found}
     for case in found:
         data = [
-            tuple([_plain(item) for item in items] for items in pair) for pair in case.data_sets
+            ([_plain(item) for item in given], [_plain(item) for item in made])
+            for given, made in case.data_sets
         ]
         yield Case(
             case.name, NODE, _operator(case.name, operators), case.model, data, case.rtol, case.atol

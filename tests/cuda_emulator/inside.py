@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 import numpy as np  # noqa: E402
 

@@ -87,7 +87,7 @@ def run(
     """
     variables = environment(folder, order)
     for index, feed in enumerate(feeds):
-        np.savez(folder / f"feed-{index}.npz", **feed)
+        np.savez(folder / f"feed-{index}.npz", **dict[str, Any](feed))
     asked = {"model": str(model), "feeds": len(feeds), "request": dict(request)}
     (folder / "asked.json").write_text(json.dumps(asked))
     command = [sys.executable, "-m", "tests.cuda_emulator.inside", str(folder)]

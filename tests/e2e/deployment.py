@@ -169,7 +169,7 @@ class Deployment:
     def post(self, model: Path | bytes, request: str, wait: float = 300) -> httpx.Response:
         """As `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
         content = model if isinstance(model, bytes) else model.read_bytes()
-        files = {"model": ("model.onnx", content), "request": (None, request)}
+        files: dict[str, Any] = {"model": ("model.onnx", content), "request": (None, request)}
         return plain_http.post(
             f"{self.url}/v1/compile", params={"wait": f"{wait:g}"}, files=files, timeout=wait + 60
         )

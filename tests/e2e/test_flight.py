@@ -19,7 +19,7 @@ CALLERS = 50
 async def _post_all(url: str, model: bytes, request: str) -> list[dict[str, Any]]:
     limits = httpx.Limits(max_connections=CALLERS)
     async with plain_http.AsyncClient(base_url=url, timeout=300, limits=limits) as client:
-        files = {"model": ("model.onnx", model), "request": (None, request)}
+        files: dict[str, Any] = {"model": ("model.onnx", model), "request": (None, request)}
         answers = await asyncio.gather(
             *(client.post("/v1/compile?wait=240", files=files) for _ in range(CALLERS))
         )

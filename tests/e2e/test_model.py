@@ -70,7 +70,9 @@ def test_one_bundle_serves_every_declared_shape_in_a_bare_python(
     bundle: Path, slim_python: Path, tmp_path: Path
 ) -> None:
     for index, dims in enumerate(SHAPES):
-        np.savez(tmp_path / f"feed-{index}.npz", **feed_of("minilm", dims, seed=index))
+        np.savez(
+            tmp_path / f"feed-{index}.npz", **dict[str, Any](feed_of("minilm", dims, seed=index))
+        )
     done = subprocess.run(
         [slim_python, "-I", "-c", RUNNER, bundle, tmp_path],
         capture_output=True,

@@ -117,7 +117,7 @@ def _serve(connection: Connection, name: str, errors: str, torch: bool) -> None:
         importlib.import_module("torch")
     else:
         # Without it importing TVM takes a quarter of the time.
-        sys.modules["torch"] = None  # type: ignore[assignment]
+        sys.modules["torch"] = None
     os.environ["TVM_NUM_THREADS"] = "1"
     log = os.open(errors, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)

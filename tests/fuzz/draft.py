@@ -108,7 +108,7 @@ class Draft:
         ]
         if not found:
             raise Inapplicable
-        return self.choose(found)  # type: ignore[no-any-return]
+        return self.choose(found)
 
     def axis(self, value: Value) -> int:
         if not value.rank:

@@ -181,8 +181,8 @@ def dtypes(directory):
             for name, x in zip(names, inputs, strict=True)
         ]
 
-    specs = [[f"{side}_{name}={name}[n]" for name in names] for side in "xy"]
-    write(directory, "dtypes", module(inputs, body), *specs, ["n=0:"])
+    taken, made = ([f"{side}_{name}={name}[n]" for name in names] for side in "xy")
+    write(directory, "dtypes", module(inputs, body), taken, made, ["n=0:"])
 
 
 def narrow(directory):
@@ -197,8 +197,8 @@ def narrow(directory):
             for x in inputs
         ]
 
-    specs = [[f"{side}_{name}={name}[n]" for name in STORAGE] for side in "xy"]
-    write(directory, "narrow", module(inputs, body), *specs, ["n=0:"])
+    taken, made = ([f"{side}_{name}={name}[n]" for name in STORAGE] for side in "xy")
+    write(directory, "narrow", module(inputs, body), taken, made, ["n=0:"])
 
 
 def vector(directory):

@@ -196,7 +196,7 @@ def test_the_program_for_triton(
         ),
         get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]),
     )
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
     (tmp_path / "1").mkdir()
     (tmp_path / "1/bundle").symlink_to(bundles / "twice")
     served = loaded("model").TritonPythonModel()

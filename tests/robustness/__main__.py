@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 # TVM imports torch wherever it is installed; a row that needs it starts a process.
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 from tests.robustness.judge import Result, judge  # noqa: E402
 from tests.robustness.kept import read, write  # noqa: E402

@@ -55,6 +55,10 @@ class Clients:
         for thread in self._running:
             thread.join()
 
+    def have(self, accepted: int) -> bool:
+        """Whether so many jobs were accepted."""
+        return len(self.accepted) >= accepted
+
     def _run(self, number: int) -> None:
         draw, turn = random.Random(number), 0
         with httpx.Client(timeout=TIMEOUT_S) as http:

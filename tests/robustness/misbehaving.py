@@ -85,5 +85,5 @@ def _run(
 
 
 if __name__ == "__main__":
-    child._run = _run  # type: ignore[assignment]
+    child._run = _run
     sys.exit(child.main())

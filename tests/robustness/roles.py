@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 # TVM's function interface imports torch wherever it is installed.
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 from compiler.isolation import privileges  # noqa: E402
 from service import bootstrap  # noqa: E402
@@ -32,7 +32,7 @@ def api(settings: Settings, log: Path, port_file: Path) -> None:
 
 def dying_api(settings: Settings, log: Path, port_file: Path) -> None:
     """As `api`, until the first job is committed: it dies in place of ringing."""
-    bootstrap.CeleryDoorbell = _Deathbell  # type: ignore[misc,assignment]
+    setattr(bootstrap, "CeleryDoorbell", _Deathbell)  # noqa: B010 (no type of the module's own)
     api(settings, log, port_file)
 
 

@@ -1,6 +1,6 @@
 """One row of the robustness table: a promise, and the faults or attacks that it is held against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ class Outcome:
     """Whether the promise held, the figures that show it, and, where it did not, what happened."""
 
     held: bool
-    counts: dict[str, int | float] = field(default_factory=dict)
+    counts: Mapping[str, int | float] = field(default_factory=dict)
     detail: str = ""
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -147,7 +148,7 @@ def answer(core: Core, runner: Runner) -> Callable[[str], Claim | None]:
 @pytest.fixture(params=["embedded", pytest.param("scaled", marks=pytest.mark.scaled)])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
     """Settings of a service that real worker processes join, quick to notice what is lost."""
-    quick = {
+    quick: dict[str, Any] = {
         "data_dir": tmp_path,
         "lease_s": 2,
         "sweep_s": 0.3,

@@ -125,8 +125,14 @@ def mismatch(job: CompileJob) -> VerifyError:
     folder.mkdir()
     (folder / REPRODUCER_START).write_text("{}")
     (folder / "model.onnx").write_bytes(b"a node")
-    details = {"bisection": {"node": "n", "nodes": 1}, "reproducer": str(folder)}
-    return VerifyError("off at 'n'", reason="mismatch", node="n", op="Add", **details)
+    return VerifyError(
+        "off at 'n'",
+        reason="mismatch",
+        node="n",
+        op="Add",
+        bisection={"node": "n", "nodes": 1},
+        reproducer=str(folder),
+    )
 
 
 def write_bundle(job: CompileJob, folder: Path) -> Manifest:

@@ -25,7 +25,7 @@ from service.adapters.oidc import verifier
 from service.adapters.signing import signer
 from service.api.app import create_app
 from service.bootstrap import Services
-from service.core import Core
+from service.core import Compiler, Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.domain import Kind
@@ -62,7 +62,7 @@ class Live:
     http: httpx.Client
 
     def compile(self, model: bytes = MODEL, request: str = "{}", **params: Any) -> httpx.Response:
-        files = {"model": ("m.onnx", model), "request": (None, request)}
+        files: dict[str, Any] = {"model": ("m.onnx", model), "request": (None, request)}
         return self.http.post("/v1/compile", files=files, params=params)
 
     def announce(self) -> None:
@@ -77,7 +77,7 @@ class Live:
 @contextmanager
 def services_over(
     folder: Path,
-    compiler: FakeCompiler,
+    compiler: Compiler,
     doorbell: QueueDoorbell,
     tracer: Tracer = NO_TRACER,
     **settings: Any,

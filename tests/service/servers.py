@@ -67,9 +67,9 @@ def postgres_process() -> Iterator[Server]:
         if unprivileged:
             shutil.chown(folder / "data", "postgres", "postgres")
         initdb = [
-            programs / "initdb",
+            str(programs / "initdb"),
             "-D",
-            folder / "data",
+            str(folder / "data"),
             "-U",
             "relaxd",
             "-A",

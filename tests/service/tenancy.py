@@ -49,7 +49,7 @@ def house(folder: Path, **settings: Any) -> Iterator[House]:
 
 def compiled(client: httpx.Client, model: bytes = b"a model", request: str = "{}") -> Any:
     """The ended job of a model that the client sends."""
-    files = {"model": ("m.onnx", model), "request": (None, request)}
+    files: dict[str, Any] = {"model": ("m.onnx", model), "request": (None, request)}
     answer = client.post("/v1/compile", files=files, params={"wait": 20})
     assert answer.status_code == 200, answer.text
     return answer.json()

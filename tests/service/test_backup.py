@@ -45,7 +45,7 @@ def copy_database(source, to):
     programs = _postgres_programs()
     dump = [programs / "pg_dump", "--format=custom", "--no-owner", source]
     made = subprocess.run(dump, check=True, capture_output=True).stdout
-    restore = [programs / "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={to}"]
+    restore = [str(programs / "pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={to}"]
     subprocess.run(restore, input=made, check=True, capture_output=True)
 
 

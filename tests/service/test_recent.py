@@ -1,5 +1,7 @@
 """What a process remembers, and for how long."""
 
+from functools import partial
+
 from service.recent import MOST, Recent, Renewal
 
 
@@ -31,7 +33,7 @@ def test_what_was_found_is_remembered_for_a_moment() -> None:
         return value
 
     for now, value in ((10, "a"), (14, "b"), (15, "c"), (16, None), (3, "earlier")):
-        recent.get("key", now, 5, lambda value=value: find(value))
+        recent.get("key", now, 5, partial(find, value))
     assert asked == ["a", "c", "earlier"]
     recent.get("none", 20, 5, lambda: find(None), none_s=1)
     assert recent.get("none", 21, 5, lambda: find("d"), none_s=1) == "d"

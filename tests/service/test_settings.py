@@ -1,5 +1,5 @@
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from service.errors import InvalidSettings
 from service.settings import Settings, read_settings
@@ -15,7 +15,7 @@ def test_without_urls_everything_is_in_the_data_folder(tmp_path):
 def test_another_process_reads_equal_settings_from_the_environment(tmp_path, monkeypatch):
     settings = Settings(
         data_dir=tmp_path,
-        token="secret",
+        token=SecretStr("secret"),
         lease_s=7.5,
         database_url="postgresql://db/jobs",
         worker_metrics_port=9100,
@@ -26,7 +26,7 @@ def test_another_process_reads_equal_settings_from_the_environment(tmp_path, mon
 
 
 def test_the_token_is_not_shown(tmp_path):
-    assert "secret" not in repr(Settings(data_dir=tmp_path, token="secret"))
+    assert "secret" not in repr(Settings(data_dir=tmp_path, token=SecretStr("secret")))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_mistake_in_a_variable_is_named_and_not_shown(monkeypatch):
 def test_secrets_are_the_token_and_the_passwords_of_urls(tmp_path):
     settings = Settings(
         data_dir=tmp_path,
-        token="t0ken",
+        token=SecretStr("t0ken"),
         database_url="postgresql://relaxd:p%40ss@db/jobs",
         broker_url="redis://:hush@redis/0",
     )

@@ -1,6 +1,7 @@
 """The pins are what pyproject.toml asks for, whole and of this environment."""
 
 import tomllib
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -31,7 +32,7 @@ def test_every_line_pins_one_version(file: str) -> None:
 
 
 def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
-    project = {
+    project: dict[str, Any] = {
         "name": "own",
         "dependencies": ["rich"],
         "optional-dependencies": {"all": ["own[test]"], "test": ["pytest"]},

@@ -5,7 +5,7 @@ zoo.json --markdown zoo.md`.
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where a model failed or a size was off by more than the tolerance."""
     options = _parser().parse_args(arguments)
     # tvm_ffi would import torch into the process that loads the bundles.
-    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+    sys.modules.setdefault("torch", None)
     from tests.torchscript_zoo.measure import measure
 
     results = []
@@ -59,7 +59,7 @@ def _worst(result: "Measured") -> tuple[str, str]:
     return worst, f"{at}; nothing is proven of outputs {hidden}" if hidden else at
 
 
-def _told(sizes: "dict[str, int]") -> str:
+def _told(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sizes.items())
 
 

@@ -114,14 +114,10 @@ def _torch(*arguments: str) -> None:
 
 def _wanted(script: Path, feeds: Sequence[Feed], consts: str) -> list[list[NDArray[Any]]]:
     given, made = script.with_name("feeds.npz"), script.with_name("outputs.npz")
-    np.savez(
-        given,
-        **{
-            f"{index}.{name}": array
-            for index, feed in enumerate(feeds)
-            for name, array in feed.items()
-        },
-    )  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {
+        f"{index}.{name}": array for index, feed in enumerate(feeds) for name, array in feed.items()
+    }
+    np.savez(given, **arrays)
     _torch("run", str(script), str(given), str(made), consts)
     with np.load(made) as outputs:
         counts = [

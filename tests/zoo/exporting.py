@@ -66,7 +66,7 @@ class Export:
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}.partial")
-        command = [sys.executable, "-m", "tests.zoo.exporting", self.key, unfinished]
+        command = [sys.executable, "-m", "tests.zoo.exporting", self.key, str(unfinished)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ExportError(done.stderr.strip()[-3000:] or f"exit status {done.returncode}")

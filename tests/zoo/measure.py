@@ -183,7 +183,7 @@ def _line(error: BaseException) -> str:
 
 if __name__ == "__main__":
     # tvm_ffi would import torch into the process that loads the bundles.
-    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+    sys.modules.setdefault("torch", None)
     from tests.zoo.cases import CASES
 
     key, target, *flavour = sys.argv[1:]

@@ -57,7 +57,7 @@ def _rate(point: Sizes, generator: Generator) -> Feed:
 
 def _silero(name: str, dims: Mapping[str, str], points: tuple[Sizes, ...], **declared: Any) -> Case:
     """`sr` is a point's, or the declared constant."""
-    feeds = {} if "consts" in declared else {"feeds": _rate}
+    feeds: dict[str, Any] = {} if "consts" in declared else {"feeds": _rate}
     inputs = {"input": f"float32[{','.join(dims)}]", "state": "float32[2,batch,128]"}
     return Case(
         name,

@@ -27,7 +27,7 @@ def main() -> int:
     program = chromium.find()
     if program is None:
         raise SystemExit("there is no Chromium; apt-get install chromium")
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    sys.modules["torch"] = None
     look = _look(arguments.screenshot)
     seen = checked(program, arguments.model, arguments.target, threads=arguments.threads, look=look)
     for row in seen.rows:

@@ -54,8 +54,8 @@ class Deployment:
         for root in ROOTS.iterdir():
             subprocess.run(["umount", str(root)], check=True)
             root.rmdir()
-        for container in self._mounted:
-            self.builder.remove(container)
+        for name in self._mounted:
+            self.builder.remove(name)
         self._mounted = []
 
     def stop(self) -> dict[str, bool]:

@@ -28,7 +28,7 @@ def net() -> onnx.ModelProto:
     constants: dict[str, np.ndarray] = {
         "stem_w": draw.standard_normal((CHANNELS, 3, 3, 3)) / 4,
         "class_w": draw.standard_normal((CHANNELS, 10)),
-        "half": np.float32(0.5),
+        "half": np.array(0.5, np.float32),
         "minus": np.array([-1], "int64"),
         "first": np.array(0, "int64"),
         "channels": np.array([CHANNELS], "int64"),
@@ -79,7 +79,7 @@ def classifier() -> onnx.ModelProto:
     draw = np.random.default_rng(0)
     constants = {
         "class_w": draw.standard_normal((CHANNELS, 10)).astype("float32"),
-        "half": np.float32(0.5),
+        "half": np.array(0.5, np.float32),
     }
     nodes = [
         helper.make_node("Relu", ["rows"], ["kept"]),

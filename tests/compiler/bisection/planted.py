@@ -19,7 +19,7 @@ from compiler.bisection import task
 from compiler.isolation.step import Record, serve
 from compiler.passes.cpu import schedule
 from compiler.tir.exprs import nodes
-from compiler.tir.stages import Program, Stage
+from compiler.tir.stages import Program, Stage, read_program
 from tests.geometries import NATIVE, builds_for
 
 FAULTS = {
@@ -35,7 +35,7 @@ FAULTS = {
 def planted(fault: str) -> Iterator[None]:
     """The compiler of this process has the fault. LLVM has no part in it, and optimises nothing."""
     intrinsic, least = FAULTS[fault]
-    read = schedule.read_program
+    read = read_program
 
     def wrong(function: Any) -> Program | None:
         program = read(function)

@@ -91,7 +91,7 @@ def function(name: str, given: str, gives: str) -> onnx.NodeProto:
 
 OWN = ("Neg", "Tanh", "Sigmoid", "Erf", "Exp", "ReduceSum")
 """Functions that are called in the narrow type as well; they are computed in float32."""
-CONSTANTS = {"scale": np.float32([1, 2, -1, 0.5, 3]), "last": np.int64([-1])}
+CONSTANTS = {"scale": np.array([1, 2, -1, 0.5, 3], np.float32), "last": np.array([-1], np.int64)}
 
 
 def around(name: str, dtype: str) -> onnx.ModelProto:

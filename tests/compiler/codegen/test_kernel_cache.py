@@ -40,8 +40,8 @@ class Builds:
         return Kept(self.folder / "kept", "owner", 1 << 30)
 
     def cache(self, fresh: Path) -> KernelCache:
-        def report(*counts: int) -> None:
-            self.counts.append(counts)
+        def report(taken: int, compiled: int) -> None:
+            self.counts.append((taken, compiled))
 
         return KernelCache(self.kept.objects, Objects(fresh), canonical.library(), report)
 

@@ -71,7 +71,11 @@ def built(module: tvm.IRModule) -> relax.VMExecutable:
 
 def run(executable: relax.VMExecutable, limit: int) -> list[np.ndarray]:
     machine = relax.VirtualMachine(executable, tvm.cpu())
-    arguments: list[Any] = [np.int64(limit), np.float32([1, 2]), np.float32([3, 4])]
+    arguments: list[Any] = [
+        np.int64(limit),
+        np.array([1, 2], np.float32),
+        np.array([3, 4], np.float32),
+    ]
     return [out.numpy() for out in machine["main"](*map(tvm.runtime.tensor, arguments))]
 
 

@@ -24,7 +24,7 @@ def test_a_program_over_a_new_dim_is_not_fused_to_before_it() -> None:
 
 def test_blocks_are_cut_only_where_a_dim_is_defined() -> None:
     def kinds(nodes: list[object], inputs: dict[str, str]) -> list[bool]:
-        body = build(model_of(nodes, inputs)).imported.module["main"].body  # type: ignore[arg-type]
+        body = build(model_of(nodes, inputs)).imported.module["main"].body
         return [isinstance(block, relax.DataflowBlock) for block in body.blocks]
 
     assert kinds([NODE("Add", ["x", "y"], ["z"])], {"x": "float32[n]", "y": "float32[n]"}) == [True]

@@ -1,5 +1,7 @@
 """What declared ranges decide, and what they leave to run time."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,8 +30,8 @@ def test_a_dim_of_one_value_is_a_number() -> None:
 
 def test_one_name_is_one_dim() -> None:
     facts = Facts()
-    first = facts.dim("n", Dim("n", 1, 8))
-    assert facts.dim("n").same_as(first)
+    first: Any = facts.dim("n", Dim("n", 1, 8))
+    assert first.same_as(facts.dim("n"))
     assert facts.same(ex.mul(first, 2), ex.add(first, first)) is True
     assert facts.same(first, facts.dim("m")) is None
     assert facts.same(first, 9) is False

@@ -39,8 +39,8 @@ def reals(dtype: str) -> Array:
     own = np.unique(own[np.isfinite(own)])
     middle = ((own[1:].astype(np.float64) + own[:-1]) / 2).astype(np.float32)
     with np.errstate(over="ignore"):
-        beyond = own[-1] * np.float32([1.0, 1.03, 1.0357142, 1.1, 1.25, 1.5, 2.0])
-    edges = np.float32([0, 1e-45, 1e-38, 2**-126, 3.4e38, np.inf, np.nan])
+        beyond = own[-1] * np.array([1.0, 1.03, 1.0357142, 1.1, 1.25, 1.5, 2.0], np.float32)
+    edges = np.array([0, 1e-45, 1e-38, 2**-126, 3.4e38, np.inf, np.nan], np.float32)
     close = np.concatenate([own, middle, beyond, edges])
     with np.errstate(over="ignore"):
         near = [np.nextafter(close, np.float32(side)) for side in (np.inf, -np.inf)]

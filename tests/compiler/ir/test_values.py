@@ -23,8 +23,9 @@ def test_an_element_with_a_dim_makes_the_array_symbolic() -> None:
     n = tirx.Var("n", "int64")
     known = Known.of([n, tirx.IntImm("int64", 3), 4])
     assert known.symbolic
-    assert known.scalars()[0].same_as(n)
-    assert known.scalars()[1:] == [3, 4]
+    first, *rest = known.scalars()
+    assert n.same_as(first)
+    assert rest == [3, 4]
 
 
 def test_constant_expressions_are_numbers() -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from compiler.isolation import kernel, privileges, seccomp
-from compiler.isolation.syscalls import Refused
+from compiler.isolation.syscalls import TABLE, Refused
 
 LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 REFUSALS = {
@@ -26,8 +26,8 @@ def command(layers: str, *arguments: str) -> list[str]:
 def main() -> None:
     machine = kernel.machine()
     assert machine is not None
-    seccomp.TABLE.update({name: (444 + i, 444 + i) for i, name in enumerate(LANDLOCK)})
-    seccomp.TABLE["prctl"] = (157, 167)
+    TABLE.update({name: (444 + i, 444 + i) for i, name in enumerate(LANDLOCK)})
+    TABLE["prctl"] = (157, 167)
     privileges.forgo_privileges()
     layers = sys.argv[1].split(",")
     refused = [REFUSALS[layer] for layer in layers if layer in REFUSALS]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from compiler.isolation import seccomp
+from compiler.isolation import kernel, seccomp
 from compiler.isolation.kernel import Machine
 from compiler.isolation.syscalls import NEWEST, REFUSED, SIGNALS, TABLE
 
@@ -53,7 +53,7 @@ def test_a_call_that_nobody_knows_yet_does_not_exist() -> None:
 
 
 def test_a_call_of_another_kind_kills() -> None:
-    if seccomp.kernel.machine() is not Machine.X86_64:
+    if kernel.machine() is not Machine.X86_64:
         pytest.skip("x32 is x86-64's")
     assert filtered("kernel.call(0x40000000 + 39)").returncode == -31
 

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,10 @@ def descriptors(pid: int) -> set[str]:
     return {number.name for number in Path(f"/proc/{pid}/fd").iterdir()}
 
 
+def has_its_own(pid: int) -> bool:
+    return descriptors(pid) == {"0", "1", "2", "3"}
+
+
 def eventually(holds: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + SOON
     while not holds() and time.monotonic() < deadline:
@@ -79,7 +84,7 @@ def test_a_fork_builds_what_a_new_process_builds(tmp_path, monkeypatch):
 def test_a_fork_has_the_descriptors_of_no_other(waiting):
     first, second = waiting(), waiting()
     for fork in (first, second):
-        assert eventually(lambda fork=fork: descriptors(fork.process.pid) == {"0", "1", "2", "3"})
+        assert eventually(partial(has_its_own, fork.process.pid))
 
 
 def test_it_has_one_thread(kept, waiting):

@@ -20,7 +20,7 @@ from compiler.recurrences.layer import LANES, Recurrence
 from compiler.recurrences.recurrent import emit_recurrence
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.passes import references
-from tests.compiler.passes.family import Array, Dim, Family, Inputs
+from tests.compiler.passes.family import Array, Dim, Family
 from tests.compiler.passes.generic_families import GENERIC
 
 op = relax.op
@@ -255,7 +255,7 @@ def pooling(name: str) -> Family:
     """Windows of 3x3 with padding, channels last."""
     pool, fill = {"max": (op.nn.max_pool2d, -np.inf), "average": (op.nn.avg_pool2d, 0.0)}[name]
     stride = {"max": 2, "average": 1}[name]
-    reduced: Callable[..., Array] = {"max": np.max, "average": np.mean}[name]
+    reduced: Any = {"max": np.max, "average": np.mean}[name]
 
     def graph(builder: Any, x: Any) -> Any:
         more = {"count_include_pad": True} if name == "average" else {}
@@ -302,9 +302,11 @@ def recurrence(kind: str, hidden: int) -> Family:
         )
         return builder.emit(relax.TupleGetItem(builder.emit(call), 0))
 
+    recurrent: Any = {"LSTM": references.lstm, "GRU": references.gru}[kind]
+
     def exact(x: Array, *given: Array) -> Array:
         gathered = np.moveaxis(x, 3, 2).reshape(*x.shape[:2], gates, -1)[..., :hidden]
-        return {"LSTM": references.lstm, "GRU": references.gru}[kind](gathered, weights, *given)
+        return recurrent(gathered, weights, *given)
 
     return Family(
         None,
@@ -346,7 +348,9 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def combined(names: Sequence[str]) -> tuple[Callable[..., Any], Inputs]:
+def combined(
+    names: Sequence[str],
+) -> tuple[Callable[..., Any], dict[str, tuple[tuple[Any, ...], str]]]:
     """A graph of several families beside each other, each with inputs and dims of its own, as one
     tuple of results.
     """

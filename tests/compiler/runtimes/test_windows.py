@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import DTypeLike
 
 from compiler import targets
 from compiler.runtimes import windows
@@ -59,7 +60,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def called(functions: ctypes.CDLL, name: str, x: np.ndarray, dtype: object) -> np.ndarray:
+def called(functions: ctypes.CDLL, name: str, x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     y = np.empty(x.shape, dtype)
     getattr(functions, name)(
         x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), ctypes.c_long(x.size)

@@ -135,7 +135,7 @@ def test_an_error_in_a_for_leaves_no_list_open() -> None:
     with statements() as around:
         with pytest.raises(KeyError), statements():
             raise KeyError(next(loop))
-        loop.close()  # type: ignore[attr-defined]
+        loop.close()
         store(cells(), 1, 0)
     assert len(around.added) == 1
     assert building._open.lists == before

@@ -111,8 +111,8 @@ def test_what_only_a_run_can_size_is_refused_with_its_node(tmp_path: Path) -> No
 
 def test_without_the_emulator_archives_are_only_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     target = targets.resolve("cortex-m7")
-    monkeypatch.setattr(emulator.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert capabilities.verification(target) is TargetStatus.EMULATED
-    monkeypatch.setattr(emulator.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert emulator.lacking(target) == "qemu-system-arm is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY

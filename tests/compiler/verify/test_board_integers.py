@@ -73,7 +73,7 @@ def _model() -> onnx.ModelProto:
     inputs["bytes"] = "uint8[n,6,5,4]"
     nodes.append(helper.make_node("DequantizeLinear", ["bytes", "half", "zero"], ["floats"]))
     nodes.append(helper.make_node("GlobalAveragePool", ["floats"], ["means"]))
-    inputs["reals"], constants["half"] = f"float32[n,{len(REALS)}]", np.float32(0.5)
+    inputs["reals"], constants["half"] = f"float32[n,{len(REALS)}]", np.array(0.5, np.float32)
     for kind, zero in GRIDS:
         constants[f"{kind}{zero}"] = np.array(zero, kind)
         names = ["reals", "half", f"{kind}{zero}"]
@@ -103,7 +103,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sums_are_exact_and_reals_rounded(program: Program, n: int) -> None:
     draw = np.random.default_rng(n)
-    shapes = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
+    shapes: dict[str, tuple[int, ...]] = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
     shapes |= {f"c{channels}": (n, channels, 5, 4) for channels, *_ in WINDOWS}
     shapes |= {f"d{channels}": (n, channels, 5, 4) for channels, *_ in DEPTHWISE}
     shapes["bytes"] = (n, 6, 5, 4)

@@ -3,11 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.ir.caches import CacheUse, Part
+from compiler.ir.caches import CacheUse
 from compiler.verify.filling import agreeing, filled, objection
 from compiler.verify.points import Point
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
+from relaxd.contract.state import Part
 from tests.declared import spec
 
 INPUTS = [

@@ -110,13 +110,13 @@ def test_without_the_browser_such_bundles_are_only_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     target = targets.resolve("webgpu")
-    monkeypatch.setattr(browser.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert browser.lacking() is None
     assert capabilities.verification(target) is TargetStatus.EMULATED
     monkeypatch.setattr(browser, "PACKAGE", tmp_path)
     assert browser.lacking() == "the npm package's modules are not installed"
     monkeypatch.undo()
-    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert browser.lacking() == "chromium-headless-shell is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
 
@@ -128,8 +128,8 @@ def _changed(bundle: Path, folder: Path, old: bytes, new: bytes) -> Path:
     content = library.read_bytes()
     assert old in content
     library.write_bytes(content.replace(old, new))
-    sealed = [sha256(one).hexdigest() for one in (content, library.read_bytes())]
-    manifest.write_text(manifest.read_text().replace(*sealed))
+    before, after = (sha256(one).hexdigest() for one in (content, library.read_bytes()))
+    manifest.write_text(manifest.read_text().replace(before, after))
     return folder
 
 

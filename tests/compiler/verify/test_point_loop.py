@@ -47,4 +47,4 @@ def test_what_the_budget_has_no_room_for_is_skipped(tmp_path: Path) -> None:
 
 def test_any_other_error_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        run_points(spec_of(tmp_path, 2), [].append, lambda inputs: {"y": inputs["z"]})
+        run_points(spec_of(tmp_path, 2), list[object]().append, lambda inputs: {"y": inputs["z"]})

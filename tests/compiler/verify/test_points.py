@@ -216,7 +216,7 @@ def test_a_sample_is_cut_and_repeated() -> None:
     sample = {
         "ids": np.array([[1, 2, 3], [4, 5, 6]]),
         "y": np.arange(6, dtype=np.float32),
-        "z": np.float32(5),
+        "z": np.array(5, np.float32),
     }
     inputs = [INPUTS[0], spec("y=float32[2*s]"), spec("z=float32[]")]
     shorter, longer = (fitted(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))

@@ -55,9 +55,9 @@ def test_what_fails_in_a_module_is_reported_with_its_sentence(bundle: Path, tmp_
 
 def test_without_an_engine_modules_are_only_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     target = targets.resolve("wasm32-simd")
-    monkeypatch.setattr(engine.shutil, "which", lambda name: "/usr/bin/node")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/node")
     assert capabilities.verification(target) is TargetStatus.EXECUTED
-    monkeypatch.setattr(engine.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert engine.lacking() == "node is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
 

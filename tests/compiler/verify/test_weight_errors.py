@@ -15,8 +15,8 @@ def test_all_points_count_by_their_elements() -> None:
     random = np.random.default_rng(0)
     pairs = []
     for rows in (1, 7, 0, 13):
-        want = random.standard_normal((rows, 5)).astype(np.float32)
-        pairs.append(("y", want + np.float32(0.1) * random.standard_normal((rows, 5)), want))
+        right = random.standard_normal((rows, 5)).astype(np.float32)
+        pairs.append(("y", right + np.float32(0.1) * random.standard_normal((rows, 5)), right))
     got, want = (np.concatenate([pair[i] for pair in pairs]).astype(np.float64) for i in (1, 2))
     (found,) = [one.to_json() for one in weight_errors(pairs)]
     apart = got - want

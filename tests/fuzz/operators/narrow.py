@@ -11,6 +11,7 @@ def half(draft: Draft) -> None:
     """A few functions in float16 or bfloat16."""
     x = draft.pick()
     draft.quantized = True
+    ops: tuple[str, ...]
     if draft.chance(0.5):
         kind, ops = TensorProto.FLOAT16, ("Relu", "Tanh", "Sigmoid", "Abs", "Add", "Mul", "Erf")
     else:

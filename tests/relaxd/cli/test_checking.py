@@ -163,5 +163,6 @@ def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
 
 def test_the_files_fit_their_schemas() -> None:
     for schema, file in (("github-actions", "action.yml"), ("gitlab-ci", "gitlab.yml")):
-        command = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]
-        subprocess.run([*command, f"vendor.{schema}", ROOT / "ci" / file], check=True)
+        command = str(Path(sys.executable).with_name("check-jsonschema"))
+        builtin = ["--builtin-schema", f"vendor.{schema}"]
+        subprocess.run([command, *builtin, str(ROOT / "ci" / file)], check=True)

@@ -1,5 +1,7 @@
 """Declarations on the command line."""
 
+from typing import Any
+
 import pytest
 
 from relaxd.cli.declarations import read_request
@@ -80,7 +82,7 @@ def test_nothing_declared_is_the_default() -> None:
         ({"grid": ["auto"], "options": ["profile=false"]}, "options.profile", "exclude"),
     ],
 )
-def test_a_mistake_names_its_field(given: dict[str, list[str]], field: str, message: str) -> None:
+def test_a_mistake_names_its_field(given: dict[str, Any], field: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=message) as caught:
         read_request(**given)
     assert caught.value.field == field

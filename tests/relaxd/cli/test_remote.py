@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import ImportFailed
+from compiler.isolation.messages import CompileJob
 from relaxd.contract.manifest import DUMP_START
 from tests.service.fakes import mismatch
 from tests.service.live import Live
@@ -149,7 +150,9 @@ def test_the_reproducer_of_a_mismatch_is_pulled_beside_the_output(
     served: Any, model: str, api: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(cancelled: object) -> None:
-        raise mismatch(api.compiler.jobs[-1])
+        job = api.compiler.jobs[-1]
+        assert isinstance(job, CompileJob)
+        raise mismatch(job)
 
     monkeypatch.setattr(api.compiler, "behaviour", fail)
     targets = ["--target", "x86-64-v2", "--target", "x86-64-v3"]

@@ -71,7 +71,11 @@ def test_every_dtype_is_described_and_saved(bundles, tmp_path):
 
 
 def test_types_that_numpy_lacks_are_read_drawn_and_saved(bundles, tmp_path):
-    np.savez(tmp_path / "in.npz", x_int4=np.int8([-8, 7]), x_float8_e5m2=np.uint8([0x3C, 0xBE]))
+    np.savez(
+        tmp_path / "in.npz",
+        x_int4=np.array([-8, 7], np.int8),
+        x_float8_e5m2=np.array([0x3C, 0xBE], np.uint8),
+    )
     report = run(bundles / "narrow", "--inputs", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
     facts = report["outputs"]["y_float8_e5m2"]
     assert (facts["dtype"], facts["min"], facts["max"]) == ("float8_e5m2", -1.5, 1)

@@ -24,8 +24,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Live]:
-    signing = {"signing_key": keys / "key.pem"}
-    with live(tmp_path_factory.mktemp("api"), lease_s=600, **signing) as running:
+    with live(tmp_path_factory.mktemp("api"), lease_s=600, signing_key=keys / "key.pem") as running:
         running.announce()
         yield running
 

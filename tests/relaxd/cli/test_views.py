@@ -106,5 +106,8 @@ def test_workers_are_counted_where_a_service_was_asked() -> None:
 
 
 def test_what_keeps_targets_from_being_built() -> None:
-    targets = [{"name": "a", "device": {"lacking": "no toolkit"}}, {"name": "b", "device": None}]
+    targets: list[dict[str, Any]] = [
+        {"name": "a", "device": {"lacking": "no toolkit"}},
+        {"name": "b", "device": None},
+    ]
     assert missing_lines(targets) == ["a: no toolkit"]

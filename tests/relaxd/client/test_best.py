@@ -1,6 +1,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ V2, V3, V4 = ("sse4_2",), ("avx2", "fma", "sse4_2"), ("avx2", "avx512f", "fma", 
 
 
 def manifest(
-    isa: tuple[str, ...] = (), *, arch: str = "x86_64", status: str = "executed", **load: str
+    isa: tuple[str, ...] = (), *, arch: str = "x86_64", status: str = "executed", **load: Any
 ) -> Manifest:
     return Manifest(
         "m", (), (), (), {"status": status}, LoadContract(arch, isa=isa, **load), {}, {}

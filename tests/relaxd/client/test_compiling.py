@@ -59,7 +59,7 @@ def test_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAXD_SERVER", "http://mine:1")
     monkeypatch.setenv("RELAXD_TOKEN", "secret")
 
-    def header(*arguments: str) -> str | None:
+    def header(*arguments: Any) -> str | None:
         with Client(*arguments) as client:
             return client._transport._http.headers.get("Authorization")
 

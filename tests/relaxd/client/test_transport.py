@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 @pytest.fixture
 def transport_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[Handler], Transport]:
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
     def build(handler: Handler) -> Transport:
         transport = Transport("http://relaxd.test", token="t")
@@ -132,7 +133,7 @@ def test_events_are_taken_up_where_they_broke_off(
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.headers["Last-Event-ID"])
-        parts = {"0": _sse(1, 2) + b"data: {", "2": httpx.ReadError("lost"), "5": None}.get(
+        parts: Any = {"0": _sse(1, 2) + b"data: {", "2": httpx.ReadError("lost"), "5": None}.get(
             asked[-1], _sse(3, 4, 5)
         )
         if isinstance(parts, Exception) and asked.count("2") == 1:
@@ -167,6 +168,6 @@ def test_a_busy_server_is_given_the_time_that_it_asks_for(
 ) -> None:
     transport = transport_to(Flaky(3, httpx.Response(503, headers={"Retry-After": asked})))
     slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr("time.sleep", slept.append)
     assert transport.json("GET", "/") == {"ok": True}
     assert slept == pauses

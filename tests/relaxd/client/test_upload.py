@@ -25,7 +25,7 @@ class Recorded(Transport):
         self.requests: list[str] = []
         self.broken: set[int] = set()
 
-    def request(self, method: str, path: str, **options: object) -> httpx.Response:  # type: ignore[override]
+    def request(self, method: str, path: str, **options: object) -> httpx.Response:
         self.requests.append(method)
         if method == "PATCH" and self.requests.count("PATCH") in self.broken:
             # The service takes the chunk; its answer is lost.

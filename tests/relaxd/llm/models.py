@@ -7,12 +7,12 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models
 
 import compiler
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, StateForm
 from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, filled, grown
 
 END = WORDS - 1
 LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]" .,:;|!-ABCDEHIKLNRSTY'
-QUICK = CompileOptions(verify=False, profile=False, state="lifted")
+QUICK = CompileOptions(verify=False, profile=False, state=StateForm.LIFTED)
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"

@@ -214,7 +214,7 @@ def test_stops(engine: Engine) -> None:
 
 def test_a_conversation(engine: Engine) -> None:
     assert engine.text is not None
-    talk = [{"role": "user", "content": "Hey"}]
+    talk: list[dict[str, object]] = [{"role": "user", "content": "Hey"}]
     prompt = engine.text.encode("user: Hey|assistant: ", special=False)
     made = engine.chat(talk, Sampling(max_tokens=5))
     made.text()

@@ -32,8 +32,8 @@ def layout(bundles, tmp_path_factory):
     blobs.mkdir(parents=True)
     for digest in {published.digest, *(each["digest"] for each in descriptors)}:
         (blobs / digest.removeprefix("sha256:")).write_bytes(store.read(digest))
-    entry = {"mediaType": "application/vnd.oci.image.manifest.v1+json"}
-    entry |= {"digest": published.digest, "size": len(manifest)}
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    entry = {"mediaType": kind, "digest": published.digest, "size": len(manifest)}
     (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     return folder

@@ -282,7 +282,7 @@ def test_runs_beyond_what_was_verified_are_counted(doctored):
         assert _run(model, 8, m)["y"].shape == (8, m)
     assert model.unverified_runs == 3
     with pytest.raises(TypeError):
-        model.verified_up_to["m"] = 64
+        model.verified_up_to["m"] = 64  # type: ignore[index]
 
 
 @pytest.mark.parametrize("report", [None, {"verdict": "not_run", "status": "unverified"}])

@@ -38,7 +38,7 @@ def expected(x, wide, scale):
 def test_as_many_calls_run_at_once_as_threads_call(bundles):
     """Each call waits within its virtual machine until all of them are in theirs."""
     model = relaxd.load(bundles / "vector", threads=1)
-    machines, together = model._engine._function, threading.Barrier(4)
+    machines, together = model._engine.machines, threading.Barrier(4)
     make = machines._make
 
     def meeting():
@@ -66,7 +66,7 @@ def test_machines_share_the_weights(bundles):
     model = relaxd.load(bundles / "weighty", threads=1)
     x = np.ones((3, 512), "float32")
     first = model(x=x)
-    _, second = model._engine._function.apart()
+    _, second = model._engine.machines.apart()
     again = model.over(second)(x=x)
     np.testing.assert_array_equal(first["sum"], again["sum"])
     np.testing.assert_array_equal(again["sum"], x + 2 * np.arange(512, dtype="float32") + 1)

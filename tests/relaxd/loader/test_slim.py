@@ -35,7 +35,7 @@ def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = metadata.files(name) or []
         for top in {file.parts[0] for file in files} - {".."}:
             if top != "__pycache__":
-                (packages / top).symlink_to(metadata.distribution(name).locate_file(top))
+                (packages / top).symlink_to(str(metadata.distribution(name).locate_file(top)))
     (packages / "relaxd").symlink_to(Path(relaxd.__file__).parent)
     return root / "bin" / "python"
 

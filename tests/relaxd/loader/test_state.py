@@ -12,7 +12,7 @@ import pytest
 import compiler
 import relaxd
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, StateForm
 from relaxd.contract.state import Part
 from relaxd.errors import CapacityError, InputError
 from relaxd.loader import large_pages
@@ -34,8 +34,8 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "filled": (filled, FILLED_DIMS),
     "grown": (grown, GROWN_DIMS),
 }
-LIFTED = CompileOptions(state="lifted")
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+LIFTED = CompileOptions(state=StateForm.LIFTED)
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import SSlibKey
+from securesystemslib.signer._key import SSlibKey
 
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal

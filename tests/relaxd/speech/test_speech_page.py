@@ -10,6 +10,7 @@ import sys
 import wave
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def folder(sounds: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFacto
     `model` is transformers' model and has the answers.
     """
     made = tmp_path_factory.mktemp("speech")
-    np.savez(made / "spectra.npz", **{name: log_mel(sound) for name, sound in sounds.items()})
+    spectra: dict[str, Any] = {name: log_mel(sound) for name, sound in sounds.items()}
+    np.savez(made / "spectra.npz", **spectra)
     weights = packaged(PACKAGE, "model/model.bin")
     run(f"python -m tests.relaxd.speech.reference {weights} spectra.npz model", made)
     shutil.copy(packaged(PACKAGE, "model/tokenizer.json"), made / "model")

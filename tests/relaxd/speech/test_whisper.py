@@ -77,7 +77,7 @@ class State:
 
 def opened(folder: Path, state: State, encoder: Any = None, first: Any = None) -> Whisper:
     decoder: Any = SimpleNamespace(state=lambda: state)
-    given = encoder or Encoder([f"{KEY}: float32[batch,1,4,2]"])
+    given: Any = encoder or Encoder([f"{KEY}: float32[batch,1,4,2]"])
     return Whisper(given, decoder, Vocabulary(folder), first)
 
 

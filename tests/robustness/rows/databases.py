@@ -6,6 +6,7 @@ import random
 import signal
 import sqlite3
 import time
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def postgresql(run: Run) -> Outcome:
         with Clients(here, url) as clients:
             for number in range(run.count):
                 accepted = len(clients.accepted)
-                until(lambda n=accepted: len(clients.accepted) >= n + 5, START_S, "accepted jobs")
+                until(partial(clients.have, accepted + 5), START_S, "accepted jobs")
                 scaled.postgres.end(signal.SIGQUIT if number % 2 else signal.SIGINT)
                 time.sleep(draw.uniform(0, 2))
                 scaled.postgres.start()
@@ -111,7 +112,7 @@ def sqlite(run: Run) -> Outcome:
         with Clients(here, processes[1], limit=5 * run.count) as clients:
             for _ in range(run.count):
                 accepted = len(clients.accepted) + 1
-                until(lambda n=accepted: len(clients.accepted) >= n, START_S, "accepted jobs")
+                until(partial(clients.have, accepted), START_S, "accepted jobs")
                 time.sleep(draw.uniform(0, 0.1))
                 _kill_in_mid_write(here, processes[0])
                 corrupt += not _is_sound(here)

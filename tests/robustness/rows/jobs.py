@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import httpx
 
@@ -37,7 +38,7 @@ async def _post_all(urls: list[str], models: list[bytes]) -> list[httpx.Response
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
 
         async def post(number: int, content: bytes) -> httpx.Response:
-            files = {"model": ("model.onnx", content), "request": (None, "{}")}
+            files: dict[str, Any] = {"model": ("model.onnx", content), "request": (None, "{}")}
             return await client.post(f"{urls[number % len(urls)]}/v1/compile", files=files)
 
         return await asyncio.gather(*(post(*numbered) for numbered in enumerate(models)))
@@ -68,7 +69,7 @@ def api_kills(run: Run) -> Outcome:
 
 def _post(url: str, content: bytes, number: int) -> str:
     """The id of the job."""
-    files = {"model": ("model.onnx", content), "request": (None, "{}")}
+    files: dict[str, Any] = {"model": ("model.onnx", content), "request": (None, "{}")}
     headers = {"Idempotency-Key": f"request-{number}"}
     answer = httpx.post(f"{url}/v1/compile", files=files, headers=headers, timeout=120)
     return str(answer.raise_for_status().json()["id"])

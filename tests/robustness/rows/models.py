@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
 
@@ -31,7 +32,7 @@ def inspecting(run: Run, **limits: int) -> Iterator[httpx.Client]:
         data = run.folder / "data"
         data.mkdir()
         services = stack.enter_context(
-            services_over(data, ChildCompiler(), doorbell, **(LIMITS | limits))
+            services_over(data, ChildCompiler(), doorbell, **dict[str, Any](LIMITS | limits))
         )
         for number in range(WORKERS):
             stack.enter_context(working(services.core, doorbell, f"worker{number}"))

@@ -119,8 +119,12 @@ def flipped_bits(run: Run) -> Outcome:
             metric.name: metric.samples[0].value
             for metric in StoreCollector(service.services.core).collect()
         }
-    found = [tally["gone"], tally["quarantined"], tally["reported"]]
-    found.append(shown["relaxd_store_quarantined_blobs"])
+    found = [
+        tally["gone"],
+        tally["quarantined"],
+        tally["reported"],
+        shown["relaxd_store_quarantined_blobs"],
+    ]
     held = tally["served"] == 0 and set(found) == {run.count}
     return Outcome(held, dict(tally))
 

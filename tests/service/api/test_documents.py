@@ -14,8 +14,8 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    limits = {"max_request_bytes": 4000, "max_request_values": 100, "max_targets": 3}
-    with live(tmp_path_factory.mktemp("small"), **limits) as running:
+    folder = tmp_path_factory.mktemp("small")
+    with live(folder, max_request_bytes=4000, max_request_values=100, max_targets=3) as running:
         yield running
 
 
@@ -26,7 +26,7 @@ def ways(api: Live, document: dict[str, Any]) -> Iterator[httpx.Response]:
         yield api.http.post(path, json={"model": model, **document}, params={"wait": 20})
     text = json.dumps(document)
     for part in ((None, text), ("request.json", text)):
-        files = {"model": ("m.onnx", b"a model"), "request": part}
+        files: dict[str, Any] = {"model": ("m.onnx", b"a model"), "request": part}
         yield api.http.post("/v1/compile", files=files)
 
 

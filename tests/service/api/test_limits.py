@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -29,7 +30,7 @@ def tenant(guarded: House, name: str, **limits) -> httpx.Client:
 def test_a_full_queue_is_429_until_builds_have_begun(guarded: House) -> None:
     client = tenant(guarded, "queue", queued=2)
     request = '{"targets": ["x86-64-v2", "x86-64-v3", "aarch64"]}'
-    files = {"model": ("m.onnx", MODEL), "request": (None, request)}
+    files: dict[str, Any] = {"model": ("m.onnx", MODEL), "request": (None, request)}
     refused = client.post("/v1/compile", files=files)
     assert (refused.status_code, refused.json()["code"]) == (429, "tenant.queue_full")
     assert int(refused.headers["Retry-After"]) > 0
@@ -140,7 +141,13 @@ class TestAudit:
 
 
 def test_old_entries_expire(core, clock) -> None:
-    entry = {"tenant": "a", "principal": "p", "action": "gc", "subject": "", "outcome": "done"}
+    entry: dict[str, Any] = {
+        "tenant": "a",
+        "principal": "p",
+        "action": "gc",
+        "subject": "",
+        "outcome": "done",
+    }
     auditing.record(core, **entry)
     clock.advance(core.settings.audit_days * 86400 + 1)
     auditing.record(core, **entry)

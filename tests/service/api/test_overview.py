@@ -58,7 +58,7 @@ def test_a_tenant_sees_its_own_jobs(tenants: House) -> None:
 
 def test_the_stream_begins_with_the_queue_and_tells_what_changes(tenants: House) -> None:
     reader, other = tenants.client("a", Scope.READ), tenants.client("b")
-    events = stream(reader)
+    events: Any = stream(reader)
     kind, queue = next(events)
     assert (kind, queue["positions"]) == ("queue", {})
     foreign = compiled(other, b"another's")
@@ -98,7 +98,7 @@ def test_many_followers_are_one_look_and_an_error_reaches_all(
     monkeypatch.setattr("service.api.board.LOOK_S", 0.02)
     looked = Looked()
 
-    async def main() -> list[BaseException | None]:
+    async def main() -> list[Any]:
         board = Board(lambda tenant: looked)  # type: ignore[arg-type,return-value]
         followers = [board.follow("a") for _ in range(20)]
         await asyncio.gather(*(anext(follower) for follower in followers))
@@ -108,7 +108,7 @@ def test_many_followers_are_one_look_and_an_error_reaches_all(
             *(anext(follower) for follower in followers), return_exceptions=True
         )
         looked.fails.clear()
-        again = board.follow("a")
+        again: Any = board.follow("a")
         await anext(again)
         await again.aclose()
         for _ in range(100):

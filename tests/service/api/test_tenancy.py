@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -112,7 +113,7 @@ def test_another_tenant_cannot_tell_it_from_what_is_not_there(
         ]
     unknown = {job["id"]: "f" * 16, token: "f" * 16, session: "f" * 32, "a": "nope"}
     for method, path, name in pairs:
-        body = {"json": {}} if method == "PUT" and "pins" in path else {}
+        body: dict[str, Any] = {"json": {}} if method == "PUT" and "pins" in path else {}
         other = unknown.get(name, UNKNOWN)
         real = seen(bob.request(method, path.format(name), **body), name)
         made_up = seen(bob.request(method, path.format(other), **body), other)

@@ -134,7 +134,7 @@ def test_a_wait_that_begins_during_a_query_is_not_answered_by_it(jobs: Fake) -> 
         second = asyncio.create_task(watch.ended(replace(JOB, id="k"), 10))
         await asyncio.sleep(POLL_S)
         begun.set()
-        return await asyncio.gather(first, second)
+        return [await first, await second]
 
     assert len(asyncio.run(run())) == 2
 

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from artifacts.documents import read_document
 from artifacts.errors import BlobCorrupt, StorageFailed
+from artifacts.store import BlobStore
 from relaxd.contract.states import State
 from service.core import Core
 from service.domain import Job
@@ -59,7 +60,7 @@ def reads(core: Core, hit: Hit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     read = type(core.store.blobs).read
 
-    def noted(blobs: object, digest: str) -> bytes:
+    def noted(blobs: BlobStore, digest: str) -> bytes:
         found.append(digest)
         return read(blobs, digest)
 

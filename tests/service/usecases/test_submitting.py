@@ -40,9 +40,9 @@ def test_unknown_blobs_and_targets_are_refused_and_leave_nothing(jobs, model):
     with pytest.raises(UnknownModel) as refused:
         jobs.submit(ABSENT, CompileRequest())
     assert refused.value.field == "model"
-    with pytest.raises(UnknownBlob) as refused:
+    with pytest.raises(UnknownBlob) as absent:
         jobs.submit(model, CompileRequest(samples=ABSENT))
-    assert refused.value.field == "samples"
+    assert absent.value.field == "samples"
     with pytest.raises(UnknownTarget):
         jobs.submit(model, CompileRequest(targets=("vax",)))
     assert jobs.list() == []

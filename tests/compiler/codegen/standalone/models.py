@@ -66,7 +66,7 @@ def choosing() -> onnx.ModelProto:
         _node("Add", ["r", "x"], ["y"]),
     ]
     inputs, outputs = [_value("x", FLOAT, ["n", 4])], [_value("y", FLOAT, ["n", 4])]
-    return _model(nodes, inputs, outputs, {"zero": np.float32(0)})
+    return _model(nodes, inputs, outputs, {"zero": np.array(0, np.float32)})
 
 
 def counting() -> onnx.ModelProto:

@@ -100,7 +100,7 @@ def test_a_prepared_call_reads_and_writes_in_place(folder):
         assert call()["y"] is first
         np.testing.assert_array_equal(first, model.run({"x": x})["y"])
     with pytest.raises(TypeError):
-        call()["y"] = x
+        call()["y"] = x  # type: ignore[index]
 
 
 def test_a_prepared_call_has_a_context_of_its_own(folder):

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 from compiler.errors import LoadError
 from compiler.ir.folder.safetensors import read_safetensors
 
-ARRAYS = {
+ARRAYS: dict[str, np.ndarray] = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
     "b": np.array(7, np.int64),
     "c": np.zeros((0, 4), np.float16),

@@ -20,7 +20,8 @@ from tests.compiler.quick_code import QUICK
 
 onnxruntime.disable_telemetry_events()
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, Any]
+"""Arrays or NumPy scalars by name."""
 
 
 def model_of(

@@ -91,7 +91,7 @@ def test_matmuls(kind: str, op: str, transposed: bool) -> None:
 
 
 def _changed(change: str) -> onnx.ModelProto:
-    weight, scale, zero = np.ones((7, 5), "int8"), np.float32(0.5), np.array(0, "int8")
+    weight, scale, zero = np.ones((7, 5), "int8"), np.array(0.5, "float32"), np.array(0, "int8")
     attributes, axis = {}, 1
     if change == "zero point of the weights":
         zero = np.array(3, "int8")

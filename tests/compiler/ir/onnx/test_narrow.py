@@ -267,7 +267,11 @@ def test_weights_in_blocks(kind: str) -> None:
     ]
     constants = {"w": weight, "s": scale, "z": zero}
     fixed = build(model_of(nodes, {"x": ("float32", ["n", 6])}, {"y": "float32"}, constants))
-    inputs = {"x": ("float32", ["n", 6]), "w": (kind, [6, 5]), "z": (kind, [2, 5])}
+    inputs: dict[str, tuple[str, list[Any]]] = {
+        "x": ("float32", ["n", 6]),
+        "w": (kind, [6, 5]),
+        "z": (kind, [2, 5]),
+    }
     given = build(model_of(nodes, inputs, {"y": "float32"}, {"s": scale}))
     real = (weight.astype("f4") - zero.astype("f4").repeat(3, 0)) * scale.repeat(3, 0)
     for n in (0, 1, 4):

@@ -34,6 +34,8 @@ class Listed(nn.Module):
 
 
 class Counter(nn.Module):
+    total: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("total", torch.ones(2, 3))

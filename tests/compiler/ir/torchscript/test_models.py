@@ -25,21 +25,23 @@ RANGES = {"n": (1, 8), "t": (1, 64)}
 TEXTS = ((1, 1), (2, 7), (3, 16), (1, 64), (4, 33))
 
 
-class Encoder(nn.Module):
+class Wrapped(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
+
+class Encoder(Wrapped):
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         return self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=False)[0]
 
 
-class Decoder(Encoder):
+class Decoder(Wrapped):
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
 
 
-class Vision(Encoder):
+class Vision(Wrapped):
     def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
         return self.model(pixel_values=pixel_values, return_dict=False)[0]
 

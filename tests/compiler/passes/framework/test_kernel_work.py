@@ -1,5 +1,7 @@
 """The work of each kernel of a model, in the model's own dims."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -15,7 +17,7 @@ from relaxd.contract.request import CompileRequest
 Table = dict[str, dict[str, object]]
 
 
-def counted(model: onnx.ModelProto, target: str = "native", **declared: object) -> Table:
+def counted(model: onnx.ModelProto, target: str = "native", **declared: Any) -> Table:
     imported = import_model(model, CompileRequest.of(**declared))
     work = KernelWork(imported.ranges)
     manager.to_kernels(imported.module, targets.resolve(target), imported.ranges, (work,))

@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,7 +26,7 @@ def named(prefix: str = "") -> onnx.ModelProto:
     return model
 
 
-def kernels(path: Path, **declared: object) -> dict[str, list[str]]:
+def kernels(path: Path, **declared: Any) -> dict[str, list[str]]:
     request = CompileRequest.of(**declared).to_json()
     listed = families(FamiliesJob(str(path), request, "native"))["kernels"]
     return {kernel["name"]: kernel["nodes"] for kernel in listed}

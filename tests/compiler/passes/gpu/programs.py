@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+sys.modules.setdefault("torch", None)
 
 import tvm  # noqa: E402
 from tvm import relax, te, tirx  # noqa: E402

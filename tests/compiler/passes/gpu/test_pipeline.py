@@ -111,7 +111,7 @@ def test_a_lacking_toolkit_is_refused_with_what_to_do():
 def test_a_loop_that_run_time_ends_stacks_its_items(name):
     imported = import_model(collecting(), CompileRequest.of(dims={"n": (1, 64)}))
     run = OnProcessor(manager.to_kernels(imported.module, targets.resolve(name), {}))
-    x = np.float32([1, -2, 3])
+    x = np.array([1, -2, 3], np.float32)
     for count in (1, 8, 300):
         y, ys = run(np.asarray(count), x)
         wanted = x * (2 - 0.5 ** np.arange(1, count + 1, dtype="float32")[:, None])

@@ -6,6 +6,7 @@ from tvm import relax, te, tirx
 
 from compiler.passes import manager
 from compiler.passes.framework.base import Phase
+from compiler.passes.framework.observers import Observer
 from compiler.passes.graph.order_dims import OrderDims
 from tests.compiler.conftest import HOST, Compiled, build_module
 
@@ -70,7 +71,7 @@ def test_a_program_over_dims_of_its_own_computes_what_it_did() -> None:
     module = build_module(graph, {"x": (("n", 3, "h", "w"), "float32")})
     steps = []
 
-    class Watch(manager.Observer):
+    class Watch(Observer):
         def after(self, step, module):
             steps.append((step.name, step.phase))
 

@@ -1,7 +1,9 @@
 """Products of operands that are rounded to bfloat16: which are, and what the kernels give."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,10 @@ from tests.compiler.passes.processors import nearest
 
 pytestmark = pytest.mark.slow
 
-MACHINES = {
+MACHINES: dict[str, Callable[[], Target]] = {
     "host": lambda: HOST,
     "plain host": lambda: replace(HOST, isa=tuple(f for f in HOST.isa if f != "avx512_bf16")),
-    **{name: lambda name=name: nearest(name) for name in ("x86-64-v2", "x86-64-v3")},
+    **{name: partial(nearest, name) for name in ("x86-64-v2", "x86-64-v3")},
 }
 
 
@@ -228,8 +230,8 @@ def test_numbers_at_the_ends_of_the_range() -> None:
 
 
 def test_rounding_takes_even_neighbours() -> None:
-    values = np.float32(
-        [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), np.inf, 3.4e38]
+    values = np.array(
+        [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), np.inf, 3.4e38], np.float32
     )
     rounded = round_to_bfloat(values)
     assert list(rounded) == [1, 1 + 2**-6, 1 + 2**-7, -1, np.inf, np.inf]

@@ -20,7 +20,7 @@ def _all_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libstdc++.so.6").write_bytes(b"")
     arm = architectures.architecture_of("aarch64")
-    emulation = dataclasses.replace(arm.emulation, sysroot=tmp_path)  # type: ignore[type-var]
+    emulation = dataclasses.replace(arm.emulation, sysroot=tmp_path)
     known = dataclasses.replace(arm, emulation=emulation)
     monkeypatch.setitem(architectures._BY_NAME, "aarch64", known)
     monkeypatch.setattr(emulator, "_program", lambda name: f"/bin/qemu-{name}")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -16,7 +17,7 @@ from tests.emulated import with_c_library
 
 pytestmark = pytest.mark.slow
 
-_DIMS = {
+_DIMS: dict[Any, dict[str, Any]] = {
     models.perceptron: {"n": (0, 70)},
     models.found: {"a": (0, 9), "b": (1, 9)},
     models.choosing: {"n": "3:30%3"},

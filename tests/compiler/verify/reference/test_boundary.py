@@ -40,7 +40,11 @@ def test_the_widened_model_takes_and_gives_float32() -> None:
     boundary.widen(wide)
     assert not boundary.is_narrow(wide)
     onnx.checker.check_model(wide)
-    feed = {"x": np.float32([-8, 3, 7]), "flag": np.array(True), "same": np.float32([1, 2, 4])}
+    feed = {
+        "x": np.array([-8, 3, 7], np.float32),
+        "flag": np.array(True),
+        "same": np.array([1, 2, 4], np.float32),
+    }
     outputs = dict(zip("yzc", ReferenceEvaluator(wide).run(["y", "z", "c"], feed), strict=True))
     assert {name: array.dtype.name for name, array in outputs.items()} == dict.fromkeys(
         "yzc", "float32"

@@ -1,5 +1,7 @@
 """Float operators of ONNX Runtime's own domain beside ONNX Runtime at several shapes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -105,7 +107,7 @@ def test_embeddings_added_up_and_normalised() -> None:
     ],
 )
 def test_fused_products(
-    left: tuple[int, ...], right: tuple[int, ...], attributes: dict[str, float]
+    left: tuple[int, ...], right: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
     model = one_node(
         "FusedMatMul", {"x": "float32[a,b,c]", "w": "float32[d,e,f]"}, {}, "x w", **attributes
@@ -135,7 +137,7 @@ def test_fused_gemm(activation: str, alpha: float) -> None:
 )
 def test_fused_convolution(activation: str, parameters: list[float]) -> None:
     constants = {"w": normal(4, 3, 3, 3), "c": normal(4)}
-    attributes = {"activation": activation, "pads": [1, 1, 1, 1]} | (
+    attributes: dict[str, Any] = {"activation": activation, "pads": [1, 1, 1, 1]} | (
         {"activation_params": parameters} if parameters else {}
     )
     model = one_node(
@@ -179,7 +181,7 @@ def test_lstm_of_quantised_weights(columns: bool, signed: bool) -> None:
     outputs = ["y", "h", "c"]
     inputs = {"x": "float32[s,n,4]", "h0": "float32[2,n,3]", "c0": "float32[2,n,3]"}
     order = "x w r b - h0 c0 - ws wz rs rz"
-    given = {"direction": "bidirectional", "hidden_size": 3}
+    given: dict[str, Any] = {"direction": "bidirectional", "hidden_size": 3}
     model = one_node("DynamicQuantizeLSTM", inputs, constants, order, outputs=outputs, **given)
     real = {"b": constants["b"]}
     for name in "wr":

@@ -2,6 +2,8 @@
 Runtime.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -27,7 +29,7 @@ def test_conv_attributes() -> None:
         "depthwise": normal(4, 1, 3, 3),
         "bias": normal(6),
     }
-    cases = [
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("w", {}), ("w", {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("grouped", {"group": 2,
         "dilations": [2, 1]}),
         ("depthwise", {"group": 4, "pads": [1, 1, 1, 1]}), ("w", {"auto_pad": "SAME_UPPER",
@@ -51,7 +53,7 @@ def test_conv_transpose_attributes() -> None:
         "even": normal(4, 5, 4, 4),
         "bias": normal(6),
     }
-    cases = [
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("w", {}), ("w", {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
         ("grouped", {"group": 2, "dilations": [2, 1], "strides": [2, 1]}),
         ("tiles", {"strides": [2, 2]}),

@@ -178,7 +178,7 @@ def test_looking_back_needs_as_many_queries_as_keys() -> None:
 
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_attention_of_projected_inputs(unidirectional: int) -> None:
-    forms = [
+    forms: list[dict[str, Any]] = [
         {"unidirectional": unidirectional},
         {"unidirectional": unidirectional, "num_heads": 4, "scale": 0.7},
     ]
@@ -246,7 +246,7 @@ def test_attention_with_values_of_another_width_and_other_masks() -> None:
     ],
 )
 def test_what_is_refused(
-    order: str, extra: dict[str, str], attributes: dict[str, int], message: str
+    order: str, extra: dict[str, str], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ImportFailed, match=message):
         build(

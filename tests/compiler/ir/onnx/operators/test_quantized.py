@@ -172,7 +172,7 @@ def test_integer_products_less_zero_points() -> None:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_integer_convolutions(groups: int) -> None:
     constants = {"w": integers(4, 4 // groups, 3, 3), "a": u8(9), "b": u8(100)}
-    attributes = {"pads": [1, 0, 1, 2], "strides": [2, 1], "group": groups}
+    attributes: dict[str, Any] = {"pads": [1, 0, 1, 2], "strides": [2, 1], "group": groups}
     model = one_node(
         "ConvInteger", {"x": "uint8[n,4,h,w_]"}, constants, "x w a b", "", **attributes
     )
@@ -247,7 +247,7 @@ def test_pools_on_grids(last: int) -> None:
         else ("n,2,h,v", [integers(1, 2, 5, 7), integers(2, 2, 4, 4)])
     )
     inputs, order = {"x": f"uint8[{shape}]"}, "x xs xz ys yz"
-    window = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}
+    window: dict[str, Any] = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}
     assert_within_one_step(
         one_node("QLinearAveragePool", inputs, GRIDS, order, channels_last=last, **window),
         [{"x": x} for x in feeds],

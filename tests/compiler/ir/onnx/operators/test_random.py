@@ -1,5 +1,7 @@
 """Random operators, compiled: the numbers of the generator, at any shape and by any seed."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -103,7 +105,7 @@ def test_dropout_that_a_run_switches_on(dtype: str) -> None:
     built = build(model)
     x = (np.arange(20000) % 7 + 1).astype(dtype)
     for ratio in (0.0, 0.25, 0.9):
-        given = {"x": x, "ratio": np.float32(ratio), "training": np.array(True)}
+        given: Any = {"x": x, "ratio": np.float32(ratio), "training": np.array(True)}
         y, mask = run(built, **given)
         kept = np.asarray(1 - ratio).astype(dtype)
         np.testing.assert_allclose(y, np.where(mask, x / kept, 0), rtol=2e-3)

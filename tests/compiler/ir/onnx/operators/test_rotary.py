@@ -53,7 +53,7 @@ def test_rows_of_heads(interleaved: int) -> None:
 
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_part_of_each_head(interleaved: int) -> None:
-    attributes = {"interleaved": interleaved, "rotary_embedding_dim": 4}
+    attributes: dict[str, Any] = {"interleaved": interleaved, "rotary_embedding_dim": 4}
     feeds = [{"x": normal(n, 3, s, 8), "p": places(n, s)} for n, s in SIZES]
     assert_like_onnxruntime(
         microsoft("float32[n,3,s,8]", width=2, num_heads=3, **attributes), feeds

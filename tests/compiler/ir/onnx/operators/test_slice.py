@@ -20,7 +20,7 @@ from tests.compiler.ir.onnx.running import assert_like_onnxruntime, model_of, no
 def test_the_end_is_that_of_the_axis(
     first: int | str, last: int | str, step: int, extent: str | None, bits: int
 ) -> None:
-    named = {"max": 2 ** (bits - 1) - 1, "min": -(2 ** (bits - 1))}
+    named: dict[int | str, int] = {"max": 2 ** (bits - 1) - 1, "min": -(2 ** (bits - 1))}
     constants = {
         name: np.array([named.get(value, value)], "int64")
         for name, value in {"from": first, "to": last, "axes": 1, "steps": step}.items()

@@ -43,7 +43,7 @@ def test_a_target_that_is_no_class_is_an_error(target: int) -> None:
         )
     )
     feed = {"x": normal(2, 5), "t": np.array([4, 0])}
-    assert_close(built.run(feed), [np.float32(-feed["x"][[0, 1], [4, 0]].mean())], ["y"])
+    assert_close(built.run(feed), [np.asarray(-feed["x"][[0, 1], [4, 0]].mean())], ["y"])
     with pytest.raises(RuntimeError, match="match_cast"):
         built.run(feed | {"t": np.array([0, target])})
 

@@ -92,8 +92,9 @@ def test_heads_and_an_added_mask(compile_graph, draw):
     for b, m, n in SIZES:
         q, k, v = (draw.standard_normal((b, extent, 48)).astype("float32") for extent in (m, n, n))
         mask = np.where(draw.random((b, 1, 1, n)) < 0.3, np.float32(-3.4e38), np.float32(0))
-        split = [x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v)]
-        want = exact(*split, lambda s, mask=mask: s * 0.25 + mask).transpose(0, 2, 1, 3)
+        split = (x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v))
+        one, two, three = split
+        want = exact(one, two, three, lambda s, mask=mask: s * 0.25 + mask).transpose(0, 2, 1, 3)
         if (mask < 0).all(-1).any():
             continue  # a row of equal scores: float32 swallows their differences
         np.testing.assert_allclose(model(q, k, v, mask), want, rtol=1e-4, atol=1e-5)

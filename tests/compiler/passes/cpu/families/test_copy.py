@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -16,7 +18,7 @@ def test_concatenations_along_any_axis(axis, compile_graph, draw):
         {f"x{i}": (tuple(shape), "float32") for i, shape in enumerate(shapes)},
     )
     for extents in ((1, 1, 1), (0, 5, 2), (7, 0, 33), (16, 17, 0)):
-        at = {"n": 3, "m": 5, **dict(zip("abc", extents, strict=True))}
+        at: dict[Any, int] = {"n": 3, "m": 5, **dict(zip("abc", extents, strict=True))}
         parts = [
             draw.standard_normal([at.get(extent, extent) for extent in shape]).astype("float32")
             for shape in shapes

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -11,7 +13,7 @@ N3 = {"x": (("n", "m", 48), "float32")}
 NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
 
-CASES = {
+CASES: dict[str, Any] = {
     "row sums kept": (
         lambda b, x: op.mean(x, [-1], keepdims=True),
         NM,

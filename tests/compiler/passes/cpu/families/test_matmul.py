@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
@@ -42,7 +44,12 @@ def test_the_panels_of_a_task_are_found_once():
     module = build_module(
         lambda builder, x: op.matmul(x, weights), {"x": (("rows", 64), "float32")}
     )
-    for step in (PackMatmul(unit), relax.transform.LegalizeOps(), ScheduleKernels(unit)):
+    steps: tuple[Any, ...] = (
+        PackMatmul(unit),
+        relax.transform.LegalizeOps(),
+        ScheduleKernels(unit),
+    )
+    for step in steps:
         module = step.apply(module) if hasattr(step, "apply") else step(module)
     remainders = []
     for func in module.functions.values():

@@ -1,10 +1,12 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import relax
 
 op = relax.op
 
-CASES = {
+CASES: dict[str, Any] = {
     "channels last": (("n", 24, "m"), [0, 2, 1], "float32"),
     "channels first": (("n", "m", 20), [0, 2, 1], "float32"),
     "both open": (("n", "m"), [1, 0], "float32"),
