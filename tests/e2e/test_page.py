@@ -80,7 +80,7 @@ def sign_in(page: Page) -> None:
 def open_model(page: Page, model: Path) -> None:
     """Give the model to the page and wait for what it is."""
     page.get_by_role("link", name="Compile", exact=True).click()
-    expect(page.get_by_text("Drop an ONNX or TorchScript model here")).to_be_visible()
+    expect(page.get_by_text("Drop a model here")).to_be_visible()
     page.set_input_files("input[type=file]", model)
     page.get_by_label("Greatest n").wait_for(timeout=BUILD_MS)
 

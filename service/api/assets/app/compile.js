@@ -70,8 +70,8 @@ function Drop({ file, report, sent, onFile }) {
       ? html`<span class="name">${file.name}</span><span class="quiet num">${bytes(file.size)}</span>
         <span class="end">${sent === null ? html`<span class="button small">Another model</span>` : html`<${Sending} sent=${sent} known=${Boolean(report)} />`}</span>`
       : html`<span class="glyph mono" aria-hidden="true">[<i>n</i>, <i>seq</i>, 768]</span>
-        <span class="title">Drop an ONNX or TorchScript model here</span>
-        <span class="soft">or <u>choose a file</u>. It stays on your service.</span>`}
+        <span class="title">Drop a model here</span>
+        <span class="soft">or <u>choose a file</u>: ONNX, TorchScript, GGUF, or a tar of a Hugging Face folder. It stays on your service.</span>`}
   </label>`;
 }
 
