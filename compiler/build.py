@@ -204,7 +204,7 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         imported = _import(model, this.request, this.target)
         signature = Signature.of(imported)
         if imported.kept is not None:
-            state.require_host(this.target, this.flavour)
+            state.require_host(this.target)
         stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.

@@ -207,6 +207,9 @@ class Standalone:
             imported.dims,
             size,
             embedded=self.subject.embedded and size > 0,
+            written=frozenset(c.input for c in imported.kept.state.caches)
+            if imported.kept
+            else frozenset(),
         )
 
     def described(self, manifest: Manifest, folder: Path) -> Manifest:

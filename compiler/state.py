@@ -3,17 +3,16 @@
 from compiler.errors import ImportFailed
 from compiler.machine import cannot_run
 from compiler.targets import Target
-from relaxd.contract.options import Flavour, StateForm
+from relaxd.contract.options import StateForm
 from relaxd.contract.request import CompileRequest
 
 
-def require_host(target: Target, flavour: Flavour) -> None:
+def require_host(target: Target) -> None:
     """Raises ImportFailed where a library cannot write into what its caller owns."""
-    if target.kind == "llvm" and flavour is Flavour.VM and cannot_run(target) is None:
+    if target.kind == "llvm" and cannot_run(target) is None:
         return
     raise ImportFailed(
-        f"caches can be lifted for this machine's processor and the flavour vm alone, not for "
-        f"{target.name}",
+        f"caches can be lifted for this machine's processor alone, not for {target.name}",
         reason="state",
         field="options.state",
         hint="compile it with state=passed",

@@ -22,6 +22,13 @@ _TEXT = """\
 """
 _GIVEN = "the content of weights.bin, at a multiple of 64, which must stay there"
 _HELD = "NULL, since the library holds them"
+_WRITTEN = """\
+ *
+ * Each i/o is a cache of the caller's, which run writes rows of where it lies, whatever the const
+ * in its type: an array in C's order, in memory that may be written, as long as the tokens in it
+ * are wanted. Its third axis has room for rows of tokens; those behind the last token are neither
+ * read nor written. The key "state" of manifest.json says what other inputs state of the caches.
+"""
 _ALLOCATOR = """
 /* The module's memory: at a multiple of 64, NULL where there is none left. */
 void *@P@_allocate(size_t bytes);
@@ -44,7 +51,8 @@ def header_text(
     """The text of `model.h`; allocator: whether the library has functions for memory, team: and for
     threads.
     """
-    lines = [_line("in ", spec) for spec in signature.inputs]
+    written = signature.written
+    lines = [_line("i/o" if s.name in written else "in ", s) for s in signature.inputs]
     lines += [_line("out", spec) for spec in signature.outputs]
     lines += [f" *   dim  {plain(d.name)}: {plain(d.describe())}\n" for d in signature.bound]
     functions = _FUNCTIONS.read_text().replace(
@@ -54,7 +62,7 @@ def header_text(
     return _TEXT.format(
         name=plain(signature.name),
         target=plain(target),
-        signature="".join(lines),
+        signature="".join(lines) + (_WRITTEN if written else ""),
         guard=prefix.upper(),
         interface=_INTERFACE.read_text(),
         functions=functions.replace("@P@", prefix),

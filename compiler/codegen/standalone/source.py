@@ -51,7 +51,7 @@ void @P@_help(int number) { rd_help(&rd_team[number - 1]); }"""
 @dataclass(frozen=True)
 class Signature:
     """What a library says of itself; weights: bytes of the file of weights; embedded: whether the
-    library holds them, and its caller gives none.
+    library holds them, and its caller gives none; written: the inputs that a run writes rows of.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Signature:
     dims: tuple[Dim, ...]
     weights: int
     embedded: bool = False
+    written: frozenset[str] = frozenset()
 
     @property
     def bound(self) -> tuple[Dim, ...]:

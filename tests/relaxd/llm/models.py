@@ -1,6 +1,7 @@
 """A bundle with state and a tokenizer of single characters, for tests."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,11 @@ TEMPLATE = (
 KINDS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
 
 
-def built(folder: Path, kind: str) -> Path:
-    """A bundle with the files of a tokenizer beside it."""
+def built(folder: Path, kind: str, flavour: str = "vm") -> Path:
+    """A bundle of the kind."""
     model, dims = KINDS[kind]
-    compiler.compile_model(model(), output=folder / kind, dims=dims, options=QUICK)
+    options = replace(QUICK, flavour=flavour)
+    compiler.compile_model(model(), output=folder / kind, dims=dims, options=options)
     return folder / kind
 
 

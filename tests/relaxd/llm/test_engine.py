@@ -22,7 +22,7 @@ from relaxd.llm.generation import Finish
 from relaxd.llm.matching import Matcher
 from relaxd.loader.model import Model
 from relaxd.loader.state import State
-from tests.relaxd.llm.models import END, KINDS, greedy
+from tests.relaxd.llm.models import END, KINDS, built, greedy
 
 CAPACITY = 40
 
@@ -62,6 +62,14 @@ def test_requests_together_get_what_each_gets_alone(
             each.text()
     for each, prompt, length in zip(made, asked, lengths, strict=True):
         assert each.tokens == greedy(kind, prompt, length)
+
+
+def test_a_library_that_needs_no_runtime(tmp_path: Path) -> None:
+    prompts = [[5, 6, 7, 8], [1, 2], [9, 9, 9, 9, 9, 9]]
+    with Engine.open(built(tmp_path, "filled", "standalone"), sequences=3, threads=1) as engine:
+        answers = [engine.generate(prompt, Sampling(max_tokens=16)) for prompt in prompts]
+        found = [[piece.token for piece in answer] for answer in answers]
+    assert found == [greedy("filled", prompt, 16) for prompt in prompts]
 
 
 def test_long_prompts_come_in_pieces(language_models: dict[str, Path]) -> None:

@@ -47,6 +47,45 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same models without a runtime."""
+    made = {}
+    for name, (model, dims) in MODELS.items():
+        made[name] = tmp_path_factory.mktemp("alone") / name
+        options = CompileOptions(state="lifted", flavour="standalone")
+        compiler.compile_model(model(), output=made[name], dims=dims, options=options)
+        assert json.loads((made[name] / "numerics.json").read_text())["verdict"] == "passed"
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_without_a_runtime_answers_and_caches_have_the_same_bits(
+    bundles: dict[str, Path], alone: dict[str, Path], name: str
+) -> None:
+    made = [relaxd.load(folder[name]).state(entries=2, capacity=20) for folder in (bundles, alone)]
+    for count in (7, 1, 1, 3):
+        new = [tokens(count, seed=entry) for entry in range(2)]
+        theirs, ours = (state.step(new)["logits"] for state in made)
+        np.testing.assert_array_equal(ours, theirs)
+    made[1].truncate(1, 5)
+    made[0].truncate(1, 5)
+    theirs, ours = (state.step([tokens(2)], first=1)["logits"] for state in made)
+    np.testing.assert_array_equal(ours, theirs)
+    for cache in made[0]._described.caches:
+        for entry in range(2):
+            theirs, ours = (state.cached(cache.input, entry) for state in made)
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_header_says_which_inputs_are_written(alone: dict[str, Path], name: str) -> None:
+    header = (alone[name] / "model.h").read_text()
+    caches = relaxd.load(alone[name]).manifest.state.caches
+    assert header.count(" *   i/o ") == len(caches)
+    assert all(f" *   i/o  {cache.input}: " in header for cache in caches)
+
+
 def tokens(count: int, seed: int = 0) -> list[int]:
     return list(np.random.default_rng(seed).integers(0, WORDS, count).tolist())
 
