@@ -35,7 +35,11 @@ OPAQUE = {"op_pattern": 8}
 
 @dataclass(frozen=True)
 class FuseAttention:
-    """Replaces each float32 attention with a known head size by one tensor program."""
+    """Replaces each float32 attention with a known head size by one tensor program.
+
+    Of a library that keeps caches, a query's result does not depend on how many queries there are:
+    an answer must not depend on those that are computed beside it.
+    """
 
     name = "fuse_attention"
     phase = Phase.GRAPH
@@ -53,6 +57,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self.used: Counter[Any] = Counter()
         self.turned: dict[Any, Any] = {}
         self.written: dict[Any, Any] = {}
+        self.keeps_caches = False
         for function in module.functions.values():
             if isinstance(function, relax.Function):
                 relax.analysis.post_order_visit(function, self._count)
@@ -60,6 +65,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _count(self, expr: Any) -> None:
         if op_name(expr) == "relax.permute_dims":
             self.turned[expr.args[0]] = expr
+        # Caches alone are written where they lie.
+        self.keeps_caches |= op_name(expr) == "relax.call_tir_inplace"
         for arg in getattr(expr, "args", None) or getattr(expr, "fields", None) or ():
             if isinstance(arg, relax.Var):
                 self.used[arg] += 1
@@ -131,7 +138,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         factor = q.factor * k.factor
         if factor != 1 and not rounded:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
-        found = Attention(q, k, v, tuple(reversed(changes)), self._order(binding.var), rounded)
+        order = self._order(binding.var)
+        found = Attention(q, k, v, tuple(reversed(changes)), order, rounded, self.keeps_caches)
         return found if _suits(found) else None
 
     def _operands(self, matmul: Any) -> tuple[bool, tuple[Any, Any]]:

@@ -5,8 +5,13 @@ the columns. Its loops: scores (`scores`), a few keys by all heads; softmax of e
 task's columns alone; the values weighed for all heads. Meanwhile memory is read on: values while
 scores are computed, and the next task's keys while values are weighed. Last, the parts of a head
 are brought to one greatest score and added up.
+
+Queries of language models with caches are summed up in this order however many there are, so that
+what a token becomes does not depend on which tokens are computed with it. Where they are not few, a
+task is some queries of the heads by all keys, and members of its groups are queries as well.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,13 +47,22 @@ is faster than laying its keys out in panels.
 SHARING_QUERIES = 32
 """Queries of heads that share keys, of which the same holds."""
 
+MEMBERS = 6
+"""Rows of powers that values are multiplied by together, of queries and of heads."""
+
+TASK_QUERIES = 24
+"""Queries of a task where they are not few, a multiple of those that are members of a group."""
+
 
 @dataclass(frozen=True)
 class _Parts:
-    """What tasks leave of each head's row, by the row's number and the task's: the greatest score,
-    the sum of powers, and the values weighed by them.
+    """What is left of each head's row by each part of the columns, by the row's number and the
+    part's: the greatest score, the sum of powers, and the values weighed by them.
+
+    number: gives the number of the row at a place.
     """
 
+    number: Callable[[Table], Expr]
     count: Expr
     greatest: Any
     totals: Any
@@ -71,12 +85,7 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     count = let("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     rows = tirx.max(heads * m, 1)
     # Memory of all tasks: what one of them leaves is read by another thread.
-    parts = _Parts(
-        count,
-        alloc([rows * count], "float32", "greatest", "global"),
-        alloc([rows * count], "float32", "totals", "global"),
-        alloc([rows * count * attention.head_width], "float32", "weighed", "global"),
-    )
+    parts = _parts(attention, lambda place: _row(attention, place), rows, count)
     # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     some = let("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
@@ -87,6 +96,48 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     adding = rows * count * attention.head_width
     for at, row in share_places(attention.batch, m, adding >= PARALLEL_WORK):
         _emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
+
+
+def emit_many(attention: Attention, unit: VectorUnit) -> None:
+    """Emit the attention of any number of queries, each in the same order as `emit_few`."""
+    heads, m, n = (
+        product(extents_of(attention.batch)),
+        attention.row.extent,
+        attention.column.extent,
+    )
+    row, group = attention.row.var, group_of(attention)
+    count = let("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
+    work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
+    tasks = tirx.ceildiv(m, TASK_QUERIES)
+    for at, task in share_places(group.batch, tasks, work >= PARALLEL_FLOPS):
+        first = let("query", task * TASK_QUERIES)
+        queries = (first, let("queries", tirx.min(TASK_QUERIES, m - first)))
+
+        def number(place: Table, at: Table = at, first: Expr = first) -> Expr:
+            """By the head's place in its group."""
+            head = group.head
+            own = const(0) if head is None else place[head.var] - at[head.var] * group.count
+            return own * TASK_QUERIES + (place[row] - first)
+
+        parts = _parts(attention, number, const(group.count * TASK_QUERIES), count)
+        members = group.with_queries(attention.row, MEMBERS)
+        with serial(count, "part") as part:
+            _emit_part(attention, unit, members, at, queries, part, parts)
+        with serial(group.count, "head") as i, serial(queries[1], "row") as query:
+            _emit_sum(attention, unit, group.at({**at, row: first + query}, i), parts)
+
+
+def _parts(
+    attention: Attention, number: Callable[[Table], Expr], rows: Expr, count: Expr
+) -> _Parts:
+    """Scratch memory for `rows` rows by `count` parts."""
+    return _Parts(
+        number,
+        count,
+        alloc([rows * count], "float32", "greatest", "global"),
+        alloc([rows * count], "float32", "totals", "global"),
+        alloc([rows * count * attention.head_width], "float32", "weighed", "global"),
+    )
 
 
 def _emit_part(
@@ -106,13 +157,13 @@ def _emit_part(
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     # A second query finds the part's keys and values in L2, where the first one left them.
-    with serial(queries[1], "query") as query:
-        place = {**at, attention.row.var: queries[0] + query}
+    with serial(_ceildiv(queries[1], group.queries), "query") as query:
+        place = {**at, attention.row.var: queries[0] + query * group.queries}
         with serial(tirx.ceildiv(count, lanes), "block") as block:
             emit_scores(seen, unit, group, place, block * lanes, scores, COLUMNS)
         with serial(group.count) as i:
             here = group.at(place, i)
-            index = let("index", _row(attention, here) * parts.count + part)
+            index = let("index", parts.number(here) * parts.count + part)
             softmax_row(seen, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
         vectors = -(-_width(attention, unit) // unit.lanes(32))
         # Beside the accumulators, registers hold one row of values and the power in all lanes.
@@ -131,6 +182,10 @@ def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
         value=substitute(attention.value, moved),
         changed=substitute(attention.changed, moved),
     )
+
+
+def _ceildiv(count: Expr, size: int) -> Expr:
+    return count if size == 1 else tirx.ceildiv(count, size)
 
 
 def _row(attention: Attention, at: Table) -> Expr:
@@ -170,7 +225,7 @@ def _weigh(
     lanes = min(width, unit.lanes(32))
     here = group.at(place, 0)
     starts = [
-        let(f"start{i}", (_row(attention, group.at(place, first + i)) * parts.count + part))
+        let(f"start{i}", (parts.number(group.at(place, first + i)) * parts.count + part))
         for i in range(rows)
     ]
     with serial(attention.head_width // width, "columns") as block:
@@ -199,7 +254,7 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     of all.
     """
     at = let_all(at)
-    begin = let("begin", _row(attention, at) * parts.count)
+    begin = let("begin", parts.number(at) * parts.count)
     greatest = alloc([1], "float32", "greatest")
     total = alloc([1], "float32", "total")
     store(greatest, float("-inf"), 0)

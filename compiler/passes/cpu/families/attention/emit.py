@@ -7,7 +7,7 @@ of each row; their results, a block of columns at a time, over all values.
 In both matmuls registers hold the accumulators of 6 queries by one or two vectors. The scores of 6
 queries are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
 each. Up to two queries of a task read the keys straight from memory; few queries of a head, as when
-text is decoded, are `decode`'s.
+text is decoded, are `decode`'s, and so is any number of them where sums have one order.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.decode import emit_few, few
+from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
@@ -61,22 +61,33 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each all queries of a head or some of them."""
     with statements() as body:
         known = begun(attention)
-        heads, m, n = product(extents_of(known.batch)), known.row.extent, known.column.extent
         # Few queries beside as many keys, of the same text, are no decoding.
         alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
-        with when(tirx.const(False, "bool") if alone else m <= few(known)):
+        few_queries = tirx.const(False, "bool") if alone else known.row.extent <= few(known)
+        with when(few_queries):
             emit_few(known, unit)
         with otherwise():
-            # Never 0, as it divides: no queries are no parts of one.
-            all_rows = tirx.max(m, 1)
-            each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
-            work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-            for at, part in share_places(
-                known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS
-            ):
-                first = let("first", part * each)
-                _emit_head(known, unit, at, first, tirx.min(each, m - first))
+            if known.steady:
+                emit_many(known, unit)
+            else:
+                _emit_heads(known, unit)
     return body.stmt
+
+
+def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
+    """Emit tasks with panels of keys."""
+    heads, m, n = (
+        product(extents_of(attention.batch)),
+        attention.row.extent,
+        attention.column.extent,
+    )
+    # Never 0, as it divides: no queries are no parts of one.
+    all_rows = tirx.max(m, 1)
+    each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
+    work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
+    for at, part in share_places(attention.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
+        first = let("first", part * each)
+        _emit_head(attention, unit, at, first, tirx.min(each, m - first))
 
 
 def panel_of(unit: VectorUnit) -> int:

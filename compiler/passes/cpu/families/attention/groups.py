@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
@@ -19,18 +20,37 @@ _BYTES = 4
 class Group:
     """Heads that read the same keys: places `first` to `first + count` along the axis `head`.
 
-    batch: the axes of the attention with groups in place of heads.
+    batch: the axes of the attention with groups in place of heads; row: the axis of queries, where
+    `queries` of them in a row are members of the group for each of its heads.
     """
 
     batch: tuple[Axis, ...]
     head: Axis | None
     count: int
+    row: Axis | None = None
+    queries: int = 1
+
+    def with_queries(self, row: Axis, members: int) -> "Group":
+        """As many queries in a row as make about so many members."""
+        queries = max(members // self.count, 1)
+        return replace(self, count=self.count * queries, row=row, queries=queries)
 
     def at(self, place: Table, i: Expr | int) -> Table:
-        """The place of head `i` of the group."""
+        """The place of member `i` of the group: head by head the queries from that of `place` on,
+        past the last one that one again.
+        """
+        heads = self.count // self.queries
+        if self.row is not None and self.queries > 1:
+            i, query = (
+                divmod(i, self.queries)
+                if isinstance(i, int)
+                else (tirx.truncdiv(i, const(self.queries)), tirx.truncmod(i, const(self.queries)))
+            )
+            row = self.row.var
+            place = {**place, row: tirx.min(place[row] + query, self.row.extent - 1)}
         if self.head is None:
             return place
-        return {**place, self.head.var: place[self.head.var] * self.count + i}
+        return {**place, self.head.var: place[self.head.var] * heads + i}
 
     def tiles(self, most: int) -> list[tuple[int, int]]:
         """(first, count) of heads that are computed together, at most so many."""

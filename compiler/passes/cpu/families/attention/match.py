@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.program import STAGES
+from compiler.passes.cpu.families.attention.program import STAGES, STEADY
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.bfloats import is_rounded, operand_of
 from compiler.passes.cpu.shared.loop_nest import combine_of
@@ -25,7 +25,8 @@ class Attention:
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
     scores), `depth` and `width`; changed: the score after scale, mask and the like, the score
     itself being the element of `total`; target: where the result goes; paired: whether query, key,
-    value and the weights of the values are rounded to bfloat16.
+    value and the weights of the values are rounded to bfloat16; steady: whether the order of a
+    query's sums depends on the query and its keys alone, not on how many queries there are.
     """
 
     batch: tuple[Axis, ...]
@@ -41,6 +42,7 @@ class Attention:
     target: Any
     prelude: tuple[Stmt, ...]
     paired: bool = False
+    steady: bool = False
 
     @property
     def head_depth(self) -> int:
@@ -60,10 +62,10 @@ class Attention:
 def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     """The program as a fused attention."""
     names = [stage.name for stage in program.stages]
-    if not names or names[0] != _SCORES or names[-1] != _OUTPUT:
+    if not names or names[0] != _SCORES or names[-1] not in (_OUTPUT, STEADY):
         return Declined("it is no fused attention")
     stages = dict(zip(names, program.stages, strict=True))
-    scores, summed, output = stages[_SCORES], stages[_SUMMED], stages[_OUTPUT]
+    scores, summed, output = stages[_SCORES], stages[_SUMMED], program.stages[-1]
     *batch, row, column = scores.spatial
     axes, width = (*batch, row, column), summed.spatial[-1]
     # Stands for the score in `changed`, so that any score can be put in its place.
@@ -90,6 +92,7 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),
         prelude=tuple(flat.prelude),
         paired=paired,
+        steady=names[-1] == STEADY,
     )
 
 

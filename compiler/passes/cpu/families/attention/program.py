@@ -16,6 +16,9 @@ STAGES = tuple(
 )
 """Names of the program's stages, by which the kernel is found."""
 
+STEADY = "attention_steady_output"
+"""The last stage's name where a query's result may not depend on how many queries there are."""
+
 CHANGES: dict[str, Callable[..., Any]] = {
     "relax.add": lambda a, b: a + b,
     "relax.subtract": lambda a, b: a - b,
@@ -120,7 +123,8 @@ class Attention:
 
     changes: the operators between the first matmul and the softmax, in order; order: the axes of
     [.., m, e] in the order of the result; rounded: whether the operands of both matmuls are
-    rounded to bfloat16, so that the softmax divides before the second one.
+    rounded to bfloat16, so that the softmax divides before the second one; steady: whether a
+    query's result may not depend on how many queries there are.
     """
 
     q: Access
@@ -129,6 +133,7 @@ class Attention:
     changes: tuple[Change, ...]
     order: tuple[int, ...]
     rounded: bool = False
+    steady: bool = False
 
     @property
     def counts(self) -> list[Any]:
@@ -189,7 +194,11 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
         return summed(*place) if found.rounded else summed(*place) / total(*place[:-1])
 
     extents = (*batch, m, width)
-    return te.compute(tuple(extents[axis] for axis in found.order), output, name=STAGES[6])
+    return te.compute(
+        tuple(extents[axis] for axis in found.order),
+        output,
+        name=STEADY if found.steady else STAGES[6],
+    )
 
 
 def _changed(changes: Sequence[Change], value: Any, at: Sequence[Any], others: list[Any]) -> Any:
