@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.bisection.graph import Graph
+from compiler.ir.onnx.graph import Graph
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
 from relaxd.contract.request import CompileRequest
@@ -42,25 +42,7 @@ def model_of(
     outputs: Sequence[onnx.ValueInfoProto],
 ) -> onnx.ModelProto:
     """Nodes as a model, with the constants that they read."""
-    taken = {name for index in nodes for name in graph.takes[index]}
-    constants = [tensor for name, tensor in graph.constants.items() if name in taken]
-    model = onnx.ModelProto()
-    model.ir_version = graph.model.ir_version
-    model.opset_import.extend(graph.model.opset_import)
-    model.functions.extend(graph.model.functions)
-    model.graph.CopyFrom(
-        helper.make_graph(
-            [graph.nodes[index] for index in sorted(nodes)],
-            "cut",
-            [_input(spec) for spec in inputs],
-            outputs,
-            [tensor for tensor in constants if isinstance(tensor, onnx.TensorProto)],
-            sparse_initializer=[
-                tensor for tensor in constants if isinstance(tensor, onnx.SparseTensorProto)
-            ],
-        )
-    )
-    return model
+    return graph.model_of(nodes, [_input(spec) for spec in inputs], outputs)
 
 
 def _input(spec: TensorSpec) -> onnx.ValueInfoProto:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.bisection.graph import Graph
 from compiler.bisection.search import Found
+from compiler.ir.onnx.graph import Graph
 
 
 def findings(graph: Graph, found: Found) -> dict[str, Any]:

@@ -13,10 +13,10 @@ import onnx
 
 from compiler.bisection import cuts, float64, reproducer
 from compiler.bisection.cuts import Array, Cut
-from compiler.bisection.graph import Graph
 from compiler.bisection.search import Found
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import evaluated, session_of
+from compiler.ir.onnx.graph import Graph
 from compiler.verify.tolerance import compare, tolerance_of
 
 

@@ -14,12 +14,12 @@ from onnx import numpy_helper
 from compiler import rounding, scores
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
-from compiler.bisection.graph import Graph
 from compiler.bisection.judging import judged
 from compiler.bisection.search import Found, Search
 from compiler.bisection.trials import Departure, Trials
-from compiler.bisection.values import Values, fixed_inputs, specs_of, typed_inputs
+from compiler.bisection.values import Values, specs_of, typed_inputs
 from compiler.ir.model_file import LoadedScript, open_model
+from compiler.ir.onnx.graph import Graph, fixed_inputs
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
 from relaxd.contract.request import CompileRequest

@@ -14,10 +14,10 @@ import onnx
 from compiler import build
 from compiler.bisection import cuts, reproducer
 from compiler.bisection.cuts import Cut, Declared
-from compiler.bisection.graph import Graph
 from compiler.bisection.values import Values
 from compiler.errors import CompileError
 from compiler.ir.onnx.block_products import has_blocks, rounds
+from compiler.ir.onnx.graph import Graph
 from compiler.ir.onnx.products import OPERATORS, label_of
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.ir.onnx.walking import walk

@@ -12,12 +12,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from compiler.bisection.cuts import Array
-from compiler.bisection.graph import Graph
 from compiler.errors import CompileError
 from compiler.ir import import_model
+from compiler.ir.onnx.graph import Graph
 from compiler.verify import npz
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import DTYPES, TensorSpec
@@ -110,20 +109,6 @@ def exposed(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
         onnx.ValueInfoProto(name=name) for name in names if name and name not in own
     )
     return copy
-
-
-def fixed_inputs(model: onnx.ModelProto, consts: Mapping[str, Any]) -> dict[str, onnx.TensorProto]:
-    """The inputs that the request fixes to a scalar, as tensors; axes of any size become 1."""
-    found = {}
-    for entry in model.graph.input:
-        if entry.name not in consts:
-            continue
-        kind = entry.type.tensor_type
-        shape = [axis.dim_value or 1 for axis in kind.shape.dim]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        array = np.full(shape, consts[entry.name]).astype(dtype)
-        found[entry.name] = numpy_helper.from_array(array, entry.name)
-    return found
 
 
 def typed_inputs(model: onnx.ModelProto, stored: Mapping[str, Array]) -> dict[str, Array]:

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from compiler.bisection.cuts import fixed, model_of, output, symbolic
-from compiler.bisection.graph import Graph
+from compiler.ir.onnx.graph import Graph
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 

@@ -11,10 +11,10 @@ import pytest
 from compiler import build as builder
 from compiler.bisection import judging, reproducer, task
 from compiler.bisection.cuts import Cut
-from compiler.bisection.graph import Graph
 from compiler.bisection.search import Found
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values
+from compiler.ir.onnx.graph import Graph
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from relaxd.contract.request import CompileRequest

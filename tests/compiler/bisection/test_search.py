@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from compiler.bisection.cuts import Cut
-from compiler.bisection.graph import Graph
 from compiler.bisection.search import Found, Search
+from compiler.ir.onnx.graph import Graph
 
 
 def graph_of(taken: list[list[int]]) -> Graph:

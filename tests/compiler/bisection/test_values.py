@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from compiler.bisection.graph import Graph
 from compiler.bisection.values import Values, typed_inputs
+from compiler.ir.onnx.graph import Graph
 from compiler.verify.samples import to_npz
 
 MODEL = onnx.parser.parse_model(

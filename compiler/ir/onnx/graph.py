@@ -4,12 +4,14 @@ constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import onnx
-from onnx import AttributeProto
+from onnx import AttributeProto, helper, numpy_helper
 
 from compiler.ir.onnx.support import label_of, op_of
 
@@ -99,6 +101,33 @@ class Graph:
             dict.fromkeys(name for name in taken if name not in own and name not in self.constants)
         )
 
+    def model_of(
+        self,
+        nodes: Collection[int],
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[onnx.ValueInfoProto],
+    ) -> onnx.ModelProto:
+        """Nodes as a model of their own, with the constants that they read."""
+        taken = {name for index in nodes for name in self.takes[index]}
+        constants = [tensor for name, tensor in self.constants.items() if name in taken]
+        model = onnx.ModelProto()
+        model.ir_version = self.model.ir_version
+        model.opset_import.extend(self.model.opset_import)
+        model.functions.extend(self.model.functions)
+        model.graph.CopyFrom(
+            helper.make_graph(
+                [self.nodes[index] for index in sorted(nodes)],
+                "cut",
+                inputs,
+                outputs,
+                [tensor for tensor in constants if isinstance(tensor, onnx.TensorProto)],
+                sparse_initializer=[
+                    tensor for tensor in constants if isinstance(tensor, onnx.SparseTensorProto)
+                ],
+            )
+        )
+        return model
+
     def label(self, index: int) -> str:
         """The node's name, or that of its first output."""
         return label_of(self.nodes[index])
@@ -106,6 +135,20 @@ class Graph:
     def op(self, index: int) -> str:
         """The node's operator, with its domain where that is not the standard one."""
         return op_of(self.nodes[index])
+
+
+def fixed_inputs(model: onnx.ModelProto, consts: Mapping[str, Any]) -> dict[str, onnx.TensorProto]:
+    """The inputs that the request fixes to a scalar, as tensors; axes of any size become 1."""
+    found = {}
+    for entry in model.graph.input:
+        if entry.name not in consts:
+            continue
+        kind = entry.type.tensor_type
+        shape = [axis.dim_value or 1 for axis in kind.shape.dim]
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        array = np.full(shape, consts[entry.name]).astype(dtype)
+        found[entry.name] = numpy_helper.from_array(array, entry.name)
+    return found
 
 
 def _taken(node: onnx.NodeProto) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import onnx
 
-from compiler.bisection.graph import Graph
+from compiler.ir.onnx.graph import Graph
 
 
 def graph_of(text: str) -> Graph:
