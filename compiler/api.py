@@ -95,6 +95,7 @@ def compile_request(
     """
     digest = _digest(samples) if samples else None
     declared = dataclasses.replace(request, samples=digest, targets=(target,))
+    declared.require_samples()
     job = CompileJob(
         model=str(model.absolute()),
         request=declared.to_json(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import rounding, scores, state, targets
 from compiler.bundle import files
+from compiler.calibration.run import Calibrator
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.ir.onnx.integer_operands import with_integers
@@ -31,11 +32,11 @@ from compiler.toolchain.objects import Objects
 from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
-from compiler.verify.samples import to_npz
+from compiler.verify.samples import from_npz, to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Calibration, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -176,7 +177,7 @@ def _opened(
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = _reference(this, model)
-    compiled = _compile(this, model)
+    compiled = _compile(this, model, original)
     manifest, signature = compiled.manifest, compiled.signature
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     manifest = files.seal(this.partial, manifest)
@@ -198,7 +199,9 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     return sealed
 
 
-def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
+def _compile(
+    this: _Build, model: LoadedModel | LoadedScript, original: report.Reference
+) -> _Compiled:
     """Writes the library, its weights and its runtime into the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
         imported = _import(model, this.request, this.target)
@@ -231,7 +234,9 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(this.request, imported, this.target, found),
+            rounding.rounding_of(
+                this.request, imported, this.target, found, _calibrator(this, original, signature)
+            ),
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
@@ -261,6 +266,20 @@ def _compile(this: _Build, model: LoadedModel | LoadedScript) -> _Compiled:
         left_out=dict(model.text.left_out),
     )
     return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
+
+
+def _calibrator(
+    this: _Build, original: report.Reference, signature: Signature
+) -> Calibrator | None:
+    """What calibrates weights by the job's samples, where the request wants it."""
+    if this.request.options.calibration is Calibration.NONE:
+        return None
+    this.request.require_samples()
+    assert this.job.samples is not None
+    own = signature.original
+    _, samples = from_npz(Path(this.job.samples), own.inputs, own.dims)
+    this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
+    return Calibrator(original, samples, this.scratch)
 
 
 def _kernels(this: _Build) -> "KernelCache | None":

@@ -13,6 +13,7 @@ from compiler.toolchain.versions import versions
 from relaxd.contract import numerics
 from relaxd.contract.action import ActionKey, differences
 from relaxd.contract.model_folder import digest_of_folder
+from relaxd.contract.options import Calibration
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundle import read_manifest
 from relaxd.provenance.errors import TrustError
@@ -30,6 +31,11 @@ class Origin:
     target: str
     key: ActionKey
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether samples decided about weights."""
+        return self.request.options.calibration is not Calibration.NONE
+
     @classmethod
     def of(cls, statement: Mapping[str, Any]) -> "Origin":
         """From a signed statement; raises TrustError for one that is not of a build of ours."""
@@ -44,19 +50,31 @@ class Origin:
             raise TrustError(f"the statement lacks {error}", part="statement") from error
 
 
-def compare(origin: Origin, bundle: Path, model: Path, output: Path) -> list[str]:
+def compare(
+    origin: Origin, bundle: Path, model: Path, output: Path, samples: Path | None = None
+) -> list[str]:
     """Compile the model into `output`; the names of the files that are equal, which are all but
-    measurements and the manifest that lists their digests.
+    measurements and the manifest that lists their digests. samples: the file that weights were
+    calibrated by, where they were.
 
     Raises TrustError, which names the part of the action key or the file that differs, and
     CompileError.
     """
     _check_model(origin, model)
+    _check_samples(origin, samples)
     _check_key(origin)
-    unmeasured = replace(origin.request.options, verify=False, profile=False)
+    unmeasured = replace(
+        origin.request.options,
+        verify=False,
+        profile=False,
+        weights_error=None,
+        precision_error=None,
+    )
     request = replace(origin.request, options=unmeasured, samples=None, targets=(origin.target,))
     # Kernels of earlier builds would prove nothing.
-    compile_request(model, request, output=output, target=origin.target, kernels=False)
+    compile_request(
+        model, request, output=output, target=origin.target, samples=samples, kernels=False
+    )
     have, want = _digests(output), _digests(bundle)
     for name in sorted(have.keys() | want.keys()):
         if have.get(name) != want.get(name):
@@ -74,6 +92,23 @@ def _check_model(origin: Origin, model: Path) -> None:
     if digest != origin.model:
         raise TrustError(
             f"the model is {digest}, the bundle was built from {origin.model}", part="model"
+        )
+
+
+def _check_samples(origin: Origin, samples: Path | None) -> None:
+    if not origin.calibrated:
+        return
+    if samples is None:
+        raise TrustError(
+            "weights were calibrated by samples, and there are none to do it again",
+            part="samples",
+            hint=f"give --samples with the file {origin.request.samples}",
+        )
+    digest = _digest_of(samples)
+    if digest != origin.request.samples:
+        raise TrustError(
+            f"the samples are {digest}, the bundle was built with {origin.request.samples}",
+            part="samples",
         )
 
 

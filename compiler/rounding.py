@@ -22,6 +22,7 @@ from relaxd.contract.request import CompileRequest
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported
     from compiler.ir.weights import Rounded as RoundedWeights
+    from compiler.passes.pack.round_weights import Calibrate
     from compiler.passes.pipelines import Rounding
     from relaxd.contract.narrow import NarrowLayers
 
@@ -71,10 +72,16 @@ def _unroundable(why: str) -> ImportFailed:
 
 
 def rounding_of(
-    request: CompileRequest, imported: Imported, target: Target, found: Found
+    request: CompileRequest,
+    imported: Imported,
+    target: Target,
+    found: Found,
+    calibrate: Calibrate | None = None,
 ) -> Rounding | None:
     """The pass that rounds weights or operands, None where the request wants none; `found` hears
     what became of them. Raises ImportFailed for a target that would keep them as they are.
+
+    calibrate: where weights are to be calibrated; None rounds them to nearest.
     """
     asked = _asked(request)
     if asked is None:
@@ -98,7 +105,7 @@ def rounding_of(
         return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers)
     from compiler.passes.pack.round_weights import RoundWeights
 
-    return RoundWeights(request.options.weights, imported.weights, found.note_weights)
+    return RoundWeights(request.options.weights, imported.weights, found.note_weights, calibrate)
 
 
 def references_of(

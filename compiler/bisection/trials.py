@@ -24,7 +24,7 @@ from compiler.ir.onnx.walking import walk
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
-from relaxd.contract.options import Precision, StateForm
+from relaxd.contract.options import Calibration, Precision, StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
@@ -99,6 +99,7 @@ class Trials:
             verify=True,
             profile=False,
             state=StateForm.PASSED,
+            calibration=Calibration.NONE,
             precision=self._precision(cut),
             precision_error=None,
         )

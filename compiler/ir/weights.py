@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,14 @@ class FileWeight:
 @dataclass(frozen=True)
 class Rounding:
     """form: what a matrix is rounded to; axis: along which numbers of it share a scale, as the file
-    has it.
+    has it; values: a file of NumPy's with the matrix after rounding, None where each number goes to
+    the nearest; nearest: why, where the weight was to be calibrated.
     """
 
     form: WeightForm
     axis: int
+    values: Path | None = None
+    nearest: str | None = None
 
 
 @dataclass(frozen=True)

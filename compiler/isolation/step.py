@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ Record = dict[str, Any]
 
 _TAIL = 2000
 _GRACE_SECONDS = 5.0
+_NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,13 @@ def run_task(
     seconds: float,
     memory_bytes: int,
     writable: tuple[Path, ...] = (),
+    environment: Mapping[str, str] = _NOTHING,
 ) -> Outcome:
     """Run `python -m MODULE`, whose main calls `serve`; kills it after `seconds`.
 
     memory_bytes: what its private memory may grow to before allocations fail. writable: folders
-    that it may write to beside that of the records.
+    that it may write to beside that of the records. environment: variables that it has beside
+    ours.
     """
     command = [sys.executable, "-P", "-m", module, str(records), str(memory_bytes), str(seconds)]
     command += map(str, writable)
@@ -61,7 +64,12 @@ def run_task(
             errors="replace",
             timeout=seconds + _GRACE_SECONDS,
             check=False,
-            env={**os.environ, **_own(records.parent), "PYTHONPATH": os.pathsep.join(paths)},
+            env={
+                **os.environ,
+                **environment,
+                **_own(records.parent),
+                "PYTHONPATH": os.pathsep.join(paths),
+            },
         )
     except subprocess.TimeoutExpired as error:
         output = (

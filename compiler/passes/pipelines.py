@@ -97,7 +97,7 @@ def for_processors(
         # Attention reads projections through slices of heads, so these are brought into form first.
         CombineProjections(),
         FuseAttention(),
-        *((StoreWeights(rounding.form),) if isinstance(rounding, RoundWeights) else ()),
+        *((StoreWeights.of(rounding),) if isinstance(rounding, RoundWeights) else ()),
         *((PackPairs(unit),) if isinstance(rounding, RoundOperands) else ()),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),

@@ -39,7 +39,10 @@ Output = Annotated[
 Samples = Annotated[
     Path | None,
     typer.Option(
-        "--samples", metavar="NPZ", help="Inputs for verify and profile.", show_default=False
+        "--samples",
+        metavar="NPZ",
+        help="Inputs for verify, profile and calibration.",
+        show_default=False,
     ),
 ]
 Dump = Annotated[

@@ -296,6 +296,11 @@ def _weights(report: Report, stored: StoredReport) -> RenderableType:
             f"{stored.form}{blocks}: {size(stored.bytes)} in place of {size(stored.before)}"
         )
     ]
+    if stored.calibration != "none":
+        calibrated = stored.layers - len(stored.nearest)
+        lines.append(Text(f"{calibrated} of them are rounded by {stored.calibration}"))
+    reasons = Counter(stored.nearest.values()).most_common(MOST_KEPT)
+    lines += [Text(f"{number} to nearest: {why}", style="dim") for why, number in reasons]
     kept = list(stored.kept.items())
     lines += [Text(f"{name} stays: {why}", style="dim") for name, why in kept[:MOST_KEPT]]
     if len(kept) > MOST_KEPT:

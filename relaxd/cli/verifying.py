@@ -42,6 +42,16 @@ ModelFile = Annotated[
         show_default=False,
     ),
 ]
+SamplesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--samples",
+        metavar="NPZ",
+        help="The samples that weights were calibrated by, for --rebuild, in place of the "
+        "server's.",
+        show_default=False,
+    ),
+]
 
 
 def verify_command(
@@ -50,6 +60,7 @@ def verify_command(
     target: declare.OneTarget = None,
     rebuild: Rebuild = False,
     model: ModelFile = None,
+    samples: SamplesFile = None,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,
@@ -74,20 +85,28 @@ def verify_command(
         else:
             folder = Path(scratch) / "bundle"
             statement = client.verify(ref, key, folder, target)
-        same = _rebuilt(statement, folder, model, client, Path(scratch)) if rebuild else []
+        same = _rebuilt(statement, folder, model, samples, client, Path(scratch)) if rebuild else []
     _report(ref, statement, same, as_json=json)
 
 
 def _rebuilt(
-    statement: dict[str, Any], folder: Path, model: Path | None, client: Client, scratch: Path
+    statement: dict[str, Any],
+    folder: Path,
+    model: Path | None,
+    samples: Path | None,
+    client: Client,
+    scratch: Path,
 ) -> list[str]:
     rebuilding = extras.load("compiler.rebuild", extra="compiler")
     origin = rebuilding.Origin.of(statement)
     source = model or scratch / "model"
     if model is None:
         source.write_bytes(client.model(origin.model))
+    if samples is None and origin.calibrated and origin.request.samples:
+        samples = scratch / "samples.npz"
+        samples.write_bytes(client.model(origin.request.samples))
     stderr().print("signature and digests hold; compiling again", style="dim")
-    return list(rebuilding.compare(origin, folder, source, scratch / "rebuilt"))
+    return list(rebuilding.compare(origin, folder, source, scratch / "rebuilt", samples))
 
 
 def _report(ref: str, statement: dict[str, Any], same: list[str], *, as_json: bool) -> None:

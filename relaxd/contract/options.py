@@ -44,6 +44,15 @@ class WeightForm(StrEnum):
     INT4 = "int4"
 
 
+class Calibration(StrEnum):
+    """By what weights of few bits are rounded: each number to the nearest, or by GPTQ, so that
+    outputs for the request's samples change least.
+    """
+
+    NONE = "none"
+    GPTQ = "gptq"
+
+
 class Precision(StrEnum):
     """What matmuls and convolutions multiply: numbers as the model has them, or rounded to
     bfloat16, with sums in float32. INT8: of a model whose weights are in blocks of few bits, what
@@ -72,7 +81,7 @@ class CompileOptions:
     logits: of which tokens the output `logits` of a language model has the scores.
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
-    None for any.
+    None for any. calibration: what weights of int8 and int4 are rounded by.
     precision: what matmuls and convolutions by constant weights multiply; precision_error: as
     weights_error, of the rounded operands.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
@@ -90,6 +99,7 @@ class CompileOptions:
     logits: LogitsForm = LogitsForm.ALL
     weights: WeightForm = WeightForm.FLOAT32
     weights_error: float | None = None
+    calibration: Calibration = Calibration.NONE
     precision: Precision = Precision.FLOAT32
     precision_error: float | None = None
     embed_weights: bool | None = None
@@ -100,6 +110,7 @@ class CompileOptions:
         self._choose("state", StateForm)
         self._choose("logits", LogitsForm)
         self._choose("weights", WeightForm)
+        self._choose("calibration", Calibration)
         self._choose("precision", Precision)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
@@ -120,6 +131,15 @@ class CompileOptions:
                 field="options.precision",
                 hint="set one of precision and weights to float32: precision=bfloat16 stores "
                 "weights as bfloat16, precision=int8 is for weights that the model has in blocks",
+            )
+
+        blocks = WeightForm.INT8, WeightForm.INT4
+        if self.calibration is not Calibration.NONE and self.weights not in blocks:
+            raise DeclarationError(
+                f"calibration={self.calibration} is for weights of int8 and int4, not of "
+                f"{self.weights}",
+                field="options.calibration",
+                hint="set weights to int4 or int8, or leave it out",
             )
 
     def _limit(self, name: str, what: str) -> None:

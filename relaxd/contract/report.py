@@ -191,7 +191,8 @@ class Kernel:
 @dataclass(frozen=True)
 class StoredReport:
     """Weights that take fewer bits than in the model: `layers` of them, `bytes` in place of
-    `before` as float32; kept: large ones that stay, with the reasons.
+    `before` as float32; kept: large ones that stay, with the reasons; calibration: what `layers`
+    were rounded by; nearest: those of them whose numbers went to the nearest all the same.
     """
 
     form: str
@@ -200,6 +201,8 @@ class StoredReport:
     bytes: int
     before: int
     kept: dict[str, str] = field(default_factory=dict)
+    calibration: str = "none"
+    nearest: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

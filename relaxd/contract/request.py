@@ -9,7 +9,7 @@ from typing import Any
 from relaxd.contract.axes import Axis, axes_of
 from relaxd.contract.canonical import is_digest
 from relaxd.contract.dims import Dim
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import Calibration, CompileOptions
 from relaxd.contract.tensors import TensorSpec, split_axes
 from relaxd.errors import DeclarationError
 
@@ -26,7 +26,7 @@ class CompileRequest:
     dims: declared dims; a dim of the model left out gets the defaults.
     consts: inputs fixed to a scalar (`sr=16000`).
     shapes: names for data-dependent extents: value name to axes.
-    samples: digest of an .npz of inputs for verify and profile.
+    samples: digest of an .npz of inputs for verify, profile and calibration.
     targets: target names or TVM target JSON strings.
     """
 
@@ -42,6 +42,18 @@ class CompileRequest:
     def dim_table(self) -> dict[str, Dim]:
         """Declared dims by name."""
         return {dim.name: dim for dim in self.dims}
+
+    def require_samples(self) -> None:
+        """Raises DeclarationError where weights are to be calibrated, and there is nothing to
+        calibrate them by.
+        """
+        if self.options.calibration is not Calibration.NONE and self.samples is None:
+            raise DeclarationError(
+                f"calibration={self.options.calibration} rounds weights by what samples make of "
+                "the model, and there are none",
+                field="samples",
+                hint="give an .npz of real inputs (--samples), or leave calibration out",
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The wire form without `model`; equal requests give equal documents."""

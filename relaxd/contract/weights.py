@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text, whole
-from relaxd.contract.options import WeightForm
+from relaxd.contract.options import Calibration, WeightForm
 
 _FORMS = tuple(form for form in WeightForm if form is not WeightForm.FLOAT32)
 _MAX_RANK = 32
@@ -13,11 +13,16 @@ _MAX_RANK = 32
 
 @dataclass(frozen=True)
 class StoredWeight:
-    """One weight of the model: its form, its shape in the model, and the bytes that it takes."""
+    """One weight of the model: its form, its shape in the model, and the bytes that it takes.
+
+    nearest: where the build calibrates weights, why each number of this one went to the nearest all
+    the same; None where it was calibrated.
+    """
 
     form: WeightForm
     shape: tuple[int, ...]
     bytes: int
+    nearest: str | None = None
 
     @property
     def before(self) -> int:
@@ -27,29 +32,39 @@ class StoredWeight:
             size *= extent
         return size
 
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's form."""
+        return {
+            "form": self.form.value,
+            "shape": list(self.shape),
+            "bytes": self.bytes,
+            **({"nearest": self.nearest} if self.nearest is not None else {}),
+        }
+
 
 @dataclass(frozen=True)
 class StoredWeights:
     """The weights of a library by their names in the model.
 
     block: how many numbers share a scale, 1 for a form without scales; kept: large weights that
-    stay as the model has them, with the reasons.
+    stay as the model has them, with the reasons; calibration: what those were rounded by that say
+    no other.
     """
 
     form: WeightForm
     block: int
     layers: Mapping[str, StoredWeight]
     kept: Mapping[str, str]
+    calibration: Calibration = Calibration.NONE
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form."""
+        calibrated = self.calibration is not Calibration.NONE
         return {
             "form": self.form.value,
             "block": self.block,
-            "layers": {
-                name: {"form": one.form.value, "shape": list(one.shape), "bytes": one.bytes}
-                for name, one in self.layers.items()
-            },
+            **({"calibration": self.calibration.value} if calibrated else {}),
+            "layers": {name: one.to_json() for name, one in self.layers.items()},
             "kept": dict(self.kept),
         }
 
@@ -57,7 +72,7 @@ class StoredWeights:
     def from_json(cls, document: Any) -> "StoredWeights":
         """Inverse of `to_json`; raises BundleError for a malformed document."""
         found = mapping(document, "stored")
-        known_keys(found, frozenset({"form", "block", "layers", "kept"}), "stored")
+        known_keys(found, frozenset({"form", "block", "calibration", "layers", "kept"}), "stored")
         return cls(
             _form(found.get("form")),
             whole(found.get("block"), "stored.block"),
@@ -69,17 +84,31 @@ class StoredWeights:
                 text(name, "a weight's name"): text(why, "why a weight is kept")
                 for name, why in mapping(found.get("kept"), "stored.kept").items()
             },
+            _calibration(found.get("calibration", Calibration.NONE.value)),
         )
 
 
 def _layer(document: Any) -> StoredWeight:
     found = mapping(document, "a stored weight")
-    known_keys(found, frozenset({"form", "shape", "bytes"}), "a stored weight")
+    known = frozenset({"form", "shape", "bytes", "nearest"})
+    known_keys(found, known, "a stored weight")
     shape = sequence(found.get("shape"), "the shape of a stored weight")
     if len(shape) > _MAX_RANK:
         raise malformed("a stored weight has too many axes")
     extents = tuple(whole(size, "an extent of a stored weight") for size in shape)
-    return StoredWeight(_form(found.get("form")), extents, whole(found.get("bytes"), "bytes"))
+    nearest = found.get("nearest")
+    return StoredWeight(
+        _form(found.get("form")),
+        extents,
+        whole(found.get("bytes"), "bytes"),
+        None if nearest is None else text(nearest, "why a weight is rounded to nearest"),
+    )
+
+
+def _calibration(value: Any) -> Calibration:
+    if value not in list(Calibration):
+        raise malformed("stored weights have a calibration that this relaxd does not know")
+    return Calibration(value)
 
 
 def _form(value: Any) -> WeightForm:

@@ -103,6 +103,12 @@ def _stored(weights: StoredWeights) -> StoredReport:
         sum(layer.bytes for layer in layers),
         sum(layer.before for layer in layers),
         dict(weights.kept),
+        weights.calibration.value,
+        {
+            name: layer.nearest
+            for name, layer in weights.layers.items()
+            if layer.nearest is not None
+        },
     )
 
 

@@ -83,6 +83,7 @@ class OptionsIn(Document):
     logits: Literal["all", "last"] = "all"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None
+    calibration: Literal["none", "gptq"] = "none"
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     precision_error: Tolerance | None = None
     embed_weights: bool | None = None

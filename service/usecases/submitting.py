@@ -41,7 +41,11 @@ def submit(
     wait_for_worker: bool = True,
     change: Change | None = None,
 ) -> Job:
-    """See `Jobs.submit`; an inspection gets one build, whatever targets it names."""
+    """See `Jobs.submit`; an inspection gets one build, whatever targets it names. Raises
+    DeclarationError where weights are to be calibrated without samples.
+    """
+    if kind is Kind.COMPILE:
+        request.require_samples()
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
     for target in targets:
         core.compiler.check(target)

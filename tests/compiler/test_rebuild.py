@@ -1,6 +1,7 @@
 """A model compiled again, beside the bundle that a statement says it made."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from compiler.key import action_key
 from compiler.targets import resolve
 from compiler.toolchain.versions import versions
 from relaxd.contract.canonical import digest_of
+from relaxd.contract.options import Calibration, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.statement import Subjects, provenance
@@ -65,6 +67,21 @@ def test_another_toolchain_is_named_and_nothing_compiled(model: Path, tmp_path: 
     with pytest.raises(TrustError, match=r"toolchain\.tvm differ") as refused:
         rebuild.compare(origin_of(model, older), tmp_path, model, tmp_path / "again")
     assert refused.value.part == "action_key"
+
+
+def test_calibrated_weights_take_the_samples_that_they_were_calibrated_by(
+    model: Path, tmp_path: Path
+) -> None:
+    samples = tmp_path / "samples.npz"
+    samples.write_bytes(b"samples")
+    origin = origin_of(model, versions())
+    options = replace(origin.request.options, weights=WeightForm.INT4, calibration=Calibration.GPTQ)
+    digest = digest_of(b"other samples")
+    calibrated = replace(origin, request=replace(origin.request, options=options, samples=digest))
+    for given, message in ((None, "--samples"), (samples, "samples are sha256:")):
+        with pytest.raises(TrustError, match=message) as refused:
+            rebuild.compare(calibrated, tmp_path, model, tmp_path / "again", given)
+        assert refused.value.part == "samples"
 
 
 def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:

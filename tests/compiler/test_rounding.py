@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from compiler import api, targets
+from compiler import api, compile_model, targets
 from compiler import build as builder
 from compiler.errors import ImportFailed, VerifyError
 from compiler.ir.imported import Imported
@@ -17,12 +18,14 @@ from compiler.passes.cpu.families.nbits import emit
 from compiler.passes.cpu.families.nbits.rows import float_rows
 from compiler.rounding import Found, as_wanted, require_plain, rounding_of
 from relaxd.contract.narrow import NarrowLayers
-from relaxd.contract.options import CompileOptions, Flavour, Precision, WeightForm
+from relaxd.contract.options import Calibration, CompileOptions, Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.weights import StoredWeight
+from relaxd.errors import DeclarationError
 from relaxd.loader.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
+from tests.compiler.calibration.test_gptq import rows_of
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.cpu.families.test_nbits import model_of as model_of_blocks
 from tests.compiler.passes.cpu.families.test_nbits import table
@@ -239,3 +242,41 @@ def blocks() -> onnx.ModelProto:
     model.graph.node.extend(other.graph.node)
     model.graph.node.append(helper.make_node("MatMul", ["p", "real"], ["y"], name="float"))
     return model
+
+
+@pytest.mark.slow
+def test_a_calibrated_build_is_verified_as_any_other(tmp_path: Path) -> None:
+    """The error at the samples is far below that of rounding to nearest; scales are no longer those
+    of the greatest number of a block.
+    """
+    model, samples = perceptron(), tmp_path / "samples.npz"
+    np.savez(samples, x=rows_of(0, 300, 160) / 10)
+    errors = {}
+    for calibration in Calibration:
+        output = tmp_path / calibration
+        options = CompileOptions(
+            profile=False, weights=WeightForm.INT4, weights_error=0.2, calibration=calibration
+        )
+        manifest = compile_model(
+            model, output=output, dims={"n": (1, 400)}, samples=samples, options=options
+        )
+        assert manifest.stored is not None
+        assert manifest.stored.calibration is calibration
+        assert manifest.stored.layers["u"] == StoredWeight(
+            WeightForm.INT4, (160, 128), 128 * 100, None
+        )
+        assert read_manifest(output).stored == manifest.stored
+        numerics = report(output, "numerics.json")
+        assert numerics["verdict"] == "passed"
+        errors[calibration] = numerics["weights"]["error"]
+        shown = report_of(output).stored
+        assert shown is not None
+        assert (shown.calibration, shown.nearest) == (calibration.value, {})
+    assert errors[Calibration.GPTQ] < 0.75 * errors[Calibration.NONE]
+
+
+def test_calibration_wants_samples(tmp_path: Path) -> None:
+    options = CompileOptions(weights=WeightForm.INT4, calibration=Calibration.GPTQ)
+    with pytest.raises(DeclarationError, match="samples") as caught:
+        compile_model(perceptron(), output=tmp_path / "out", dims=DIMS, options=options)
+    assert caught.value.field == "samples"

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from compiler.ir.onnx.walking import walk
-from compiler.ir.ops.rounding import rounded
+from compiler.ir.ops.rounding import made_of
 from compiler.ir.weights import LEAST, FileWeight, Rounding, digest_of
 
 
@@ -29,8 +29,7 @@ def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, Rounding]) -
         array = numpy_helper.to_array(tensor)
         rounding = roundings.get(digest_of(array))
         if rounding is not None:
-            made = rounded(array, rounding.form, rounding.axis)
-            tensor.CopyFrom(numpy_helper.from_array(made, tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(made_of(array, rounding), tensor.name))
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, TensorProto]]:

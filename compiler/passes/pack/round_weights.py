@@ -9,16 +9,18 @@ import tvm
 from tvm import relax
 
 from compiler.ir.ops.nbits import HALF
-from compiler.ir.ops.rounding import BITS, BLOCK, bytes_of, objection, rounded
+from compiler.ir.ops.rounding import BITS, BLOCK, bytes_of, made_of, objection
 from compiler.ir.weights import LEAST, FileWeight, Rounded, Rounding, digest_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.tied import calls_of, table_of_rows
 from compiler.tir.exprs import op_name
-from relaxd.contract.options import WeightForm
+from relaxd.contract.options import Calibration, WeightForm
 from relaxd.contract.weights import StoredWeight, StoredWeights
 
 Array = np.ndarray[Any, Any]
+Calibrate = Callable[[Mapping[bytes, Rounding]], Mapping[bytes, Rounding]]
+"""Gives roundings of weights, by digest, with the values of those that it could calibrate."""
 _UNUSED = "no matmul multiplies by it, and no rows of it are read"
 _SHARED = "other operators read it too"
 _BOTH_WAYS = "sums go along its rows and along its columns"
@@ -31,12 +33,13 @@ class RoundWeights:
 
     held: the file's weights by digest. One that is not found there, as it was computed from others,
     stays as it is: the reference could not be given its rounded values. note: called with what
-    became of them.
+    became of them. calibrate: None rounds each number to the nearest.
     """
 
     form: WeightForm
     held: Mapping[bytes, FileWeight]
     note: Callable[[Rounded], None]
+    calibrate: Calibrate | None = None
     name = "round_weights"
     phase = Phase.GRAPH
 
@@ -44,11 +47,16 @@ class RoundWeights:
         """Rewrites every Relax function."""
         rewriter = _Rewriter(module)
         found, kept = self._choose(_uses(rewriter, module, self.held))
-        for use in found.values():
+        roundings: Mapping[bytes, Rounding] = {
+            key: Rounding(self.form, min(found[key].axes)) for key in self.held if key in found
+        }
+        if self.calibrate is not None:
+            roundings = self.calibrate(roundings)
+        for key, use in found.items():
             for constant, axis in use.constants:
-                made = rounded(constant.value.numpy(), self.form, axis)
+                made = _made(constant.value.numpy(), axis, roundings[key])
                 rewriter.made[constant.__hash__()] = relax.const(made)
-        self.note(self._described(found, kept))
+        self.note(self._described(roundings, kept))
         return rewrite_functions(rewriter, module)
 
     def _choose(self, uses: Mapping[bytes, "_Use"]) -> tuple[dict[bytes, "_Use"], dict[bytes, str]]:
@@ -62,21 +70,25 @@ class RoundWeights:
                 kept[key] = reason
         return found, kept
 
-    def _described(self, found: Mapping[bytes, "_Use"], kept: Mapping[bytes, str]) -> Rounded:
+    def _described(self, roundings: Mapping[bytes, Rounding], kept: Mapping[bytes, str]) -> Rounded:
         layers: dict[str, StoredWeight] = {}
         others: dict[str, str] = {}
-        roundings = {}
         for key, weight in self.held.items():
-            if key not in found:
+            if key not in roundings:
                 others |= dict.fromkeys(weight.names, kept.get(key, _UNUSED))
                 continue
-            (axis,) = found[key].axes
-            columns, depth = weight.shape[1 - axis], weight.shape[axis]
-            stored = StoredWeight(self.form, weight.shape, bytes_of(self.form, columns, depth))
+            rounding = roundings[key]
+            columns, depth = weight.shape[1 - rounding.axis], weight.shape[rounding.axis]
+            stored = StoredWeight(
+                self.form,
+                weight.shape,
+                bytes_of(self.form, columns, depth),
+                rounding.nearest,
+            )
             layers |= dict.fromkeys(weight.names, stored)
-            roundings[key] = Rounding(self.form, axis)
         block = 1 if BITS[self.form] == HALF else BLOCK
-        return Rounded(StoredWeights(self.form, block, layers, others), roundings)
+        by = Calibration.NONE if self.calibrate is None else Calibration.GPTQ
+        return Rounded(StoredWeights(self.form, block, layers, others, by), roundings)
 
 
 @dataclass
@@ -131,6 +143,15 @@ def _operands(rewriter: Any, module: Any, call: Any) -> Iterator[tuple[Any, int 
             yield constant, 0
         else:
             yield constant, 1 if reads else None
+
+
+def _made(array: Array, axis: int, rounding: Rounding) -> Array:
+    """A constant of the module, whose sums go along `axis`, after the rounding of the file's
+    weight that it is.
+    """
+    if axis == rounding.axis:
+        return made_of(array, rounding)
+    return np.ascontiguousarray(made_of(array.T, rounding).T)
 
 
 def _flat(arguments: Any) -> Iterator[Any]:

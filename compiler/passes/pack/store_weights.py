@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks, product_program, reals, rows_program
-from compiler.ir.ops.rounding import BITS, objection, round_table
+from compiler.ir.ops.rounding import BITS, found_table, objection, round_table
 from compiler.ir.weights import LEAST
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
@@ -18,6 +18,7 @@ from compiler.passes.graph.rewriting import (
     rewrite_functions,
     with_simple_shape,
 )
+from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.tied import table_of_rows
 from compiler.tir.exprs import op_name
 from relaxd.contract.options import WeightForm
@@ -31,22 +32,30 @@ Array = np.ndarray[Any, Any]
 class StoreWeights:
     """Rewrites matmuls by constants that the form holds exactly, and reads of their rows, into
     programs over numbers of few bits, as importers write those of `MatMulNBits`.
+
+    calibrated: whether scales may be others than those of rounding to nearest.
     """
 
     form: WeightForm
+    calibrated: bool = False
     name = "store_weights"
     phase = Phase.PACK
 
+    @classmethod
+    def of(cls, rounding: RoundWeights) -> "StoreWeights":
+        """For what that pass leaves."""
+        return cls(rounding.form, rounding.calibrate is not None)
+
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self.form), module)
+        return rewrite_functions(_Rewriter(module, self), module)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: tvm.IRModule, form: WeightForm) -> None:
+    def __init__(self, module: tvm.IRModule, options: StoreWeights) -> None:
         super().__init__(module)
-        self.module, self.form, self.bits = module, form, BITS[form]
+        self.module, self.options, self.bits = module, options, BITS[options.form]
         self.tables: dict[tuple[int, bool], tuple[Any, Blocks | None]] = {}
 
     def visit_call_(self, call: Any) -> Any:
@@ -87,14 +96,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         key = constant.__hash__(), transposed
         if key not in self.tables:
             array = constant.value.numpy()
-            found = exact_table(array.T if transposed else array, self.form)
+            found = exact_table(array.T if transposed else array, self.options)
             self.tables[key] = constant, found
         return self.tables[key][1]
 
 
-def exact_table(table: Array, form: WeightForm) -> Blocks | None:
+def exact_table(table: Array, options: StoreWeights) -> Blocks | None:
     """A matrix [columns, depth] in blocks that hold it exactly, None where none do."""
-    if table.size < LEAST or objection(table, form):
+    if table.size < LEAST or objection(table, options.form):
         return None
-    made = round_table(table, BITS[form])
+    bits = BITS[options.form]
+    if options.calibrated:
+        return found_table(table, bits, _EXACT)
+    made = round_table(table, bits)
     return made if np.allclose(reals(made), table, rtol=_EXACT, atol=0) else None

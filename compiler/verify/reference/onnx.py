@@ -229,8 +229,8 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            wide = {name: _wide(array) for name, array in inputs.items()}
-            outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), wide, draws)
+            given = {name: wide(array) for name, array in inputs.items()}
+            outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), given, draws)
             return {name: np.asarray(value) for name, value in outputs.items()}
         # A point that the reference refuses, for whatever reason, cannot be judged.
         except Exception as error:
@@ -239,7 +239,8 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     run_points(spec, record, run, failure="refused")
 
 
-def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An input as the reference takes it, which has float32 in place of narrower types."""
     return array.astype(np.float32) if array.dtype.name in STORAGE else array
 
 

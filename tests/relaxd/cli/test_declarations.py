@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relaxd.cli.declarations import read_request
-from relaxd.contract.options import Flavour, Precision, WeightForm
+from relaxd.contract.options import Calibration, Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
@@ -41,6 +41,11 @@ def test_the_switches_for_weights_are_options() -> None:
     assert (given.options.weights, given.options.weights_error) == (WeightForm.INT4, 0.05)
     with pytest.raises(DeclarationError, match="weights_error"):
         read_request(weights_error=0.05)
+
+
+def test_calibration_is_an_option() -> None:
+    given = read_request(weights=WeightForm.INT4, options=["calibration=gptq"])
+    assert given.options.calibration is Calibration.GPTQ
 
 
 def test_the_switches_for_precision_are_options() -> None:

@@ -121,6 +121,20 @@ def test_weights_in_fewer_bits_state_what_they_save_and_change(relaxd: Any, bund
     assert "against the model's own weights, at most 10.00% is allowed" in shown
 
 
+def test_calibrated_weights_are_counted(relaxd: Any, bundle: Path) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    layers = {f"w{i}": {"form": "int4", "shape": [1024, 512], "bytes": 320 << 10} for i in range(3)}
+    layers["w2"] |= {"nearest": "rows of it are read"}
+    stored = {"form": "int4", "block": 32, "calibration": "gptq", "layers": layers, "kept": {}}
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "stored": stored}))
+    shown = relaxd("show", str(bundle)).out
+    assert "2 of them are rounded by gptq" in shown
+    assert "1 to nearest: rows of it are read" in shown
+    document = relaxd("show", str(bundle), "--json").json["stored"]
+    assert document["calibration"] == "gptq"
+    assert document["nearest"] == {"w2": "rows of it are read"}
+
+
 def test_a_trace_is_written_beside_what_is_printed(relaxd: Any, bundle: Path) -> None:
     timeline = [{"name": "fused_matmul", "start_us": 0.0, "us": 1900.0}]
     operators = {**PROFILE["operators"], "timeline": timeline}

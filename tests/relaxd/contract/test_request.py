@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,7 @@ def test_defaults():
         "logits": "all",
         "weights": "float32",
         "weights_error": None,
+        "calibration": "none",
         "precision": "float32",
         "precision_error": None,
         "embed_weights": None,
@@ -116,6 +118,9 @@ def test_defaults():
             {"options": {"weights": "int4", "verify": False, "weights_error": 0.1}},
             "options.weights_error",
         ),
+        ({"options": {"weights": "int4", "calibration": "awq"}}, "options.calibration"),
+        ({"options": {"calibration": "gptq"}}, "options.calibration"),
+        ({"options": {"weights": "float16", "calibration": "gptq"}}, "options.calibration"),
         ({"options": {"precision": "float8"}}, "options.precision"),
         ({"options": {"precision": "bfloat16", "precision_error": -1}}, "options.precision_error"),
         ({"options": {"precision_error": 0.1}}, "options.precision_error"),
@@ -136,3 +141,12 @@ def test_the_error_names_the_field(document, field):
 
 def test_dim_table():
     assert CompileRequest.of(dims={"n": 4, "m": (1, 2)}).dim_table.keys() == {"m", "n"}
+
+
+def test_calibration_requires_samples():
+    CompileRequest().require_samples()
+    request = CompileRequest.of(options={"weights": "int8", "calibration": "gptq"})
+    with pytest.raises(DeclarationError, match="--samples") as caught:
+        request.require_samples()
+    assert caught.value.field == "samples"
+    replace(request, samples="sha256:" + "0" * 64).require_samples()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relaxd.contract.options import WeightForm
+from relaxd.contract.options import Calibration, WeightForm
 from relaxd.contract.weights import StoredWeight, StoredWeights
 from relaxd.errors import BundleError
 
@@ -16,7 +16,22 @@ STORED = StoredWeights(
 )
 
 
+CALIBRATED = StoredWeights(
+    WeightForm.INT8,
+    32,
+    {
+        "w": StoredWeight(WeightForm.INT8, (64, 300), 21600),
+        "t": StoredWeight(WeightForm.INT8, (300, 64), 21600, "rows of it are read"),
+    },
+    {},
+    Calibration.GPTQ,
+)
+
+
 def test_there_and_back() -> None:
+    assert StoredWeights.from_json(CALIBRATED.to_json()) == CALIBRATED
+    assert "calibration" not in STORED.to_json()
+    assert set(STORED.to_json()["layers"]["w"]) == {"form", "shape", "bytes"}
     assert StoredWeights.from_json(STORED.to_json()) == STORED
     assert STORED.layers["w"].before == 64 * 300 * 4
 
@@ -33,6 +48,8 @@ def test_there_and_back() -> None:
         {"layers": {"w": {"form": "int5", "shape": [1], "bytes": 1}}},
         {"layers": {"w": {"form": "int4", "shape": [1] * 33, "bytes": 1}}},
         {"layers": {"w": {"form": "int4", "shape": ["n"], "bytes": 1}}},
+        {"layers": {"w": {"form": "int4", "shape": [1], "bytes": 1, "nearest": 1}}},
+        {"calibration": "awq"},
         {"kept": {"v": 3}},
         {"surprise": 1},
     ],

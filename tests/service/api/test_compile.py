@@ -1,4 +1,5 @@
 import io
+import json
 import tarfile
 
 import httpx
@@ -61,6 +62,20 @@ def test_samples_may_come_along(api: Live) -> None:
     assert api.services.store.blobs.read(job["request"]["samples"]) == packed.getvalue()
 
 
+def test_weights_may_be_calibrated_by_the_samples(api: Live) -> None:
+    packed = io.BytesIO()
+    np.savez(packed, x=np.zeros(3, np.float32))
+    options = {"weights": "int4", "calibration": "gptq"}
+    files = {
+        "model": ("m.onnx", MODEL),
+        "samples": ("s.npz", packed.getvalue()),
+        "request": ("request.json", json.dumps({"options": options}).encode()),
+    }
+    answer = api.http.post("/v1/compile", files=files)
+    assert answer.status_code == 202
+    assert answer.json()["request"]["options"]["calibration"] == "gptq"
+
+
 @pytest.mark.parametrize(
     ("request_text", "field", "says"),
     [
@@ -80,6 +95,13 @@ def test_samples_may_come_along(api: Live) -> None:
         ('{"options": {"verify": 1}}', "options.verify", "boolean"),
         ('{"samples": "sha256:12"}', "samples", "pattern"),
         ('{"samples": "sha256:' + "0" * 64 + '"}', "samples", "no blob"),
+        (
+            '{"options": {"weights": "int4", "calibration": "gptq"}}',
+            "samples",
+            "there are none",
+        ),
+        ('{"options": {"calibration": "gptq"}}', "options.calibration", "int8 and int4"),
+        ('{"options": {"calibration": "awq"}}', "options.calibration", "gptq"),
     ],
 )
 def test_a_bad_request_is_a_problem_with_its_field(
