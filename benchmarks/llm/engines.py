@@ -112,12 +112,14 @@ class Engine:
         return line
 
 
-def bundle_of(model: Path, built: Path, options: Mapping[str, object]) -> Path:
+def bundle_of(
+    model: Path, built: Path, options: Mapping[str, object], samples: Path | None = None
+) -> Path:
     """The model compiled for this machine with its caches kept, made once."""
     bundle = built / "-".join([model.stem, *(f"{key}={value}" for key, value in options.items())])
     if not bundle.exists():
         chosen = {"verify": False, "profile": False, "state": "lifted", **options}
-        compile_model(model, output=bundle, dims=_DIMS, options=chosen)
+        compile_model(model, output=bundle, dims=_DIMS, samples=samples, options=chosen)
     return bundle
 
 

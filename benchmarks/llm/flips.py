@@ -14,7 +14,7 @@ import numpy as np
 import relaxd
 from benchmarks.answers.decoder import Decoder
 from benchmarks.answers.reference import PROMPTS, logarithms
-from benchmarks.llm import engines, files
+from benchmarks.llm import engines, files, samples
 from compiler.ir.gguf.file import read_gguf
 from relaxd.llm import Engine, Sampling
 
@@ -87,13 +87,28 @@ def _engines(
         ("Q4_0 | relaxd, float32", rounded, {"precision": "float32"}),
         ("Q4_0 | relaxd, int8", rounded, {"precision": "int8"}),
         ("`weights=int4` | relaxd, float32", exact, {"weights": "int4"}),
+        (
+            "`weights=int4`, `calibration=gptq` | relaxd, float32",
+            exact,
+            {"weights": "int4", "calibration": "gptq"},
+        ),
         ("F32 | relaxd, float32", exact, {"precision": "float32"}),
     ]
     for name, model, chosen in own:
-        yield name, _by_relaxd(engines.bundle_of(model, options.built, chosen))
+        given = _samples(exact, options) if "calibration" in chosen else None
+        yield name, _by_relaxd(engines.bundle_of(model, options.built, chosen, given))
     for kind, model in (("Q4_0", rounded), ("F32", exact)):
         with engines.llama(program, model, threads=1) as engine:
             yield f"{kind} | llama.cpp", _by_llama(engine)
+
+
+def _samples(exact: Path, options: argparse.Namespace) -> Path:
+    """What weights are calibrated by, made once."""
+    path: Path = options.built / "samples.npz"
+    if not path.exists():
+        bundle = engines.bundle_of(exact, options.built, {"precision": "float32"})
+        samples.write(exact, bundle, path)
+    return path
 
 
 def _by_relaxd(bundle: Path) -> Scores:
