@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import compiler
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, Precision, StateForm
 from tests.gguf_files import METADATA, Q4_1, Q8_0, tensors, write
 
 LONGEST, MOST = 320, 128
@@ -20,6 +20,8 @@ def rounded_decoder(folder: Path) -> Path:
         "past_sequence_length": (0, LONGEST),
         "total_sequence_length": (1, LONGEST),
     }
-    options = CompileOptions(verify=False, profile=False, state="lifted", precision="int8")
+    options = CompileOptions(
+        verify=False, profile=False, state=StateForm.LIFTED, precision=Precision.INT8
+    )
     compiler.compile_model(model, output=folder / "built", dims=dims, options=options)
     return folder / "built"

@@ -13,16 +13,13 @@ PIECE = 512
 
 
 class Runner(Protocol):
-    """A model that is loaded."""
+    """A model that is loaded; what else it answers has its request's name."""
 
     def prefill(self, tokens: int) -> str:
         """Time of a prompt."""
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step of so many sequences behind `past` tokens each."""
-
-    def logits(self, tokens: int) -> str:
-        """The logits behind a prompt."""
 
 
 def serve(runner: Runner) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models
 
 import compiler
-from relaxd.contract.options import CompileOptions, StateForm
+from relaxd.contract.options import CompileOptions, Flavour, StateForm
 from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, filled, grown
 
 END = WORDS - 1
@@ -21,7 +21,7 @@ TEMPLATE = (
 KINDS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
 
 
-def built(folder: Path, kind: str, flavour: str = "vm") -> Path:
+def built(folder: Path, kind: str, flavour: Flavour = Flavour.VM) -> Path:
     """A bundle of the kind."""
     model, dims = KINDS[kind]
     options = replace(QUICK, flavour=flavour)

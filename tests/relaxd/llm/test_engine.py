@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relaxd.contract.options import Flavour
 from relaxd.errors import (
     CapacityError,
     ClosedError,
@@ -66,7 +67,9 @@ def test_requests_together_get_what_each_gets_alone(
 
 def test_a_library_that_needs_no_runtime(tmp_path: Path) -> None:
     prompts = [[5, 6, 7, 8], [1, 2], [9, 9, 9, 9, 9, 9]]
-    with Engine.open(built(tmp_path, "filled", "standalone"), sequences=3, threads=1) as engine:
+    with Engine.open(
+        built(tmp_path, "filled", Flavour.STANDALONE), sequences=3, threads=1
+    ) as engine:
         answers = [engine.generate(prompt, Sampling(max_tokens=16)) for prompt in prompts]
         found = [[piece.token for piece in answer] for answer in answers]
     assert found == [greedy("filled", prompt, 16) for prompt in prompts]

@@ -12,7 +12,7 @@ import pytest
 import compiler
 import relaxd
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.options import CompileOptions, StateForm
+from relaxd.contract.options import CompileOptions, Flavour, StateForm
 from relaxd.contract.state import Part
 from relaxd.errors import CapacityError, InputError
 from relaxd.loader import large_pages
@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name, (model, dims) in MODELS.items():
         made[name] = tmp_path_factory.mktemp("alone") / name
-        options = CompileOptions(state="lifted", flavour="standalone")
+        options = CompileOptions(state=StateForm.LIFTED, flavour=Flavour.STANDALONE)
         compiler.compile_model(model(), output=made[name], dims=dims, options=options)
         assert json.loads((made[name] / "numerics.json").read_text())["verdict"] == "passed"
     return made
