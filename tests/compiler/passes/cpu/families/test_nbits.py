@@ -8,11 +8,14 @@ import onnx
 import pytest
 
 from compiler.ir.ops.nbits import Blocks, reals
+from compiler.passes.cpu.families.nbits.match import product_of
 from compiler.passes.pack.nbits import pack_panels
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import normal, session_of
 from tests.compiler.passes.lowered import build
+from tests.compiler.passes.processors import nearest
 
 ROWS = (0, 1, 2, 3, 5, 8, 11, 64, 67)
 
@@ -191,8 +194,6 @@ def test_scales_that_are_float16_are_kept_as_such() -> None:
 def test_processors_without_the_instruction_round_as_well(
     target: str, bits: int, depth: int, zeros: str
 ) -> None:
-    from tests.compiler.passes.processors import nearest
-
     weights = table(bits, 32, depth, 40, zeros)
     machine: Target = replace(nearest(target), isa=())
     built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
@@ -200,6 +201,39 @@ def test_processors_without_the_instruction_round_as_well(
         x = normal(rows, depth)
         x[: rows // 2, :32] = 0
         close(built.run({"x": x})[0], rounded(x, 32) @ reals(weights).astype(np.float64).T)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize(("bits", "block", "numbers"), [
+    (4, 32, 0xFF), (4, 128, 0xFF), (4, 16, 0), (8, 32, 0), (8, 16, 0xFF), (8, 128, 0),
+])  # fmt: skip
+def test_the_greatest_products_of_bytes_fit_their_sums(
+    target: str, bits: int, block: int, numbers: int
+) -> None:
+    """Sums of pairs have 16 bits: 15 times 127 or -128 times -127, as often as they come."""
+    weights = table(bits, block, 4 * block - 3, 40, "none")
+    weights.numbers[:] = numbers
+    machine = nearest(target)
+    built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
+    for rows, value in ((1, 1.0), (3, -1.0), (5, 0.25)):
+        x = np.full((rows, weights.depth), value, np.float32)
+        close(built.run({"x": x})[0], x.astype(np.float64) @ reals(weights).astype(np.float64).T)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
+def test_rounded_rows_by_pairs_of_bytes(
+    target: str, bits: int, block: int, depth: int, columns: int, zeros: str
+) -> None:
+    weights = table(bits, block, depth, columns, zeros)
+    machine = nearest(target)
+    product = product_of(VectorUnit.of(machine))
+    assert product is not None
+    built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
+    for rows in ROWS:
+        x = normal(rows, depth)
+        (got,) = built.run({"x": x})
+        close(got, rounded(x, block) @ reals(weights).astype(np.float64).T)
 
 
 def test_what_follows_and_several_axes_of_rows() -> None:
