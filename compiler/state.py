@@ -2,17 +2,21 @@
 
 from compiler.errors import ImportFailed
 from compiler.machine import cannot_run
-from compiler.targets import Target
+from compiler.targets import ObjectFormat, Target
 from relaxd.contract.options import StateForm
 from relaxd.contract.request import CompileRequest
 
 
 def require_host(target: Target) -> None:
-    """Raises ImportFailed where a library cannot write into what its caller owns."""
-    if target.kind == "llvm" and cannot_run(target) is None:
+    """Raises ImportFailed where a library cannot write into what its caller owns, or verification
+    could not look at what it wrote.
+    """
+    wasm = target.platform.object_format is ObjectFormat.WASM
+    if target.kind == "llvm" and (wasm or cannot_run(target) is None):
         return
     raise ImportFailed(
-        f"caches can be lifted for this machine's processor alone, not for {target.name}",
+        "caches can be lifted for this machine's processor and for WebAssembly alone, not for "
+        f"{target.name}",
         reason="state",
         field="options.state",
         hint="compile it with state=passed",

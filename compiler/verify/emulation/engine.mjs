@@ -1,8 +1,9 @@
-// node engine.mjs LIBRARY PREFIX WEIGHTS INPUTS OUTPUTS [DIM=VALUE]...: one run of a model in WebAssembly.
+// node engine.mjs LIBRARY PREFIX WEIGHTS INPUTS OUTPUTS WRITTEN [DIM=VALUE]...: one run of a model in WebAssembly.
+// WRITTEN: positions of inputs that the run writes, with commas between; they come behind the outputs.
 // INPUTS and OUTPUTS are files of tensors: a count, then for each its code, bits, rank, extents (int64) and values.
 import { readFileSync, writeFileSync } from 'node:fs';
 
-const [library, prefix, weightsFile, inputsFile, outputsFile, ...given] = process.argv.slice(2);
+const [library, prefix, weightsFile, inputsFile, outputsFile, written, ...given] = process.argv.slice(2);
 const CODES = { int: 0, uint: 1, float: 2, bfloat: 4, bool: 6 };
 const HEADER = 24;
 
@@ -43,16 +44,16 @@ function check(status) {
   if (status) throw new Error(text(call('failure', context)) || `status ${status}`);
 }
 
-/** The values of each tensor in a file. */
+/** The header and the values of each tensor in a file. */
 function tensors(file) {
   const data = readFileSync(file), found = [];
   let at = 8;
   const next = () => Number(data.readBigInt64LE((at += 8) - 8));
   for (let count = Number(data.readBigInt64LE(0)); count > 0; --count) {
-    const [, bits, rank] = [next(), next(), next()];
+    const start = at, [, bits, rank] = [next(), next(), next()];
     let size = bits / 8;
     for (let axis = 0; axis < rank; ++axis) size *= next();
-    found.push(data.subarray(at, at += size));
+    found.push({ head: data.subarray(start, at), values: data.subarray(at, at += size) });
   }
   return found;
 }
@@ -81,8 +82,12 @@ const dims = Array.from({ length: view().getInt32(table + 12, true) }, (_, i) =>
 const bound = Number(call('bind', context, hold(header(...dims))));
 if (bound < 0) check(-bound);
 check(call('arena', context, take(bound)));
-const pointers = tensors(inputsFile).map(hold), vector = take(4 * pointers.length);
+const inputs = tensors(inputsFile), pointers = inputs.map(({ values }) => hold(values)), vector = take(4 * pointers.length);
 pointers.forEach((at, i) => view().setUint32(vector + 4 * i, at, true));
 check(call('run', context, vector, 0));
 const count = view().getInt32(table + 8, true);
-writeFileSync(outputsFile, Buffer.concat([header(count), ...Array.from({ length: count }, (_, i) => output(i)).flat()]));
+const results = Array.from({ length: count }, (_, i) => output(i));
+for (const i of written.split(',').filter(Boolean).map(Number)) {
+  results.push([inputs[i].head, Buffer.from(bytes(pointers[i], inputs[i].values.length).slice())]);
+}
+writeFileSync(outputsFile, Buffer.concat([header(results.length), ...results.flat()]));

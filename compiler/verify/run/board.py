@@ -57,7 +57,7 @@ class Program:
             raise PointFailed(f"on the emulated board {board.name_of(self.target)}: {why}")
         words = (word.partition("=") for word in said.splitlines()[-1].split())
         counted = {name: int(number) for name, _, number in words}
-        return taken(self.manifest, self.scratch / "outputs"), counted
+        return taken(self.manifest.outputs, self.scratch / "outputs"), counted
 
     def _command(self, dims: list[str]) -> list[str]:
         weights = "-"

@@ -4,7 +4,7 @@
 
 import resource
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class _Program:
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
             raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
-        return taken(self.manifest, given_back)
+        return taken(self.manifest.outputs, given_back)
 
     def _dims(self, inputs: Arrays) -> list[str]:
         """What a library without a runtime binds; the virtual machine takes nothing."""
@@ -71,11 +71,11 @@ def bound_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str
     return {name: int(solved[name]) for name in sorted(named)}
 
 
-def taken(manifest: Manifest, file: Path) -> Arrays:
-    """The outputs by name from the file that a program wrote."""
+def taken(specs: Sequence[TensorSpec], file: Path) -> Arrays:
+    """The tensors by name from the file that a program wrote."""
     return {
         item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
-        for item, array in zip(manifest.outputs, tensors.read(file), strict=True)
+        for item, array in zip(specs, tensors.read(file), strict=True)
     }
 
 

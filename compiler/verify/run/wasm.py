@@ -3,12 +3,13 @@ in node.
 """
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.isolation import privileges
 from compiler.isolation.step import Record, serve
+from compiler.verify.buffers import step
 from compiler.verify.emulation import engine, tensors
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import child_seconds, held, taken
@@ -30,7 +31,20 @@ class _Module:
     scratch: Path
 
     def run(self, inputs: Arrays) -> Arrays:
-        """The outputs by name; raises PointFailed with the end of what the engine printed."""
+        """The outputs by name, those of a library with state as the original gives them; raises
+        PointFailed with the end of what the engine printed.
+        """
+        state = self.manifest.state
+        if state is None:
+            return self._outputs(inputs, ())
+        call = step(self.manifest, state, inputs)
+        caches = [cache.input for cache in state.caches]
+        found = dict(self._outputs(call.inputs, caches))
+        call.inputs.update({name: found.pop(name) for name in caches})
+        return {**found, **call.presents(state)}
+
+    def _outputs(self, inputs: Arrays, written: Sequence[str]) -> Arrays:
+        """The outputs by name, and what the run left in the inputs that it writes."""
         manifest, given, results = self.manifest, self.scratch / "inputs", self.scratch / "outputs"
         arrays = [inputs[item.name] for item in manifest.inputs]
         tensors.write(
@@ -38,8 +52,10 @@ class _Module:
         )
         values = Binding(manifest.inputs, manifest.dims).solve(tuple(a.shape for a in arrays))
         dims = [f"{name}={value}" for name, value in values.items()]
+        names = [item.name for item in manifest.inputs]
+        places = ",".join(str(names.index(name)) for name in written)
         done = subprocess.run(
-            [*self._command(), str(given), str(results), *dims],
+            [*self._command(), str(given), str(results), places, *dims],
             capture_output=True,
             text=True,
             errors="replace",
@@ -48,7 +64,8 @@ class _Module:
         )
         if done.returncode:
             raise PointFailed(f"under node: {_reason(done)}")
-        return taken(manifest, results)
+        specs = [item for name in written for item in manifest.inputs if item.name == name]
+        return taken((*manifest.outputs, *specs), results)
 
     def _command(self) -> list[str]:
         manifest = self.manifest

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from compiler import capabilities, compile_model, targets
 from compiler.targets import TargetStatus
 from compiler.verify.emulation import engine
 from compiler.verify.run.wasm import run_library
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, filled, grown
 from tests.servers import missing
 from tests.small_models import masked
 
@@ -38,6 +40,23 @@ def test_a_module_is_run_at_every_point(bundle: Path) -> None:
     assert (numerics["verdict"], numerics["status"]) == ("passed", "executed")
     assert numerics["left_out"] == []
     assert numerics["verified_up_to"] == {"batch": 4, "seq": 16}
+
+
+@pytest.mark.parametrize(
+    ("model", "dims", "target"),
+    [(filled, FILLED_DIMS, "wasm32-simd"), (grown, GROWN_DIMS, "wasm32-threads")],
+)
+def test_caches_that_a_module_writes_are_compared(
+    model: Any, dims: dict[str, Any], target: str, tmp_path: Path
+) -> None:
+    if engine.lacking():
+        missing("node", "apt-get install nodejs")
+    options = {"state": "lifted", "profile": False}
+    compile_model(model(), output=tmp_path / "out", target=target, dims=dims, options=options)
+    numerics = json.loads((tmp_path / "out" / "numerics.json").read_text())
+    assert (numerics["verdict"], numerics["status"]) == ("passed", "executed")
+    compared = {output["name"] for output in numerics["outputs"]}
+    assert {"logits", "present.0.key", "present.0.value"} <= compared
 
 
 def test_what_fails_in_a_module_is_reported_with_its_sentence(bundle: Path, tmp_path: Path) -> None:
