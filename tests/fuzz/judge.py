@@ -1,7 +1,7 @@
 """Whether relaxd is right on a case, and if not, who is at fault."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -101,7 +101,7 @@ class Judge:
         apart = differences(ours, theirs, case)
         if not apart:
             return Judgement(Verdict.RIGHT, runs=runs)
-        return replace(self._fault(case, ours, theirs, _first(apart)), apart=tuple(apart))
+        return replace(self._fault(case, ours, theirs, apart), apart=tuple(apart))
 
     def answered(self, case: Case) -> bool:
         """Whether ONNX Runtime runs the case."""
@@ -139,27 +139,33 @@ class Judge:
         return _narrow(want)
 
     def _fault(
-        self, case: Case, ours: list[Outputs], theirs: list[Outputs], apart: str
+        self, case: Case, ours: list[Outputs], theirs: list[Outputs], apart: dict[str, str]
     ) -> Judgement:
-        """Who is at fault where the two disagree, first as `apart` says."""
+        """Who is at fault where the two disagree, as `apart` says by output. What both agree on is
+        not asked about: references have faults too.
+        """
         runs, want = len(case.points), self._exact.ask(case)
         if isinstance(want, (Died, Failed)):
-            why = f"{apart}; no float64 reference: {want.why}"
+            why = f"{_first(apart)}; no float64 reference: {want.why}"
             return Judgement(Verdict.BOTH, why, runs=runs)
         exact = _narrow(want)
-        mine, others = (_first(differences(each, exact, case)) for each in (ours, theirs))
+        mine, others = (
+            _first(_of(apart, differences(each, exact, case))) for each in (ours, theirs)
+        )
         if mine and others:
             return Judgement(Verdict.BOTH, f"{mine}; ONNX Runtime: {others}", runs=runs)
-        if others or self._defined(case, ours):
-            return Judgement(Verdict.RUNTIME, others or apart, runs=runs)
-        return Judgement(Verdict.OURS, mine or apart, runs=runs)
+        if others or self._defined(case, ours, apart):
+            return Judgement(Verdict.RUNTIME, others or _first(apart), runs=runs)
+        return Judgement(Verdict.OURS, mine or _first(apart), runs=runs)
 
-    def _defined(self, case: Case, ours: list[Outputs]) -> bool:
-        """Whether onnx.reference agrees with relaxd: ONNX Runtime computes float64 by the same
-        code as float32, faults included.
+    def _defined(self, case: Case, ours: list[Outputs], apart: dict[str, str]) -> bool:
+        """Whether onnx.reference agrees with relaxd on these outputs: ONNX Runtime computes float64
+        by the same code as float32, faults included.
         """
         want = self._definition.ask(case)
-        return not isinstance(want, (Died, Failed)) and not differences(ours, _narrow(want), case)
+        if isinstance(want, (Died, Failed)):
+            return False
+        return not _of(apart, differences(ours, _narrow(want), case))
 
 
 def _departs(whole: Judgement, place: int) -> bool:
@@ -178,6 +184,10 @@ def differences(got: list[Outputs], want: list[Outputs], case: Case) -> dict[str
             if found.problem and name not in apart:
                 apart[name] = f"{name} at {point}: {found.problem} (by {found.max_abs:.2g})"
     return apart
+
+
+def _of(outputs: Container[str], apart: dict[str, str]) -> dict[str, str]:
+    return {name: why for name, why in apart.items() if name in outputs}
 
 
 def _first(apart: dict[str, str]) -> str:

@@ -119,6 +119,45 @@ class Faulty(Judge):
         return Judgement(Verdict.OURS if case.seed == self.seed else Verdict.RIGHT)
 
 
+class Answers(Child):
+    """A child that gives the same outputs to every question."""
+
+    def __init__(self, *outputs: float) -> None:
+        self.outputs = [[np.array([value], np.float32) for value in outputs]]
+
+    def ask(self, question: Any) -> Any:
+        return self.outputs
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("ours", "runtime", "exact", "verdict"),
+    [
+        ((1, 2), (1, 3), (9, 2), Verdict.RUNTIME),
+        ((1, 3), (1, 2), (9, 2), Verdict.OURS),
+        ((1, 3), (1, 4), (1, 2), Verdict.BOTH),
+        ((1, 2), (1, 2), (9, 9), Verdict.RIGHT),
+    ],
+)
+def test_what_both_agree_on_is_no_fault_whatever_the_references_say(
+    ours: tuple[float, ...],
+    runtime: tuple[float, ...],
+    exact: tuple[float, ...],
+    verdict: Verdict,
+) -> None:
+    draft = Draft(np.random.default_rng(0))
+    y, z = (draft.apply(name, ["x"], (1,)).name for name in ("Sin", "Exp"))
+    case = Case(model_of(draft.nodes, {"x": (1,)}, [], [y, z]), ({},), False, 0)
+    judge = Judge(GEOMETRY)
+    judge.stop()
+    judge._ours, judge._theirs = Answers(*ours), Answers(*runtime)
+    judge._exact = judge._definition = Answers(*exact)
+    assert judge.judge(case).verdict is verdict
+    judge.stop()
+
+
 @pytest.mark.parametrize(
     ("seed", "apart", "asked", "found"),
     [
