@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import rounding, scores, state, targets
 from compiler.bundle import files
-from compiler.calibration.run import Calibrator
+from compiler.calibration.run import calibrator_of
 from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.ir.onnx.integer_operands import with_integers
@@ -32,11 +32,11 @@ from compiler.toolchain.objects import Objects
 from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
-from compiler.verify.samples import from_npz, to_npz
+from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Calibration, Flavour
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -193,7 +193,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
             this.partial, sealed, this.target, this.request, signature, compiled.kernels
         )
         samples = Path(this.job.samples) if this.job.samples else None
-        beside = None if sealed.state else _timed_reference(original)
+        beside = None if sealed.state else stage.beside_of(original)
         measured = stage.profiled(subject, trials, samples, beside, this.watched, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
@@ -229,14 +229,16 @@ def _compile(
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
         found = rounding.Found()
+        samples = this.job.samples
+        calibrator = calibrator_of(this.request, samples, original, signature, this.scratch)
+        if calibrator is not None:
+            this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
         scheduled = manager.to_kernels(
             imported.module,
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(
-                this.request, imported, this.target, found, _calibrator(this, original, signature)
-            ),
+            rounding.rounding_of(this.request, imported, this.target, found, calibrator),
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
@@ -266,20 +268,6 @@ def _compile(
         left_out=dict(model.text.left_out),
     )
     return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
-
-
-def _calibrator(
-    this: _Build, original: report.Reference, signature: Signature
-) -> Calibrator | None:
-    """What calibrates weights by the job's samples, where the request wants it."""
-    if this.request.options.calibration is Calibration.NONE:
-        return None
-    this.request.require_samples()
-    assert this.job.samples is not None
-    own = signature.original
-    _, samples = from_npz(Path(this.job.samples), own.inputs, own.dims)
-    this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
-    return Calibrator(original, samples, this.scratch)
 
 
 def _kernels(this: _Build) -> "KernelCache | None":
@@ -413,11 +401,3 @@ def _verify(
         runner,
         rounded,
     )
-
-
-def _timed_reference(original: report.Reference) -> Record | None:
-    """What ONNX Runtime is given to run beside the library, where it runs the model at all."""
-    runs = any(engine.startswith("onnxruntime") for engine in original.engines)
-    if not runs or original.draws:
-        return None
-    return {"model": str(original.model), "consts": dict(original.consts)}

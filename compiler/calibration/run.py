@@ -11,7 +11,11 @@ from compiler.errors import ImportFailed
 from compiler.ir.weights import Rounding
 from compiler.isolation.step import run_task
 from compiler.verify import npz
+from compiler.verify.inputs import Signature
 from compiler.verify.report import Reference
+from compiler.verify.samples import from_npz
+from relaxd.contract.options import Calibration
+from relaxd.contract.request import CompileRequest
 
 _SECONDS = 1800.0
 _MEMORY_BYTES = 8 << 30
@@ -63,6 +67,24 @@ class Calibrator:
                 output=outcome.output,
             )
         return {bytes.fromhex(one["weight"]): _told(roundings, one) for one in outcome.records}
+
+
+def calibrator_of(
+    request: CompileRequest,
+    samples: str | None,
+    original: Reference,
+    signature: Signature,
+    folder: Path,
+) -> Calibrator | None:
+    """What calibrates weights by the samples, a file of the request's, where the request wants it;
+    raises RequestError where there are none.
+    """
+    if request.options.calibration is Calibration.NONE:
+        return None
+    request.require_samples()
+    assert samples is not None
+    own = signature.original
+    return Calibrator(original, from_npz(Path(samples), own.inputs, own.dims)[1], folder)
 
 
 def _told(roundings: Mapping[bytes, Rounding], record: Mapping[str, Any]) -> Rounding:

@@ -13,6 +13,7 @@ from compiler.profile.report import completed
 from compiler.targets import Target
 from compiler.verify.inputs import Signature, Trials, in_buffers, prepare_at
 from compiler.verify.points import Point
+from compiler.verify.report import Reference
 from relaxd.contract.grid import ProfileOptions
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest
@@ -86,3 +87,11 @@ def _grid(request: CompileRequest, signature: Signature) -> tuple[Point, ...]:
     if not isinstance(options, ProfileOptions):
         return ()
     return grid_points(options, signature.inputs, signature.dims)
+
+
+def beside_of(original: Reference) -> Record | None:
+    """What ONNX Runtime is given to run beside the library, where it runs the model at all."""
+    runs = any(engine.startswith("onnxruntime") for engine in original.engines)
+    if not runs or original.draws:
+        return None
+    return {"model": str(original.model), "consts": dict(original.consts)}
