@@ -9,6 +9,8 @@ from dataclasses import replace
 from unittest import mock
 
 from compiler import targets
+from compiler.build import build
+from compiler.isolation.messages import CompileJob
 from compiler.targets import Target
 
 GEOMETRIES = {
@@ -53,3 +55,12 @@ def builds_for(name: str, llvm: int = 3) -> Iterator[None]:
         targets, "resolve", lambda asked: wanted if asked == NATIVE else resolve(asked)
     ):
         yield
+
+
+def build_at(job: CompileJob) -> None:
+    """Builds in this process for a target of the registry, or for this machine at a geometry."""
+    if job.target not in GEOMETRIES:
+        build(job)
+        return
+    with builds_for(job.target):
+        build(replace(job, target=NATIVE))

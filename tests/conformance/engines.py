@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from compiler.build import build
 from compiler.errors import CompileError
 from compiler.ir.draws import SEED
 from compiler.ir.onnx.item_names import joined, parted
@@ -46,7 +45,9 @@ def _built(case: Case, asked: CompileRequest, target: str) -> Ran:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
         path.write_bytes(case.model.SerializeToString())
         try:
-            _build(CompileJob(str(path), asked.to_json(), target, str(bundle), case.name))
+            geometries.build_at(
+                CompileJob(str(path), asked.to_json(), target, str(bundle), case.name)
+            )
         except CompileError as error:
             outcome = (
                 Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED
@@ -60,15 +61,6 @@ def _built(case: Case, asked: CompileRequest, target: str) -> Ran:
             return judged(case, lambda inputs: _outputs(model, case, inputs))
         except RelaxdError as error:
             return Outcome.ERROR, f"{error.code}: {error}"
-
-
-def _build(job: CompileJob) -> None:
-    """Builds for a target of the registry, or for this machine at another one's geometry."""
-    if job.target not in geometries.GEOMETRIES:
-        build(job)
-        return
-    with geometries.builds_for(job.target):
-        build(dataclasses.replace(job, target=geometries.NATIVE))
 
 
 def _outputs(model: Model, case: Case, inputs: Sequence[Any]) -> list[Any]:

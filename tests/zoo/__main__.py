@@ -142,7 +142,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--flavour", choices=list(Flavour), help="of the libraries")
     parser.add_argument(
-        "--target", default="native", help="such as x86-64-v3; this machine has to run it"
+        "--target",
+        default="native",
+        help="such as x86-64-v3, which this machine has to run; or a geometry, such as 512/32: "
+        "kernels for that processor's vectors, with this machine's instructions",
     )
     parser.add_argument("--seconds", type=float, default=600, help="time limit of one case")
     parser.add_argument(

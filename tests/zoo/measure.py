@@ -90,12 +90,11 @@ def measure(case: Case) -> Measured:
 def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed]) -> Measured:
     """Ours beside `wanted`, by the names of the outputs."""
     import relaxd
-    from compiler import compile_model
 
     started, seconds = time.monotonic(), 0.0
     try:
         with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-            compile_model(path, output=Path(folder) / "bundle", **case.request())
+            _compile(case, path, Path(folder) / "bundle")
             seconds = time.monotonic() - started
             model = relaxd.load(Path(folder) / "bundle")
             given = [
@@ -120,6 +119,22 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
         [worst_of(point) for point in judged],
         unproven(judged),
     )
+
+
+def _compile(case: Case, path: Path, output: Path) -> None:
+    """As a user does; for a geometry of `tests.geometries` in this process."""
+    from compiler import compile_model
+    from compiler.isolation.messages import CompileJob
+    from relaxd.contract.request import CompileRequest
+    from tests.geometries import GEOMETRIES, NATIVE, build_at
+
+    declared = case.request()
+    if case.target not in GEOMETRIES:
+        compile_model(path, output=output, **declared)
+        return
+    del declared["target"]
+    asked = CompileRequest.of(targets=(NATIVE,), **declared)
+    build_at(CompileJob(str(path), asked.to_json(), case.target, str(output), case.name))
 
 
 def _outcome(judged: Sequence[dict[str, Judged]]) -> Outcome:

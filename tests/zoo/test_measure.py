@@ -58,6 +58,8 @@ def test_a_case_within_the_tolerance_and_one_that_is_not(tmp_path):
     assert (held.outcome, held.points, len(held.worst)) == (Outcome.OK, case.points, 5)
     off = compared(case, path, feeds, [*wanted[:4], {"y": wanted[4]["y"] + 0.5}])
     assert off.outcome is Outcome.WRONG
+    elsewhere = compared(case.built(None, "512/32"), path, feeds, wanted)
+    assert (elsewhere.outcome, elsewhere.worst) == (Outcome.OK, held.worst)
     assert off.worst[4] > 0.1 > max(off.worst[:4])
 
 
