@@ -78,17 +78,32 @@ def _moved(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[
 def _paired(
     lost: Sequence[str], takers: Sequence[str], before: "_Graph", now: "_Graph"
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Which of the takers computes each lost variable: by the kernels where they are the same in
-    the same order, as FuseOps leaves them, else any.
+    """Which of the takers computes each lost variable: where both call the same kernels equally
+    often, as FuseOps leaves them, the calls of one kernel in their order; else any.
+
+    FuseOps may move a kernel past others that do not depend on it.
     """
-    old = [(kernel, name) for name in lost for kernel in before.kernels[name]]
-    new = [(kernel, name) for name in takers for kernel in now.kernels[name]]
-    if old and [kernel for kernel, _ in old] == [kernel for kernel, _ in new]:
-        for (_, name), (_, taker) in zip(old, new, strict=True):
-            yield name, [taker]
+    old, new = _by_kernel(lost, before), _by_kernel(takers, now)
+    if old and _counts(old) == _counts(new):
+        for kernel, names in old.items():
+            for name, taker in zip(names, new[kernel], strict=True):
+                yield name, [taker]
     else:
         for name in lost:
             yield name, takers
+
+
+def _by_kernel(names: Sequence[str], graph: "_Graph") -> dict[str, list[str]]:
+    """The variables that each kernel is called for."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        for kernel in graph.kernels[name]:
+            found.setdefault(kernel, []).append(name)
+    return found
+
+
+def _counts(calls: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    return {kernel: len(names) for kernel, names in calls.items()}
 
 
 def _named_after(name: str) -> Nodes:

@@ -85,6 +85,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.module = module
         self.relabelled: dict[Any, Any] = {}
+        self.name = ""
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        # The model's node is found by the name of the variable, so every part of its new form
+        # gets it.
+        self.name = binding.var.name
+        super().visit_var_binding_(binding)
+
+    def emit(self, value: Any) -> Any:
+        """Binds a part of what the binding at hand becomes."""
+        return self.builder_.emit(value, self.name)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -165,12 +176,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 str(expr.ty.dtype),
             )
         if rank < whole:
-            expr = self.builder_.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
-        return self.builder_.emit(relax.op.permute_dims(expr, to_last(whole)))
+            expr = self.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
+        return self.emit(relax.op.permute_dims(expr, to_last(whole)))
 
     def _transposed(self, call: Any) -> Any:
         """Emits a call that computes [N, H, W, C], and returns its transpose to [N, C, H, W]."""
-        result = self.builder_.emit(call)
+        result = self.emit(call)
         return relax.op.permute_dims(result, to_first(result.ty.ndim))
 
     def _conv(self, call: Any) -> Any:
@@ -226,11 +237,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._transposed(reduced)
         left = [axis for axis in order if axis not in axes]
         back = [left.index(axis) for axis in sorted(left)]
-        return (
-            reduced
-            if back == sorted(back)
-            else relax.op.permute_dims(self.builder_.emit(reduced), back)
-        )
+        return reduced if back == sorted(back) else relax.op.permute_dims(self.emit(reduced), back)
 
     def _pool(self, call: Any) -> Any:
         attrs = call.attrs
@@ -291,7 +298,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ):
             return call
         return relax.op.permute_dims(
-            self.builder_.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1)
+            self.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1)
         )
 
     def _expanded(self, call: Any) -> Any:

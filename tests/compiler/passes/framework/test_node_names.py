@@ -78,6 +78,35 @@ def test_three_projections_that_become_one_kernel(tmp_path: Path) -> None:
     ]
 
 
+def test_convolutions_that_become_channels_last(tmp_path: Path) -> None:
+    """The layout pass writes every binding anew; two convolutions stay two kernels."""
+    value, draw = helper.make_tensor_value_info, np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(draw.standard_normal(shape).astype("float32"), name)
+        for name, shape in (("w0", (16, 3, 3, 3)), ("w1", (16, 1, 3, 3)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], "stem/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["c0"], ["s0"], "stem/Sigmoid"),
+        helper.make_node("Conv", ["s0", "w1"], ["c1"], "block/Conv", group=16),
+        helper.make_node("Relu", ["c1"], ["r1"], "block/Relu"),
+        helper.make_node("GlobalAveragePool", ["r1"], ["y"], "head/Pool"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", TensorProto.FLOAT, ["n", 3, "h", "w"])],
+        [value("y", TensorProto.FLOAT, None)],
+        weights,
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
+    found = kernels(tmp_path / "m.onnx", dims={"h": "8:64", "w": "8:64"}).values()
+    computing = sorted(nodes for nodes in found if len(nodes) > 1)
+    assert computing == [["block/Conv", "block/Relu"], ["stem/Conv", "stem/Sigmoid"]]
+    assert ["head/Pool"] in found
+
+
 def test_nodes_of_a_branch_are_named(tmp_path: Path) -> None:
     value = helper.make_tensor_value_info
     branches = {
