@@ -94,7 +94,7 @@ def _run(
     job: ChildJob, stream: TextIO, confinement: sandbox.Confinement, trusting: bool
 ) -> Succeeded | Failed:
     # Imported here: the sandbox needs a process that has no thread but its own yet.
-    from compiler import build
+    from compiler import build, reports
     from compiler.bisection import locate
     from compiler.errors import CompileError
     from compiler.ir.model_file import refuse_torchscript
@@ -112,9 +112,9 @@ def _run(
                 manifest = build.fill(job, on_event, sandbox=confinement.level)
                 return Succeeded(manifest.to_json())
             case InspectJob():
-                return Succeeded(build.inspect(job, on_event))
+                return Succeeded(reports.inspect(job, on_event))
             case FamiliesJob():
-                return Succeeded(build.families(job, on_event))
+                return Succeeded(reports.families(job, on_event))
     except Mismatch as error:
         if not (isinstance(job, CompileJob) and job.reproducer):
             return Failed(error.failure)

@@ -1,5 +1,5 @@
-"""One build from model file to bundle, or one report on a model, in this very process: a crash of
-TVM is a crash of the caller.
+"""One build from model file to bundle, in this very process: a crash of TVM is a crash of the
+caller.
 
 `isolation.child.run_child` runs it in a process of its own; calling it directly is for thousands of
 trusted models.
@@ -9,17 +9,16 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from compiler import rounding, scores, state, targets
+from compiler import rounding, state, targets
 from compiler.bundle import files
 from compiler.calibration.run import calibrator_of
-from compiler.ir import import_model, import_torchscript, inspect_model, inspect_torchscript
-from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
-from compiler.ir.onnx.integer_operands import with_integers
+from compiler.entry import imported_from, opened
+from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.isolation import output
 from compiler.isolation.level import Level
-from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob, Progress
+from compiler.isolation.messages import CompileJob, Progress
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
@@ -123,56 +122,8 @@ def fill(
             request = CompileRequest.from_json(job.request)
             target, partial = targets.resolve(job.target), output.partial_of(job)
             this = _Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
-            model = _opened(job, request)
+            model = opened(job, request)
         return _build(this, model)
-
-
-def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
-    """Compiles a model up to the loops of its kernels, and reports which family took each; raises
-    CompileError.
-    """
-    with entered(Stage.LOAD, on_event):
-        request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
-        model = _opened(job, request)
-    with entered(Stage.IMPORT, on_event):
-        imported = _import(model, request, target)
-    from compiler.passes import manager
-    from compiler.passes.framework.kernel_notes import kernel_table
-    from compiler.passes.framework.kernel_work import KernelWork
-    from compiler.passes.framework.node_names import NodeNames
-
-    with entered(Stage.PASS, on_event):
-        names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        scheduled = manager.to_kernels(
-            imported.module,
-            target,
-            imported.ranges,
-            (names, work),
-            rounding.rounding_of(request, imported, target, rounding.Found()),
-        )
-        table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
-        return {"target": target.name, "kernels": table}
-
-
-def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
-    """Reports what an import finds, without compiling; raises CompileError."""
-    with entered(Stage.LOAD, on_event):
-        request = CompileRequest.from_json(job.request)
-        model = _opened(job, request)
-    with entered(Stage.IMPORT, on_event):
-        return (
-            inspect_torchscript(model.path, request)
-            if isinstance(model, LoadedScript)
-            else inspect_model(model.proto, request)
-        )
-
-
-def _opened(
-    job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
-) -> LoadedModel | LoadedScript:
-    """The model as the request wants it computed, by the reference too."""
-    model = scores.as_wanted(open_model(Path(job.model)), request)
-    return rounding.as_wanted(model, request)
 
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
@@ -204,7 +155,7 @@ def _compile(
 ) -> _Compiled:
     """Writes the library, its weights and its runtime into the partial bundle."""
     with entered(Stage.IMPORT, this.on_event):
-        imported = _import(model, this.request, this.target)
+        imported = imported_from(model, this.request, this.target)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target)
@@ -294,21 +245,6 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     dump = Dump(Path(this.job.dump))
     dump.imported(imported.module)
     return (dump,)
-
-
-def _import(
-    model: LoadedModel | LoadedScript, request: CompileRequest, target: Target
-) -> "Imported":
-    if isinstance(model, LoadedScript):
-        state.require_passed(request)
-        rounding.require_plain(request)
-        return import_torchscript(model.path, request)
-    # Bytes of weights are a quarter of the flash, and micro-controllers multiply integers faster.
-    proto = with_integers(model.proto) if target.platform.bare else model.proto
-    imported = import_model(proto, request)
-    # The module holds its own copy of the weights.
-    model.proto.Clear()
-    return imported
 
 
 def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Reference:

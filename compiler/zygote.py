@@ -34,6 +34,7 @@ _USED = (
     "compiler.passes.framework.kernel_notes",
     "compiler.passes.framework.node_names",
     "compiler.passes.memory_report",
+    "compiler.reports",
     "compiler.runtimes.canonical",
     "compiler.verify.report",
 )

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler import compile_model
-from compiler.build import families
 from compiler.ir.origins import Origins, position_of
 from compiler.isolation.messages import FamiliesJob
+from compiler.reports import families
 from relaxd.contract.request import CompileRequest
 from tests.small_models import perceptron
 

@@ -1,0 +1,39 @@
+"""From a job's file to a model as the request wants it computed, and to its import."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import rounding, scores, state
+from compiler.ir import import_model, import_torchscript
+from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
+from compiler.ir.onnx.integer_operands import with_integers
+from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
+from compiler.targets import Target
+from relaxd.contract.request import CompileRequest
+
+if TYPE_CHECKING:
+    from compiler.ir.imported import Imported
+
+
+def opened(
+    job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
+) -> LoadedModel | LoadedScript:
+    """The model as the request wants it computed, by the reference too."""
+    model = scores.as_wanted(open_model(Path(job.model)), request)
+    return rounding.as_wanted(model, request)
+
+
+def imported_from(
+    model: LoadedModel | LoadedScript, request: CompileRequest, target: Target
+) -> "Imported":
+    """The model in Relax; a model that was read is emptied. Raises CompileError."""
+    if isinstance(model, LoadedScript):
+        state.require_passed(request)
+        rounding.require_plain(request)
+        return import_torchscript(model.path, request)
+    # Bytes of weights are a quarter of the flash, and micro-controllers multiply integers faster.
+    proto = with_integers(model.proto) if target.platform.bare else model.proto
+    imported = import_model(proto, request)
+    # The module holds its own copy of the weights.
+    model.proto.Clear()
+    return imported
