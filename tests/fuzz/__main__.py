@@ -4,6 +4,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     judge = Judge(geometries[0], llvm=options.llvm or 0)
     tallies = {name: Tally() for name in geometries}
     end = time.monotonic() + options.seconds
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # A shell lets its background jobs ignore the former.
+        signal.signal(ending, signal.default_int_handler)
     print(f"seed {seed}, geometry {', '.join(geometries)}", flush=True)
     try:
         if options.repeat:
@@ -159,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=range(4),
         help=f"its level of optimisation; by default 3 in every {OPTIMISED}th build, else 0",
     )
-    parser.add_argument("--together", type=int, default=8, help="graphs in one build")
+    parser.add_argument("--together", type=int, default=16, help="graphs in one build")
     parser.add_argument("--keep", type=Path, default=KEPT, help="a folder for graphs that fail")
     parser.add_argument("--shrink-seconds", type=float, default=120, help="for each that fails")
     parser.add_argument("--repeat", type=Path, help="a kept graph, to be judged again")
