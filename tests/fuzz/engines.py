@@ -17,10 +17,12 @@ from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
 from tests.fuzz import float64
 from tests.fuzz.case import Array, Case
+from tests.fuzz.front import Front
 from tests.geometries import builds_for
 
 Outputs = list[Array]
 _OPTIONS = {"verify": False, "profile": False}
+_FRONT = Front()
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def relaxd(question: Question) -> list[Outputs] | Failed:
     case = question.case
     with tempfile.TemporaryDirectory(prefix="relaxd-fuzz-") as folder:
         path, bundle = Path(folder) / "model.onnx", Path(folder) / "bundle"
-        path.write_bytes(case.model.SerializeToString())
+        model = case.model.SerializeToString()
+        path.write_bytes(model)
         request = CompileRequest.of(dims=case.dims, targets=("native",), options=_OPTIONS)
         job = CompileJob(
             str(path),
@@ -61,13 +64,13 @@ def relaxd(question: Question) -> list[Outputs] | Failed:
             fresh_kernels=question.kernels,
         )
         try:
-            with builds_for(question.geometry, question.llvm):
+            with builds_for(question.geometry, question.llvm), _FRONT.shared(model):
                 build(job)
         except CompileError as error:
             return Failed(error.code, f"{error.failure.op or error.failure.pass_name}: {error}")
         try:
-            model = load(bundle, threads=1)
-            return [list(model.run(case.feed(point)).values()) for point in case.points]
+            library = load(bundle, threads=1)
+            return [list(library.run(case.feed(point)).values()) for point in case.points]
         except RelaxdError as error:
             return Failed(error.code, str(error), compiled=True)
         except Exception as error:

@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.build import build
+from compiler.isolation.messages import CompileJob
+from relaxd.contract.request import CompileRequest
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.batch import answered_together, merged
 from tests.fuzz.case import Case, model_of, read
 from tests.fuzz.child import Child, Died
 from tests.fuzz.draft import Draft, Value
 from tests.fuzz.engines import Failed, runtime
+from tests.fuzz.front import Front
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
-from tests.geometries import NAMES
+from tests.geometries import NAMES, builds_for
 
 pytestmark = pytest.mark.slow
 
@@ -244,6 +248,24 @@ def test_each_graph_is_judged_at_every_geometry_beside_one_reference(
 
 
 @pytest.mark.long
+def test_a_build_that_takes_the_graph_of_another_makes_the_same_library(tmp_path: Path) -> None:
+    case = generate(8)
+    model = tmp_path / "m.onnx"
+    model.write_bytes(case.model.SerializeToString())
+    request = CompileRequest.of(dims=case.dims, options={"verify": False, "profile": False})
+
+    def library(name: str, geometry: str, front: Front) -> bytes:
+        job = CompileJob(str(model), request.to_json(), "native", str(tmp_path / name), "m")
+        with builds_for(geometry, 0), front.shared(model.read_bytes()):
+            build(job)
+        return (tmp_path / name / "model.so").read_bytes()
+
+    together, alone = Front(), Front()
+    first = library("first", "128/16", together)
+    second = library("second", "512/32", together)
+    assert first != second == library("third", "512/32", alone)
+
+
 def test_some_graphs_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--graphs", "6", "--seed", "1000", "--geometry", GEOMETRY, "--seconds", "600"]
     assert fuzz.main([*arguments, "--keep", str(tmp_path)]) == 0
