@@ -33,6 +33,7 @@ class Tally:
         return (
             f"{self.graphs} graphs, {self.runs} runs, {of[Verdict.OURS] + of[Verdict.BOTH]} wrong, "
             f"{of[Verdict.CRASH]} crashes, {of[Verdict.REFUSED]} refused ({codes or 'none'}), "
-            f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, {of[Verdict.INVALID]} invalid, "
+            f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, "
+            f"{of[Verdict.ROUNDING]} too short for float32, {of[Verdict.INVALID]} invalid, "
             f"{of[Verdict.SLOW]} slow, seed {seed}, geometry {geometry}"
         )

@@ -127,7 +127,7 @@ class Answers(Child):
     """A child that gives the same outputs to every question."""
 
     def __init__(self, *outputs: float) -> None:
-        self.outputs = [[np.array([value], np.float32) for value in outputs]]
+        self.outputs: list[Any] = [[np.array([value], np.float32) for value in outputs]]
 
     def ask(self, question: Any) -> Any:
         return self.outputs
@@ -158,6 +158,33 @@ def test_what_both_agree_on_is_no_fault_whatever_the_references_say(
     judge.stop()
     judge._ours, judge._theirs = Answers(*ours), Answers(*runtime)
     judge._exact = judge._definition = Answers(*exact)
+    assert judge.judge(case).verdict is verdict
+    judge.stop()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict"),
+    [
+        ((3e-6, 2e-6, 0.0, 1.0), Verdict.ROUNDING),
+        ((3e-6, 2e-6, 0.0, 0.01), Verdict.BOTH),
+        ((9e-6, 2e-6, 0.0, 1.0), Verdict.BOTH),
+        ((0.3, 0.2, 0.0, 1.0), Verdict.BOTH),
+        ((np.nan, 2e-6, 0.0, 1.0), Verdict.BOTH),
+    ],
+)
+def test_what_float32_is_too_short_for_is_told_from_a_fault(
+    sizes: tuple[float, ...], verdict: Verdict
+) -> None:
+    """Both engines are off by more than the tolerance of so small an output."""
+    ours, theirs, exact, greatest = sizes
+    draft = Draft(np.random.default_rng(0))
+    y = draft.apply("Sin", ["x"], (1,)).name
+    case = Case(model_of(draft.nodes, {"x": (1,)}, [], [y]), ({},), False, 0)
+    judge = Judge(GEOMETRY)
+    judge._ours, judge._theirs = Answers(ours), Answers(theirs)
+    judge._exact = judge._definition = Answers(exact)
+    judge.values = Answers(greatest)
+    judge.values.outputs = [{y: np.array([greatest], np.float32)}]
     assert judge.judge(case).verdict is verdict
     judge.stop()
 
