@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, s_tir, tirx
 
@@ -171,10 +172,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         constant = constant_of(self, expr)
         if constant is not None:
             value = constant.value.numpy()
-            return relax.const(
-                value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole)).copy(),
-                str(expr.ty.dtype),
-            )
+            last = value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole))
+            # Of an array, relax.const makes one copy more.
+            moved = tvm.runtime.tensor(np.ascontiguousarray(last))
+            return relax.const(moved, str(expr.ty.dtype))
         if rank < whole:
             expr = self.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
         return self.emit(relax.op.permute_dims(expr, to_last(whole)))
