@@ -77,19 +77,25 @@ def _factor(scale: float | None, depth: Extent, dtype: str) -> Any:
 
 
 def causal_conv(
-    b: Builder, x: Value, weight: Value, bias: Value | None, past: Value | None
+    b: Builder,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    past: Value | None,
+    dilation: int = 1,
 ) -> tuple[Value, Value]:
     """Each channel of x [batch, channels, length] convolved with its own row of weight [channels,
-    1, k], and the last k - 1 columns.
+    1, k], whose taps are `dilation` columns apart, and the last (k - 1) * dilation columns.
 
-    past [batch, channels, k - 1] stands before x, zeros by default. Sums are in float32 or wider.
+    past [batch, channels, (k - 1) * dilation] stands before x, zeros by default. Sums are in
+    float32 or wider.
     """
     batch, channels, length = x.shape
     taps = weight.shape[2]
     b.require(
         ex.greater_equal(taps, 1), "a causal convolution needs a kernel of at least one column"
     )
-    before = b.facts.simplify(ex.sub(taps, 1))
+    before = b.facts.simplify(ex.mul(ex.sub(taps, 1), dilation))
     dtype = wide(x.dtype)
 
     def column(tensors: tuple[te.Tensor, ...], n: Any, c: Any, s: Any) -> Any:
@@ -105,7 +111,7 @@ def causal_conv(
 
         def total(n: Any, c: Any, s: Any) -> Any:
             return te.sum(
-                column(tensors, n, c, s + k).astype(dtype)
+                column(tensors, n, c, s + k * dilation if dilation > 1 else s + k).astype(dtype)
                 * tensors[1](c, ex.prim(0), k).astype(dtype),
                 axis=[k],
             )

@@ -1,5 +1,5 @@
-"""ONNX operators that carry state from token to token, and the gate that goes with them:
-LinearAttention, CausalConvWithState, SwiGLU.
+"""Operators of ONNX and of ONNX Runtime's own domain that carry state from token to token, and the
+gate that goes with them: LinearAttention, CausalConvWithState, SwiGLU.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
+from compiler.ir.ops import broadcast, layout, pointwise, token_state
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, pointwise, token_state
 from compiler.ir.ops.attention import join_heads, restate, split_heads
 from compiler.ir.ops.nn_norm import wide
 from compiler.ir.values import Value
@@ -26,6 +27,7 @@ _RULES = {
 
 
 @op("LinearAttention", since=27)
+@op("LinearAttention", domain=MICROSOFT)
 def linear_attention(b: Builder, node: Node) -> list[Value | None]:
     """Query, key, value, past state, decay, beta: the outputs of every token, and the
     last state.
@@ -39,11 +41,10 @@ def linear_attention(b: Builder, node: Node) -> list[Value | None]:
         node.fail(
             f"the rule {rule!r} does not go with the decay and beta given", reason="attribute"
         )
-    if groups < 1 or heads % groups:
-        node.fail(f"{heads} query heads do not share {groups} heads of keys", reason="attribute")
+    _one_state(node)
     x = node.value(0)
     dtype = wide(x.dtype)
-    query = split_heads(b, ew.cast(b, x, dtype), heads)
+    query = _queries(b, node, split_heads(b, ew.cast(b, x, dtype), heads), groups)
     batch, _, length, depth = query.shape
     key = restate(
         b,
@@ -70,6 +71,31 @@ def linear_attention(b: Builder, node: Node) -> list[Value | None]:
     )
     kept = x.dtype if past is None else node.value(3).dtype
     return [ew.cast(b, join_heads(b, result), x.dtype), ew.cast(b, state, kept)]
+
+
+def _one_state(node: Node) -> None:
+    if node.attr("state_window", 0):
+        node.fail(
+            "states of several tokens, for going back, are not supported",
+            reason="unsupported_form",
+            hint="export with state_window=0",
+        )
+
+
+def _queries(b: Builder, node: Node, query: Value, groups: int) -> Value:
+    """Query heads [batch, heads, length, depth] for that many heads of keys: as they are where they
+    share these, repeated where they are fewer.
+    """
+    batch, heads, length, depth = query.shape
+    if groups >= 1 and heads % groups == 0:
+        return query
+    if groups < 1 or groups % heads:
+        node.fail(f"{heads} query heads do not share {groups} heads of keys", reason="attribute")
+    each = groups // heads
+    spread = broadcast.expand(
+        b, layout.unsqueeze(b, query, [2]), [batch, heads, each, length, depth]
+    )
+    return layout.reshape(b, spread, [batch, groups, length, depth])
 
 
 def _decay(
@@ -109,29 +135,63 @@ def _beta(b: Builder, node: Node, groups: int, rows: list[Extent], dtype: str) -
 
 
 @op("CausalConvWithState", since=27)
+@op("CausalConvWithState", domain=MICROSOFT)
 def causal_conv_with_state(b: Builder, node: Node) -> list[Value | None]:
     """Input, weight, bias, past state: the convolution, activated, and the state for the
     next call.
     """
-    x, weight = node.value(0), node.value(1)
-    activation = node.attr("activation", "none")
+    activation, dilation = node.attr("activation", "none"), node.attr("dilation", 1)
     if activation not in ("none", "silu", "swish"):
         node.fail(
             f"the activation {activation!r} is not supported",
             reason="unsupported_activation",
             hint="use none, silu or swish",
         )
+    if node.attr("ndim", 1) != 1 or dilation < 1:
+        node.fail(
+            "a causal convolution has one axis of tokens, and taps at least one apart",
+            reason="unsupported_form",
+            hint="export with ndim=1 and dilation=1 or more",
+        )
+    _one_state(node)
+    weight = node.value(1)
+    x = _channels_first(b, node, 0, weight.shape[0])
     weight = restate(b, weight, [x.shape[1], 1, weight.shape[2]], "a causal convolution's weight")
-    before = b.facts.simplify(ex.sub(weight.shape[2], 1))
+    before = b.facts.simplify(ex.mul(ex.sub(weight.shape[2], 1), dilation))
     past = (
-        restate(b, node.value(3), [*x.shape[:2], before], "a causal convolution's past")
+        restate(
+            b,
+            _channels_first(b, node, 3, weight.shape[0]),
+            [*x.shape[:2], before],
+            "a causal convolution's past",
+        )
         if node.has(3)
         else None
     )
-    result, state = token_state.causal_conv(b, x, weight, node.optional(2), past)
+    result, state = token_state.causal_conv(b, x, weight, node.optional(2), past, dilation)
     if activation != "none":
         result = pointwise.in_float(b, lambda item: fn.swish(item, 1.0), result, name="swish")
-    return [ew.cast(b, result, x.dtype), state]
+    made = [ew.cast(b, result, x.dtype), state]
+    return [_as_given(b, node, value) for value in made]
+
+
+def _channels_first(b: Builder, node: Node, place: int, channels: Extent) -> Value:
+    """An input as [batch, channels, tokens]; with `channels_last` it is [batch, tokens, *parts],
+    where the parts together are the channels.
+    """
+    x = node.value(place)
+    if not node.attr("channels_last", 0):
+        return x
+    batch, length = x.shape[:2]
+    return layout.transpose(b, layout.reshape(b, x, [batch, length, channels]), [0, 2, 1])
+
+
+def _as_given(b: Builder, node: Node, value: Value) -> Value:
+    """The inverse of `_channels_first`."""
+    if not node.attr("channels_last", 0):
+        return value
+    turned = layout.transpose(b, value, [0, 2, 1])
+    return layout.reshape(b, turned, [*turned.shape[:2], *node.value(0).shape[2:]])
 
 
 @op("SwiGLU", since=28)
