@@ -20,12 +20,44 @@ _SIZES = SIZES | {
     "num_hidden_layers": 2,
     "rope_theta": 5000.0,
 }
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 5000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+# ONNX Runtime turns a multiple of 16 of a head's numbers, and these turn half of them.
+_WIDE_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32}
+_WINDOWS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
+_SHORT_CONVOLUTIONS = {
+    "layer_types": ["conv", "full_attention"],
+    "conv_L_cache": 3,
+    "block_auto_adjust_ff_dim": False,
+}
 FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "ernie": ("Ernie4_5", {}),
     "gemma": ("Gemma", {}),
+    "gemma2": ("Gemma2", _WINDOWS),
     "granite": ("Granite", {}),
+    "hunyuan": ("HunYuanDenseV1", {}),
+    "lfm2": ("Lfm2", _SHORT_CONVOLUTIONS),
+    "llama": ("Llama", {}),
+    "llama_tied": ("Llama", {"tie_word_embeddings": True}),
+    "llama3": ("Llama", {"rope_parameters": _LLAMA3}),
+    "mistral": ("Mistral", {}),
+    "nemotron": ("Nemotron", _WIDE_HEADS),
+    "olmo": ("Olmo", {}),
+    "phi": ("Phi", _WIDE_HEADS),
+    "phi3": ("Phi3", {"original_max_position_embeddings": 96}),
+    "qwen2": ("Qwen2", {}),
+    "qwen3": ("Qwen3", {}),
+    "smollm3": ("SmolLM3", {}),
 }
 """The class of the configuration, and what it states besides the sizes."""
+OPTIONS = {"gemma2": ["windowed_kv_cache=false"]}
+"""Extra options of the builder."""
 
 
 def exported(folder: Path, names: Iterable[str], precision: str) -> None:
@@ -67,7 +99,7 @@ def _export(folder: Path, name: str, precision: str) -> None:
     if not source.exists():
         _save(source, name)
     given = (str(source), str(source), str(folder / name / precision), precision, "cpu")
-    options = builder.parse_extra_options(*given, str(source), [])
+    options = builder.parse_extra_options(*given, str(source), OPTIONS.get(name, []))
     builder.create_model(*given, str(source), **options)
 
 
