@@ -28,6 +28,17 @@ export class InputError extends RelaxdError {
   code = 'run.input';
 }
 
+/** More tokens are given than the caches of a state have room for. */
+export class CapacityError extends RelaxdError {
+  code = 'run.capacity';
+
+  constructor(tokens, capacity) {
+    super(`${tokens} tokens do not fit into caches of ${capacity}`, {
+      hint: 'make a state of a greater capacity, or truncate or reset it', tokens, capacity,
+    });
+  }
+}
+
 /** The compiled code failed, or memory ran out. */
 export class ExecutionError extends RelaxdError {
   code = 'run.failed';

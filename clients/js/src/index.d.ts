@@ -42,6 +42,45 @@ export interface Context {
   close(): void;
 }
 
+export interface StateOptions {
+  /** How many sequences; 1 by default. */
+  entries?: number;
+  /** Tokens that each has room for; by default the most that the model takes. */
+  capacity?: number;
+}
+
+export interface StepOptions {
+  /** The first of the entries that the step is for, 0 by default, and how many, by default all from there. */
+  first?: number;
+  entries?: number;
+  /** Dims of other inputs. */
+  dims?: Dims;
+}
+
+/** Caches that stay in the module's memory; a step gives new tokens alone. */
+export interface State {
+  readonly capacity: number;
+  /** How many tokens each entry holds. */
+  readonly lengths: readonly number[];
+  /** Whether entries of different lengths may take a step together. */
+  readonly ragged: boolean;
+  /** The inputs that a step has to be given. */
+  readonly free: readonly TensorSpec[];
+  /**
+   * The outputs for new tokens of the entries: the tokens [entries, tokens], or inputs by name. Throws CapacityError where
+   * they do not fit, and InputError; then nothing changes.
+   */
+  step(tokens: Data | Inputs, options?: StepOptions): Outputs;
+  /** Forgets an entry's tokens from `length` on. */
+  truncate(entry: number, length: number): void;
+  /** Empties an entry, or all of them. */
+  reset(entry?: number): void;
+  /** Makes an entry hold the first `length` tokens of another, by default all. */
+  copy(source: number, target: number, length?: number): void;
+  /** Gives the memory of the caches back. */
+  close(): void;
+}
+
 export interface Model {
   readonly manifest: Readonly<Record<string, unknown>>;
   readonly inputs: readonly TensorSpec[];
@@ -53,6 +92,8 @@ export interface Model {
   readonly lacking?: string;
   /** A context of its own: other dims, other memory, the same weights. */
   context(): Context;
+  /** Caches of a language model that was compiled with state=lifted. Rejects with InputError. */
+  state(options?: StateOptions): Promise<State>;
   /** One inference in the model's own context. Throws InputError and ExecutionError. */
   run(inputs: Inputs, dims?: Dims): Outputs;
   /** Ends the model's threads; a later run has the caller's alone. */
@@ -66,7 +107,7 @@ export interface GpuContext extends Omit<Context, 'run'> {
 }
 
 /** A model whose kernels run on WebGPU. */
-export interface GpuModel extends Omit<Model, 'context' | 'run' | 'threads' | 'lacking'> {
+export interface GpuModel extends Omit<Model, 'context' | 'run' | 'state' | 'threads' | 'lacking'> {
   /** A GPUDevice. */
   readonly device: object;
   /** What the browser says of the adapter. */
@@ -132,6 +173,7 @@ export class RelaxdError extends Error {
 export class BundleError extends RelaxdError {}
 export class LoadContractError extends RelaxdError {}
 export class InputError extends RelaxdError {}
+export class CapacityError extends RelaxdError {}
 export class ExecutionError extends RelaxdError {}
 export class PullError extends RelaxdError {}
 export class ServerError extends RelaxdError {

@@ -132,6 +132,12 @@ export class Model {
     return new Context(this);
   }
 
+  /** Caches of a language model that was compiled with state=lifted. */
+  async state(options) {
+    const { State } = await import('./state.js');
+    return new State(this, options);
+  }
+
   /** One inference in the model's own context. */
   run(inputs, dims = {}) {
     this.own ??= this.context();

@@ -1,0 +1,211 @@
+// Caches of a language model: a step gives new tokens alone, and the library writes their rows into buffers kept here.
+import { parseAxis } from './axes.js';
+import { CapacityError, InputError } from './errors.js';
+import { Context, arrayOf } from './model.js';
+
+const range = (count, each) => Array.from({ length: count }, (_, i) => each(i));
+
+/** What inputs state of the caches, by the lengths of entries before and after a step of so many rows, and the greatest after. */
+const PARTS = {
+  mask: (before, after, rows, most) => after.flatMap((length) => range(most, (i) => Number(i < length))),
+  length: (before, after) => after,
+  last: (before, after) => after.map((length) => length - 1),
+  total: (before, after, rows, most) => [most],
+  positions: (before, after, rows) => before.flatMap((length) => range(rows, (i) => length + i)),
+  past: (before, after, rows, most) => range(most - rows, () => 0),
+};
+
+/** A context that finds the caches in a state's buffers, and keeps memory from step to step where it is large enough. */
+class Step extends Context {
+  sizes = [];
+
+  constructor(state) {
+    super(state.model);
+    this.state = state;
+  }
+
+  bind(dims, first) {
+    this.first = first;
+    super.bind(dims);
+    this.point();
+  }
+
+  hold(bytes) {
+    const i = this.next++;
+    if (!(this.sizes[i] >= bytes)) {
+      if (this.held[i]) this.model.calls.release(this.held[i]);
+      this.held[i] = this.model.take(bytes);
+      this.sizes[i] = bytes;
+    }
+    return this.held[i];
+  }
+
+  place(dims) {
+    super.place(dims);
+    this.own = this.places.slice();
+  }
+
+  // Caches take no memory of the context.
+  measure(dims) {
+    super.measure(dims);
+    this.model.inputs.forEach(({ name }, i) => this.state.buffers.has(name) && (this.counts[i] = 0));
+  }
+
+  /** Points the caches' inputs at the first entry of a step. */
+  point() {
+    this.model.inputs.forEach(({ name }, i) => {
+      const buffer = this.state.buffers.get(name);
+      this.places[i] = buffer ? buffer.at + this.first * buffer.stride : this.own[i];
+    });
+    new Uint32Array(this.model.memory.buffer, this.vectors, this.places.length).set(this.places);
+    this.buffer = null;
+  }
+
+  give(inputs) {
+    const caches = [...this.state.buffers.keys()].map((name) => [name, new (arrayOf(this.state.specs.get(name).dtype))(0)]);
+    super.give({ ...inputs, ...Object.fromEntries(caches) });
+  }
+
+  unbind() {
+    this.key = undefined;
+    this.next = 0;
+  }
+
+  close() {
+    this.held.splice(0).forEach((at) => this.model.calls.release(at));
+    super.close();
+  }
+}
+
+/** The caches of some sequences, each filled to a length of its own. `Model.state` makes one. */
+export class State {
+  constructor(model, { entries = 1, capacity } = {}) {
+    const described = model.manifest.state;
+    if (!described) throw new InputError(`${model.manifest.name} has no state`, { hint: 'compile it with the option state=lifted' });
+    Object.assign(this, { model, described, entries });
+    this.specs = new Map(model.inputs.map((spec) => [spec.name, spec]));
+    this.capacity = this.admitted(capacity ?? model.dims[described.capacity].max);
+    this.filled = new Array(entries).fill(0);
+    const names = described.caches.map(({ input }) => input);
+    this.buffers = new Map(names.map((name) => [name, this.buffer(this.specs.get(name))]));
+    this.free = model.inputs.filter(({ name }) => !this.buffers.has(name) && !(name in described.parts));
+    this.steps = new Step(this);
+  }
+
+  /** How many tokens each entry holds. */
+  get lengths() {
+    return this.filled.slice();
+  }
+
+  /** Whether entries of different lengths may take a step together. */
+  get ragged() {
+    return this.described.ragged;
+  }
+
+  /** The model's outputs for new tokens of the entries from `first` on. */
+  step(given, { first = 0, entries = this.entries - first, dims = {} } = {}) {
+    const inputs = this.named(given), sizes = this.sizes(inputs, entries, dims), rows = sizes[this.described.rows] ?? 1;
+    const before = this.filled.slice(first, first + entries), after = before.map((length) => length + rows);
+    if (!(entries >= 1 && before.length === entries)) throw new InputError(`the state has ${this.entries} entries`);
+    const most = Math.max(...after);
+    if (most > this.capacity) throw new CapacityError(most, this.capacity);
+    if (!this.ragged && most !== Math.min(...after)) {
+      throw new InputError('entries of different lengths cannot take a step together in this model', { hint: 'give one at a time' });
+    }
+    for (const [name, part] of Object.entries(this.described.parts)) {
+      const spec = this.specs.get(name), values = PARTS[part](before, after, rows, most), Array = arrayOf(spec.dtype);
+      inputs[name] = Array.from(values, spec.dtype.endsWith('int64') ? BigInt : Number);
+      if (part === 'mask') this.solve(spec.shape, [entries, most], sizes);
+      if (part === 'past') this.solve(spec.shape, [most - rows], sizes);
+    }
+    sizes[this.described.past] = most - rows;
+    const known = Object.entries(sizes).filter(([name]) => this.model.bound.includes(name));
+    this.steps.bind(Object.fromEntries(known), first);
+    const outputs = this.steps.run(inputs);
+    after.forEach((length, i) => (this.filled[first + i] = length));
+    return outputs;
+  }
+
+  /** Forgets an entry's tokens from `length` on. */
+  truncate(entry, length) {
+    const have = this.filled[entry];
+    if (!(length >= 0 && length <= have)) throw new InputError(`entry ${entry} has ${have} tokens, it cannot be cut to ${length}`);
+    // Steps of other entries read these rows and weigh them by 0, which a NaN would outlive.
+    this.rows(entry, length, have, (bytes, from, to) => bytes.fill(0, from, to));
+    this.filled[entry] = length;
+  }
+
+  /** Empties an entry, or all of them. */
+  reset(entry) {
+    for (const one of entry === undefined ? this.filled.keys() : [entry]) this.truncate(one, 0);
+  }
+
+  /** Makes an entry hold the first `length` tokens of another, by default all. */
+  copy(source, target, length = this.filled[source]) {
+    if (!(length >= 0 && length <= this.filled[source] && target in this.filled)) {
+      throw new InputError(`entry ${source} has ${this.filled[source]} tokens, ${length} cannot be copied to entry ${target}`);
+    }
+    if (source === target) return this.truncate(target, length);
+    this.reset(target);
+    this.rows(source, 0, length, (bytes, from, to, stride) => bytes.copyWithin(from + (target - source) * stride, from, to));
+    this.filled[target] = length;
+  }
+
+  /** Gives the memory of the caches back; nothing may use the state afterwards. */
+  close() {
+    this.steps.close();
+    this.buffers.forEach(({ at }) => this.model.calls.release(at));
+  }
+
+  /** Calls with all memory and the place of an entry's rows in it, for each head of each cache. */
+  rows(entry, from, to, each) {
+    const bytes = new Uint8Array(this.model.memory.buffer);
+    for (const { at, stride, heads, row } of this.buffers.values()) {
+      for (let head = 0; head < heads; ++head) {
+        const begin = at + entry * stride + head * (stride / heads);
+        each(bytes, begin + from * row, begin + to * row, stride);
+      }
+    }
+  }
+
+  admitted(capacity) {
+    const { capacity: name } = this.described, { min, max = Infinity, multiple = 1 } = this.model.dims[name];
+    if (Number.isSafeInteger(capacity) && capacity >= min && capacity <= max && capacity % multiple === 0) return capacity;
+    throw new InputError(`the capacity is ${capacity}`, { hint: `give one from ${min} to ${max}, a multiple of ${multiple}` });
+  }
+
+  /** A cache [entries, heads, capacity, size] of zeros. */
+  buffer({ dtype, shape }) {
+    const dims = { [this.described.capacity]: this.capacity };
+    const [heads, capacity, size] = shape.slice(1).map((axis) => parseAxis(axis).size(dims));
+    const row = size * arrayOf(dtype).BYTES_PER_ELEMENT, stride = heads * capacity * row;
+    const at = this.model.take(this.entries * stride);
+    new Uint8Array(this.model.memory.buffer, at, this.entries * stride).fill(0);
+    return { at, stride, heads, row };
+  }
+
+  /** The inputs of a step by name: a typed array is the tokens of a model that takes no more. */
+  named(given) {
+    if (!ArrayBuffer.isView(given)) return { ...given };
+    if (this.free.length === 1) return { [this.free[0].name]: given };
+    throw new InputError('the model takes more than tokens', { hint: `give ${this.free.map(({ name }) => name).join(', ')} by name` });
+  }
+
+  /** The dims of a step: those of its entries and of the rows of its inputs. */
+  sizes(inputs, entries, dims) {
+    const { caches, capacity, rows } = this.described, sizes = { ...dims, [capacity]: this.capacity };
+    this.solve(this.specs.get(caches[0].input).shape, [entries], sizes);
+    for (const { name, shape } of this.free) {
+      const place = shape.indexOf(rows), others = shape.filter((_, i) => i !== place);
+      if (place < 0 || !inputs[name]) continue;
+      sizes[rows] = inputs[name].length / others.reduce((n, axis) => n * parseAxis(axis).size(sizes), 1);
+      break;
+    }
+    return sizes;
+  }
+
+  /** Takes the dims that axes of these extents are. */
+  solve(shape, extents, sizes) {
+    extents.forEach((extent, i) => shape[i] in this.model.dims && (sizes[shape[i]] = extent));
+  }
+}
