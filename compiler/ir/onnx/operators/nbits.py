@@ -53,16 +53,16 @@ def _weights(node: Node) -> Blocks:
     bits, blocks = node.attr("bits", 4), -(-depth // block)
     if bits not in (2, 4, 8):
         node.fail(f"weights of {bits} bits are not supported", reason="unsupported_dtype")
-    numbers = _constant(node, 1).reshape(columns, blocks, -1)
+    numbers = constant(node, 1).reshape(columns, blocks, -1)
     zeros = None
     if node.has(3):
-        given = _constant(node, 3)
+        given = constant(node, 3)
         zeros = (
-            _parts(given.reshape(columns, -1), bits)[:, :blocks]
+            parts_of(given.reshape(columns, -1), bits)[:, :blocks]
             if given.dtype == np.uint8
             else given.reshape(columns, blocks).astype(np.float32)
         )
-    scales = _constant(node, 2).reshape(columns, blocks).astype(np.float32)
+    scales = constant(node, 2).reshape(columns, blocks).astype(np.float32)
     return Blocks(bits, block, depth, numbers, scales, zeros)
 
 
@@ -88,24 +88,24 @@ def gather_block_quantized(b: Builder, node: Node) -> Value:
 
 def _table(node: Node, bits: int) -> Blocks:
     """A table of bytes whose rows are cut into blocks."""
-    data, scales = _constant(node, 0), _constant(node, 2).astype(np.float32)
+    data, scales = constant(node, 0), constant(node, 2).astype(np.float32)
     block, (columns, held) = node.attr("block_size", 128), data.shape
     depth, blocks = held * 8 // bits, scales.shape[1]
     padded = np.zeros((columns, blocks * block * bits // 8), np.uint8)
     padded[:, :held] = data
     zeros = None
     if node.has(3):
-        zeros = _parts(_constant(node, 3).reshape(columns, -1), bits)[:, :blocks]
+        zeros = parts_of(constant(node, 3).reshape(columns, -1), bits)[:, :blocks]
     return Blocks(bits, block, depth, padded.reshape(columns, blocks, -1), scales, zeros)
 
 
 def _unpacked(node: Node, bits: int, along: int) -> Array:
     """The whole table as float32; numbers of bytes are packed along the last axis."""
-    data, scales = _constant(node, 0), _constant(node, 2).astype(np.float32)
-    zeros = _constant(node, 3) if node.has(3) else None
+    data, scales = constant(node, 0), constant(node, 2).astype(np.float32)
+    zeros = constant(node, 3) if node.has(3) else None
     middle = 0
     if data.dtype == np.uint8:
-        data, zeros = _parts(data, bits), None if zeros is None else _parts(zeros, bits)
+        data, zeros = parts_of(data, bits), None if zeros is None else parts_of(zeros, bits)
         middle = 1 << (bits - 1)
 
     def spread(values: Array) -> Array:
@@ -118,14 +118,15 @@ def _unpacked(node: Node, bits: int, along: int) -> Array:
     return np.ascontiguousarray(apart * spread(scales))
 
 
-def _parts(packed: Array, bits: int) -> Array:
+def parts_of(packed: Array, bits: int) -> Array:
     """The numbers in each byte of the last axis, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     numbers = packed[..., None] >> shifts & np.uint8((1 << bits) - 1)
     return numbers.reshape(*packed.shape[:-1], -1)
 
 
-def _constant(node: Node, index: int) -> Array:
+def constant(node: Node, index: int) -> Array:
+    """A required input, which has to be stored in the model."""
     value = node.value(index)
     if not isinstance(value, Known) or value.symbolic:
         node.fail(
