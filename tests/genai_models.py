@@ -40,6 +40,16 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "ernie": ("Ernie4_5", {}),
     "gemma": ("Gemma", {}),
     "gemma2": ("Gemma2", _WINDOWS),
+    "gpt_oss": (
+        "GptOss",
+        {
+            "head_dim": 16,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": 8,
+            "swiglu_limit": 7.0,
+        },
+    ),
     "granite": ("Granite", {}),
     "hunyuan": ("HunYuanDenseV1", {}),
     "lfm2": ("Lfm2", _SHORT_CONVOLUTIONS),
@@ -56,7 +66,7 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "smollm3": ("SmolLM3", {}),
 }
 """The class of the configuration, and what it states besides the sizes."""
-OPTIONS = {"gemma2": ["windowed_kv_cache=false"]}
+OPTIONS = {name: ["windowed_kv_cache=false"] for name in ("gemma2", "gpt_oss")}
 """Extra options of the builder."""
 
 
@@ -84,12 +94,33 @@ def _save(folder: Path, name: str) -> None:
         else:
             values.data = drawn * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
     made.save_pretrained(folder)
+    if name == "gpt_oss":
+        _add_packed_experts(folder, made)
     words = {chr(33 + i): i for i in range(90)} | {"<s>": 90, "</s>": 91}
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"
     ).save_pretrained(folder)
+
+
+def _add_packed_experts(folder: Path, made: Any) -> None:
+    """Of GPT-OSS the builder rounds only experts in MXFP4, as that model's own files hold them:
+    random codes of 4 bits, and powers of two as the scales of 32 of them.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    for number, layer in enumerate(made.model.layers):
+        for kind in ("gate_up_proj", "down_proj"):
+            experts, depth, columns = getattr(layer.mlp.experts, kind).shape
+            name = f"model.layers.{number}.mlp.experts.{kind}"
+            blocks = (experts, columns, depth // 32)
+            tensors[f"{name}_blocks"] = torch.randint(256, (*blocks, 16), dtype=torch.uint8)
+            tensors[f"{name}_scales"] = torch.randint(122, 124, blocks, dtype=torch.uint8)
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def _export(folder: Path, name: str, precision: str) -> None:

@@ -16,7 +16,7 @@ DIMS = {
     "total_sequence_length": (1, 60),
 }
 STATES = {"fp32": StateForm.LIFTED, "int4": StateForm.PASSED}
-BOTH = {"ernie", "gemma", "granite", "lfm2"}
+BOTH = {"ernie", "gemma", "gpt_oss", "granite", "lfm2"}
 FLOATS = BOTH | {"llama_tied", "mistral", "phi", "qwen3"}
 PAIRS = [
     (name, precision)
