@@ -6,6 +6,7 @@ of an expert meet them one after the other, panel by panel, while a panel is in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,21 @@ class Layer:
     def rows(self) -> int:
         """Rows of a block."""
         return _ROWS if self.bits == REAL else 1
+
+    @property
+    def each(self) -> int:
+        """Numbers of a byte."""
+        return 8 // self.bits
+
+    @property
+    def greatest(self) -> int:
+        """The greatest packed number."""
+        return (1 << self.bits) - 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a step along a block, of at most eight numbers."""
+        return math.gcd(self.block // self.each, max(8 // self.each, 1))
 
     @property
     def tensors(self) -> list[Known]:
@@ -159,12 +175,12 @@ def _product(
     shape = [ex.mul(panels, blocks), rows, layer.width]
 
     def compute(data: te.Tensor, expert: te.Tensor, index: te.Tensor, *held: te.Tensor) -> Any:
-        axes, depth_at = _depth(layer)
+        axes = _depth(layer)
 
         def at(q: Any, m: Any, c: Any) -> Any:
             p, n = tirx.floordiv(q, ex.prim(blocks)), tirx.floormod(q, ex.prim(blocks))
-            left = data(*place(index, n, m), depth_at)
-            return te.sum(left * _real(layer, held, (expert(n), p, c), axes), axis=axes)
+            row, weight = place(index, n, m), (expert(n), p, c)
+            return te.sum(_term(layer, held, weight, axes, lambda k: data(*row, k)), axis=axes)
 
         return te.compute([ex.prim(e) for e in shape], at, name="experts")
 
@@ -173,39 +189,50 @@ def _product(
     return layout.reshape(b, made, [panels, blocks, rows, layer.width])
 
 
-def _depth(layer: Layer) -> tuple[list[Any], Any]:
-    """The axes that a product sums over, and the place along the depth where they stand: for packed
-    numbers blocks, bytes of a block and the numbers of a byte.
+def _depth(layer: Layer) -> list[Any]:
+    """The axes that a product sums over: the depth, or of packed numbers blocks and in each the
+    steps of some bytes.
     """
 
     def axis(extent: int, name: str) -> Any:
         return te.reduce_axis((ex.prim(0), ex.prim(extent)), name=name)
 
     if layer.bits == REAL:
-        k = axis(layer.depth, "k")
-        return [k], k
-    each = 8 // layer.bits
-    block, byte = axis(layer.depth // layer.block, "block"), axis(layer.block // each, "byte")
-    if each == 1:
-        return [block, byte], block * layer.block + byte
-    part = axis(each, "part")
-    return [block, byte, part], block * layer.block + byte * each + part
+        return [axis(layer.depth, "k")]
+    blocks, steps = layer.depth // layer.block, layer.block // layer.each // layer.bytes
+    return [axis(blocks, "block"), axis(steps, "step")]
 
 
-def _real(layer: Layer, held: tuple[te.Tensor, ...], where: Any, axes: list[Any]) -> Any:
-    """The weight of (expert, panel, column) where the axes stand, as float32."""
+def _term(
+    layer: Layer,
+    held: tuple[te.Tensor, ...],
+    where: tuple[Any, Any, Any],
+    axes: list[Any],
+    left: Callable[[Any], Any],
+) -> Any:
+    """What the product adds at a place of the axes for (expert, panel, column); left: of a place
+    along the depth.
+
+    The numbers of a step share a scale, by which their sum is multiplied: one operation for all of
+    them, and one that waits for the step before.
+    """
     e, p, c = where
     if layer.bits == REAL:
-        return held[0](e, p, axes[0], c)
-    each, (block, byte) = 8 // layer.bits, axes[:2]
-    number = held[0](e, p, block * (layer.block // each) + byte, c).astype("int32")
-    if each > 1:
-        shift = (axes[2] * layer.bits).astype("int32")
-        number = (number >> shift) & ((1 << layer.bits) - 1)
+        return left(axes[0]) * held[0](e, p, axes[0], c)
+    block, step = axes
     zero: Any = tirx.const(1 << (layer.bits - 1), "float32")
     if layer.zeros is not None:
         zero = held[2](e, p, block, c).astype("float32")
-    return (number.astype("float32") - zero) * held[1](e, p, block, c)
+    start = block * (layer.block // layer.each) + step * layer.bytes
+    total: Any = None
+    for byte in range(layer.bytes):
+        packed = held[0](e, p, start + byte, c).astype("int32")
+        for part in range(layer.each):
+            number = packed if layer.bits == 8 else (packed >> part * layer.bits) & layer.greatest
+            real = number.astype("float32") - zero
+            term = left((start + byte) * layer.each + part) * real
+            total = term if total is None else total + term
+    return total * held[1](e, p, block, c)
 
 
 def _activated(
