@@ -277,7 +277,9 @@ def _shared_out(b: Builder, made: Value, layer: Layer, groups: Groups, routes: R
 
         return te.compute([ex.prim(e) for e in shape], at, name="shared_out")
 
-    given = [groups.row, routes.shares, routes.experts, *([layer.bias] if layer.bias else [])]
+    given: list[Value] = [groups.row, routes.shares, routes.experts]
+    if layer.bias is not None:
+        given.append(layer.bias)
     total = b.te(compute, layout.reshape(b, made, flat), *given, name="experts_sum")
     whole = layout.reshape(b, total, [routes.tokens, layer.panels * layer.width])
     if layer.panels * layer.width == layer.columns:

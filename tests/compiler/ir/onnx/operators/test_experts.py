@@ -53,8 +53,8 @@ def floats(parts: int = 1, inner: int = INNER, biased: bool = True) -> Constants
 def packed(bits: int, block: int, zeros: bool, parts: int = 2, inner: int = INNER) -> Constants:
     random, made = np.random.default_rng(bits), {}
     for layer, rows, depth in ((1, parts * inner, HIDDEN), (2, HIDDEN, inner)):
-        blocks = (depth // block,) if block else ()
-        last = blocks[-1] if block else rows
+        blocks = [depth // block] if block else []
+        last = depth // block if block else rows
         kept = -(-last * bits // 8)
         points = (EXPERTS, rows, kept) if block else (EXPERTS, kept)
         made |= {
