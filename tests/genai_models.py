@@ -53,6 +53,17 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "granite": ("Granite", {}),
     "hunyuan": ("HunYuanDenseV1", {}),
     "lfm2": ("Lfm2", _SHORT_CONVOLUTIONS),
+    "lfm2_moe": (
+        "Lfm2Moe",
+        {
+            "layer_types": ["conv", "full_attention"],
+            "conv_L_cache": 3,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "num_dense_layers": 1,
+        },
+    ),
     "llama": ("Llama", {}),
     "llama_tied": ("Llama", {"tie_word_embeddings": True}),
     "llama3": ("Llama", {"rope_parameters": _LLAMA3}),
