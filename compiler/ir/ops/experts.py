@@ -94,7 +94,7 @@ class Layer:
 def real_layer(weights: Array, bias: Array | None, parts: int) -> Layer:
     """Of floats [experts, parts * columns, depth] and [experts, parts * columns]."""
     _, rows, depth = weights.shape
-    numbers = _panels(weights.astype(np.float32, copy=False), parts, _PANEL, 0)
+    numbers = _panels(weights.astype(np.float32, copy=False), parts, _PANEL)
     held = None if bias is None else _bias(bias, parts, _PANEL)
     return Layer(REAL, parts, rows // parts, depth, depth, numbers, None, None, held)
 
@@ -117,14 +117,14 @@ def packed_layer(
         numbers.shape[1] // parts,
         depth,
         depth // blocks,
-        _panels(numbers, parts, _PACKED_PANEL, 0),
-        _panels(scales.astype(np.float32), parts, _PACKED_PANEL, 0),
-        None if zeros is None else _panels(zeros, parts, _PACKED_PANEL, 0),
+        _panels(numbers, parts, _PACKED_PANEL),
+        _panels(scales.astype(np.float32), parts, _PACKED_PANEL),
+        None if zeros is None else _panels(zeros, parts, _PACKED_PANEL),
         None if bias is None else _bias(bias, parts, _PACKED_PANEL),
     )
 
 
-def _panels(values: Array, parts: int, width: int, filler: int) -> Known:
+def _panels(values: Array, parts: int, width: int) -> Known:
     """[experts, parts * columns, depth] as [experts, parts * panels, depth, width]."""
     experts, rows, depth = values.shape
     columns = rows // parts
@@ -132,13 +132,13 @@ def _panels(values: Array, parts: int, width: int, filler: int) -> Known:
     split = values.reshape(experts, parts, columns, depth)
     if panels * width != columns:
         more = [(0, 0), (0, 0), (0, panels * width - columns), (0, 0)]
-        split = np.pad(split, more, constant_values=filler)
+        split = np.pad(split, more)
     split = split.reshape(experts, parts * panels, width, depth)
     return Known.of(np.ascontiguousarray(split.transpose(0, 1, 3, 2)))
 
 
 def _bias(values: Array, parts: int, width: int) -> Known:
-    found = _panels(values.astype(np.float32)[:, :, None], parts, width, 0)
+    found = _panels(values.astype(np.float32)[:, :, None], parts, width)
     return Known.of(np.ascontiguousarray(found.data[:, :, 0]))
 
 

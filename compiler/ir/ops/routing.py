@@ -123,7 +123,11 @@ def group(b: Builder, routes: Routes, count: int, rows: int) -> Groups:
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         expert, token, row, first = outputs
         _start_blocks(inputs[0], expert, first, (routes.tokens, routes.each, count), (blocks, rows))
-        loops.grid((blocks, rows), lambda n, m: token.__setitem__((n, m), tirx.const(0, "int32")))
+
+        def clear(n: Any, m: Any) -> None:
+            token[n, m] = tirx.const(0, "int32")
+
+        loops.grid((blocks, rows), clear)
 
         def place(t: Any, j: Any) -> None:
             e = inputs[0][t, j].astype("int64")
