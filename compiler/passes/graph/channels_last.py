@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, s_tir, tirx
+from tvm import relax
 
 from compiler.ir.blocks import in_blocks
 from compiler.passes.framework.base import Phase
+from compiler.passes.graph.relabel import relabel
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -356,47 +357,3 @@ def _operands(call: Any) -> Sequence[Any]:
     for arg in call.args:
         found += list(arg.fields) if isinstance(arg, relax.Tuple) else [arg]
     return found
-
-
-def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx.PrimFunc | None:
-    """Moves the channels of the parameters `inputs`, and of the result, to the end; None where TVM
-    cannot transform the program's blocks.
-    """
-
-    def moved(n: Any, c: Any, *rest: Any) -> tuple[Any, ...]:
-        return n, *rest[: rank - 2], c, *rest[rank - 2 :]
-
-    *given, result = function.params
-    schedule = s_tir.Schedule(function)
-    root = schedule.get_sblock("root")
-    blocks = schedule.get_child_blocks(root)
-    reads = [_access(schedule, blocks, "reads", given[place]) for place in inputs]
-    write = _access(schedule, blocks, "writes", result)
-    if write is None or any(read is None for read in reads):
-        return None
-    try:
-        for block, index in filter(None, reads):
-            schedule.transform_layout(
-                block, ("read", index), moved, assume_injective_transform=True
-            )
-        schedule.transform_layout(
-            write[0], ("write", write[1]), moved, assume_injective_transform=True
-        )
-        axes = len(schedule.get(write[0]).iter_vars)
-        schedule.transform_block_layout(
-            write[0], tirx.IndexMap.from_func(moved, ndim=axes, index_dtype="int64")
-        )
-    except s_tir.ScheduleError:
-        return None
-    return schedule.mod["main"].with_attrs(function.attrs)
-
-
-def _access(
-    schedule: s_tir.Schedule, blocks: Sequence[Any], kind: str, parameter: Any
-) -> tuple[Any, int] | None:
-    """The first block that reads or writes the parameter, and the position of the access in it."""
-    for block in blocks:
-        for index, region in enumerate(getattr(schedule.get(block), kind)):
-            if region.source.same_as(parameter):
-                return block, index
-    return None
