@@ -31,7 +31,7 @@ robustness: env ## hold the service's promises against faults and attacks; ARGS=
 	@$(BIN)/python -m tests.robustness $(ARGS)
 
 geometry: env ## run the tests of kernels at the vector units of every class of processor, each family at each of them
-	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py tests/compiler/passes/test_known_models.py $(ARGS)
+	@RELAXD_GEOMETRIES=all $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES)/test_families.py tests/compiler/passes/test_geometries.py tests/compiler/passes/test_experts.py tests/compiler/passes/test_known_models.py $(ARGS)
 	@for unit in 128/16 128/32 256/16 512/32; do \
 		echo "geometry $$unit"; \
 		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
