@@ -10,6 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from compiler.ir.arrays import as_constant, values_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
@@ -63,5 +64,5 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         source = constant_of(self, call.args[0]) if fold is not None and call.args else None
         if fold is None or source is None:
             return call
-        value = fold(call, source.value.numpy())
-        return call if value is None else relax.const(np.ascontiguousarray(value))
+        value = fold(call, values_of(source))
+        return call if value is None else as_constant(value)

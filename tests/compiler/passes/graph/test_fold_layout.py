@@ -43,3 +43,16 @@ def test_constants(before: Callable[[], Any], after: np.ndarray[Any, Any]) -> No
 def test_what_is_no_constant_stays() -> None:
     given = build_module(lambda builder, x: op.permute_dims(x), {"x": (("n", 3), "float32")})
     tvm.ir.assert_structural_equal(FoldLayout().apply(given), given)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_numbers_of_64_bits_stay_what_they_are(dtype: str) -> None:
+    held = np.array([[1, -1]], dtype) * (2**40 + 1)
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        constant = relax.const(tvm.runtime.tensor(held))
+        builder.emit_func_output(builder.emit(op.permute_dims(constant)))
+    moved = FoldLayout().apply(builder.get())
+    (binding,) = moved["main"].body.blocks[0].bindings
+    assert str(binding.value.ty.dtype) == dtype
+    np.testing.assert_array_equal(binding.value.value.numpy(), held.T)

@@ -1,0 +1,49 @@
+"""Constants in the memory of arrays, and arrays in that of constants."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from compiler.ir.arrays import aligned, as_constant, values_of
+
+
+def test_an_aligned_array_is_not_copied() -> None:
+    array = aligned((3, 5))
+    array[...] = np.arange(15).reshape(3, 5)
+    constant = as_constant(array)
+    assert values_of(constant).ctypes.data == array.ctypes.data
+    del array
+    np.testing.assert_array_equal(values_of(constant), np.arange(15).reshape(3, 5))
+
+
+def test_an_array_that_may_not_be_written_is_copied() -> None:
+    array = aligned((2,), np.int64)
+    array[...] = 1 << 40
+    array.flags.writeable = False
+    constant = as_constant(array)
+    assert values_of(constant).tolist() == [1 << 40] * 2
+    assert values_of(constant).ctypes.data != array.ctypes.data
+
+
+WHOLE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+ARRAYS = {
+    "transposed": WHOLE.transpose(2, 0, 1),
+    "unaligned": WHOLE.reshape(-1)[1:],
+    "empty": WHOLE[:0],
+    "scalar": np.float64(0.1).reshape(()),
+    "int64": np.array([1 << 40, -1]),
+    "bool": np.array([True, False]),
+    "float16": WHOLE.astype(np.float16),
+    "bfloat16": WHOLE.astype(ml_dtypes.bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_elements_shape_and_dtype_are_those_of_the_array(name: str) -> None:
+    array = ARRAYS[name]
+    constant = as_constant(array)
+    assert str(constant.ty.dtype) == array.dtype.name
+    assert tuple(int(extent) for extent in constant.ty.shape) == array.shape
+    values = values_of(constant)
+    assert values.dtype == array.dtype
+    np.testing.assert_array_equal(values, array)
