@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
+from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.blocks import in_blocks
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.relabel import relabel
@@ -172,11 +172,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return expr
         constant = constant_of(self, expr)
         if constant is not None:
-            value = constant.value.numpy()
+            value = values_of(constant)
             last = value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole))
-            # Of an array, relax.const makes one copy more.
-            moved = tvm.runtime.tensor(np.ascontiguousarray(last))
-            return relax.const(moved, str(expr.ty.dtype))
+            return as_constant(last)
         if rank < whole:
             expr = self.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
         return self.emit(relax.op.permute_dims(expr, to_last(whole)))

@@ -18,6 +18,7 @@ import tvm
 from tvm import relax
 from tvm_ffi import StructuralKey
 
+from compiler.ir.arrays import as_constant, values_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
@@ -154,7 +155,7 @@ def _by_column(call: Any, columns: int) -> np.ndarray | None:
             and hasattr(operand.value, "numpy")
             and operand.ty.ndim <= call.ty.ndim
         ):
-            value = operand.value.numpy()
+            value = values_of(operand)
             if value.size in (1, columns) and (value.size == 1 or value.shape[-1] == columns):
                 return np.array(np.broadcast_to(value.reshape(-1), columns))
     return None
@@ -228,7 +229,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """
         key = tuple(branch.weight.__hash__() for branch in group)
         if key not in self.weights:
-            self.weights[key] = relax.const(
-                np.concatenate([branch.weight.value.numpy() for branch in group], axis=1)
+            self.weights[key] = as_constant(
+                np.concatenate([values_of(branch.weight) for branch in group], axis=1)
             )
         return self.weights[key]

@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, sym, te, tirx
 
+from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.imported import Ranges
 from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_conv
 from compiler.passes.cpu.families.winograd.program import (
@@ -114,7 +115,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         constant = None if layouts is None else constant_of(self, call.args[1])
         if layouts is None or constant is None or not takes_conv(call, *layouts):
             return call
-        data, weight = call.args[0], constant.value.numpy()
+        data, weight = call.args[0], values_of(constant)
         # Volumes have no kernel of their own: the grouped kernel takes a dense one as one group.
         if weight.ndim > 4:
             return self._grouped(call, data, weight)
@@ -139,12 +140,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # Integer weights come from a quantised model. Their sums are exact in float32, which
         # Winograd's transforms are not.
         sizes = data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3])
-        if not np.array_equal(weight, np.rint(weight)) and suits_winograd(
+        if suits_winograd(
             self.unit, self.ranges, sizes, columns, channels, window
-        ):
+        ) and not np.array_equal(weight, np.rint(weight)):
             return self._winograd(data, weight, window)
         panel = panel_width(self.unit, columns)
-        packed = relax.const(pack_panels(weight.reshape(columns, -1).T, panel))
+        packed = as_constant(pack_panels(weight.reshape(columns, -1).T, panel))
         return self.builder_.call_te(
             lambda x, panels: _panel_conv(x, panels, columns, panel, window),
             data,
@@ -172,7 +173,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(
             compute,
             data,
-            relax.const(packed),
+            as_constant(packed),
             *matrices,
             primfunc_name_hint=name,
             primfunc_attrs=FUSABLE,
@@ -180,7 +181,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _depthwise(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         window = Window.of(call.attrs, weight.shape[1:3])
-        packed = relax.const(np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0)))
+        packed = as_constant(weight[..., 0].transpose(1, 2, 0))
         return self.builder_.call_te(
             lambda x, taps: _depthwise(x, taps, window),
             data,
@@ -199,7 +200,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         strides, dilation = (
             tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation)
         )
-        packed = relax.const(blocks_of(weight, int(attrs.groups), self.unit))
+        packed = as_constant(blocks_of(weight, int(attrs.groups), self.unit))
         return self.builder_.call_te(
             lambda x, weights: direct_conv(
                 x, weights, weight.shape[0], weight.shape[1:-1], strides, dilation

@@ -7,6 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from compiler.ir.arrays import aligned, as_constant, values_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
@@ -24,9 +25,13 @@ from compiler.tir.exprs import op_name
 def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
     """[K, N] as [ceil(N/width), K, width], the last panel filled with zeros."""
     depth, columns = weight.shape
-    padded = np.zeros((depth, -(-columns // width) * width), weight.dtype)
-    padded[:, :columns] = weight
-    return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))
+    whole, rest = divmod(columns, width)
+    panels = aligned((whole + (rest > 0), depth, width), weight.dtype)
+    panels[:whole] = weight[:, : whole * width].reshape(depth, whole, width).transpose(1, 0, 2)
+    if rest:
+        panels[whole, :, :rest] = weight[:, whole * width :]
+        panels[whole, :, rest:] = 0
+    return panels
 
 
 @dataclass(frozen=True)
@@ -77,10 +82,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The panels of a weight; layers that share one share them, and so do tied tables."""
         key = right.__hash__()
         if key not in self.packed:
-            weight = right.value.numpy()
+            weight = values_of(right)
             made = self._tied(weight.T)
             if made is None:
-                made = relax.const(pack_panels(weight, panel_width(self.unit, weight.shape[1])))
+                made = as_constant(pack_panels(weight, panel_width(self.unit, weight.shape[1])))
             self.packed[key] = (right, made)
         return self.packed[key][1]
 
@@ -91,7 +96,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         if key not in self.packed:
             panels = pack_panels(table.T, panel_width(self.unit, len(table)))
-            self.packed[key] = (table, relax.const(panels))
+            self.packed[key] = (table, as_constant(panels))
         return self.packed[key][1]
 
     def _rows(self, call: Any) -> Any:

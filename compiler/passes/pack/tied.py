@@ -10,6 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from compiler.ir.arrays import values_of
 from compiler.passes.graph.rewriting import constant_of, is_weight
 from compiler.tir.exprs import as_int, op_name
 from compiler.tir.stages import read_program
@@ -29,7 +30,7 @@ class TiedTables:
                 tables.append(table)
             elif op_name(call) == "relax.matmul":
                 right = constant_of(rewriter, call.args[1])
-                weights += [right.value.numpy().T] if is_weight(right) else []
+                weights += [values_of(right).T] if is_weight(right) else []
         # Digests of all weights would take seconds.
         self.shapes = {table.shape for table in tables} & {weight.shape for weight in weights}
         read, multiplied = (
@@ -41,7 +42,7 @@ class TiedTables:
     def table_read(self, call: Any) -> Array | None:
         """The constant float32 matrix of which the call reads rows, None for any other call."""
         table = table_of_rows(self._rewriter, self._module, call)
-        return None if table is None else np.asarray(table.value.numpy())
+        return None if table is None else values_of(table)
 
 
 def table_of_rows(rewriter: Any, module: tvm.IRModule, call: Any) -> Any:

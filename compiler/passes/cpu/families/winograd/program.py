@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from compiler.ir.arrays import aligned
 from compiler.tir.work import ELEMENT_FLOPS
 
 TILE = 4
@@ -49,17 +50,19 @@ STAGES = ("winograd_input", "winograd_products", "winograd_output")
 
 
 def transformed_weights(weight: np.ndarray, width: int) -> np.ndarray:
-    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, computed in float64."""
-    columns = weight.shape[0]
-    # In float64, so that all of float32's digits are right.
-    spread = np.einsum("ia,oabc,jb->ijco", WEIGHT, weight.astype(np.float64), WEIGHT).reshape(
-        REACH * REACH, weight.shape[3], columns
-    )
-    padded = np.zeros((*spread.shape[:2], -(-columns // width) * width), np.float32)
-    padded[..., :columns] = spread
-    return np.ascontiguousarray(
-        padded.reshape(REACH * REACH, weight.shape[3], -1, width).transpose(0, 2, 1, 3)
-    )
+    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, computed in float64, so that all of
+    float32's digits are right.
+    """
+    columns, _, _, channels = weight.shape
+    packed = aligned((REACH * REACH, -(-columns // width), channels, width))
+    for panel in range(packed.shape[1]):
+        # Of one panel, which stays in the processor's cache.
+        taps = np.zeros((3, 3, channels, width))
+        part = weight[panel * width : (panel + 1) * width]
+        taps[..., : len(part)] = part.transpose(1, 2, 3, 0)
+        rows = np.tensordot(WEIGHT, taps, 1).reshape(REACH, 3, channels * width)
+        packed[:, panel] = np.matmul(WEIGHT, rows).reshape(REACH * REACH, channels, width)
+    return packed
 
 
 def winograd(
