@@ -196,7 +196,8 @@ def _compile(
         # What launches kernels itself has no way to upload constants but that of weights.
         smallest = 0 if this.target.launches else weights.SMALLEST
         separated = weights.separate(scheduled, smallest=smallest)
-        table = weights.write(separated.constants, this.partial / files.WEIGHTS)
+        # No pass reads them any more.
+        writing = weights.writing(separated.constants, this.partial / files.WEIGHTS)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated
@@ -204,14 +205,16 @@ def _compile(
         code = maker.generate(lowered, nodes)
         del lowered
     with entered(Stage.LINK, this.on_event):
-        maker.link(code, this.partial, table, this.watched)
+        written = writing.result()
+        maker.link(code, this.partial, written.table, this.watched)
         files.write_texts(this.partial, model.text.documents)
         for name, reason in model.text.left_out.items():
             this.on_event(Progress(Stage.LINK, f"the bundle gets no {name}: {reason}"))
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
     manifest = dataclasses.replace(
         manifest,
-        weights=table,
+        files={} if written.entry is None else {files.WEIGHTS: written.entry},
+        weights=written.table,
         memory=memory.report,
         state=imported.kept.state if imported.kept else None,
         stored=found.weights.stored if found.weights else None,

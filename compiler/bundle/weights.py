@@ -8,6 +8,7 @@ that load them.
 
 import hashlib
 from collections.abc import Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from relaxd.contract.manifest import Weight
+from relaxd.contract.manifest import FileEntry, Weight
 
 ALIGNMENT = 64
 SMALLEST = 1024
@@ -49,25 +50,44 @@ def separate(module: tvm.IRModule, entry: str = "main", smallest: int = SMALLEST
     return Separated(result, tuple(tensor for _, tensor in lift.lifted))
 
 
-def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> tuple[Weight, ...]:
-    """Write the constants' values one after another, each aligned, and say where each is; no
-    constants, no file.
-    """
-    weights: list[Weight] = []
+@dataclass(frozen=True)
+class Written:
+    """Where each constant is in the file, and the entry of the file; None where there is none."""
+
+    table: tuple[Weight, ...]
+    entry: FileEntry | None
+
+
+def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
+    """Write the constants' values one after another, each aligned; no constants, no file."""
     if not constants:
-        return ()
+        return Written((), None)
+    weights: list[Weight] = []
+    digest, place = hashlib.sha256(), 0
     with path.open("wb") as file:
+
+        def add(content: bytes | memoryview) -> None:
+            nonlocal place
+            place += file.write(content)
+            digest.update(content)
+
         for constant in constants:
-            file.write(b"\0" * (-file.tell() % ALIGNMENT))
-            weights.append(
-                Weight(
-                    str(constant.dtype), tuple(int(size) for size in constant.shape), file.tell()
-                )
-            )
-            file.write(_bytes_of(constant))
-        if not file.tell():
-            file.write(b"\0")  # an empty file cannot be mapped
-    return tuple(weights)
+            add(bytes(-place % ALIGNMENT))
+            shape = tuple(int(size) for size in constant.shape)
+            weights.append(Weight(str(constant.dtype), shape, place))
+            add(_bytes_of(constant))
+        if not place:
+            add(b"\0")  # an empty file cannot be mapped
+    return Written(tuple(weights), FileEntry(digest.hexdigest(), place))
+
+
+def writing(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Future[Written]:
+    """As `write`, beside what the caller does next: files and digests need no lock of Python's."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(write, constants, path)
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:

@@ -55,7 +55,7 @@ def link(output, objects, options=(), **_):
 def write(directory, name, mod, inputs, outputs, dims, constants=()):
     bundle = Path(directory, name)
     bundle.mkdir()
-    table = weights.write(constants, bundle / "weights.bin")
+    table = weights.write(constants, bundle / "weights.bin").table
     relax.build(AddRelease().apply(mod), tvm.target.Target({"kind": "llvm"})).export_library(
         str(bundle / "model.so"), fcompile=link
     )

@@ -1,5 +1,6 @@
 """From a module to machine code: what fails, and with which error."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from tvm import relax
 
 from compiler import targets
 from compiler.bundle import weights
+from compiler.bundle.weights import Written
 from compiler.codegen import generate
 from compiler.errors import CodegenError, PassError, is_out_of_memory
 from compiler.passes import manager
 from compiler.passes.framework.base import FromTVM, Pass, Phase
+from relaxd.contract.manifest import FileEntry
 
 HOST = targets.resolve("native")
 
@@ -113,15 +116,16 @@ def test_weights_are_written_aligned(tmp_path: Path) -> None:
         tvm.runtime.tensor(np.full(3, 7, np.int8)),
         tvm.runtime.tensor(np.arange(4, dtype=np.float64)),
     ]
-    table = weights.write(constants, tmp_path / "w")
-    assert [(entry.dtype, entry.shape, entry.offset) for entry in table] == [
+    written = weights.write(constants, tmp_path / "w")
+    assert [(entry.dtype, entry.shape, entry.offset) for entry in written.table] == [
         ("int8", (3,), 0),
         ("float64", (4,), 64),
     ]
     data = (tmp_path / "w").read_bytes()
+    assert written.entry == FileEntry(hashlib.sha256(data).hexdigest(), len(data))
     assert np.frombuffer(data, np.float64, 4, 64).tolist() == [0, 1, 2, 3]
 
 
 def test_no_constants_make_no_file(tmp_path: Path) -> None:
-    assert weights.write([], tmp_path / "w") == ()
+    assert weights.write([], tmp_path / "w") == Written((), None)
     assert not (tmp_path / "w").exists()
