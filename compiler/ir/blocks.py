@@ -4,7 +4,7 @@ that point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import tvm
@@ -28,6 +28,26 @@ def in_blocks(module: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
+def with_reads_visible(function: relax.Function) -> relax.Function:
+    """The function with every variable visible that another block than its own reads: a pass which
+    looks through bindings may come to what its block hides.
+    """
+    if len(function.body.blocks) == 1:
+        return function
+    hidden: set[Any] = set()
+    read: set[Any] = set()
+    for block in function.body.blocks:
+        own = {b.var for b in block.bindings if isinstance(b.var, relax.DataflowVar)}
+        read |= _read(binding.value for binding in block.bindings) - own
+        hidden |= own
+    read |= _read([function.body.body])
+    return _Outward(hidden & read).visit_expr(function) if hidden & read else function
+
+
+def _read(values: Iterable[Any]) -> set[Any]:
+    return {var for value in values for var in relax.analysis.free_vars(value)}
+
+
 def _split(function: relax.Function) -> relax.Function:
     function = _Outward().visit_expr(function)
     blocks = [part for block in function.body.blocks for part in _parts(block)]
@@ -37,12 +57,18 @@ def _split(function: relax.Function) -> relax.Function:
 
 @mutator
 class _Outward(PyExprMutator):  # type: ignore[misc]
-    """Makes every variable visible outside its block; TVM's CanonicalizeBindings hides again those
-    that need not be.
+    """Makes variables visible outside their blocks, all of them unless told which; TVM's
+    CanonicalizeBindings hides again those that need not be.
     """
+
+    def __init__(self, chosen: Set[Any] | None = None) -> None:
+        super().__init__()
+        self._chosen = chosen
 
     def visit_dataflow_var_def_(self, var: relax.DataflowVar) -> relax.Var:
         """The same variable of the visible kind."""
+        if self._chosen is not None and var not in self._chosen:
+            return super().visit_dataflow_var_def_(var)
         made = relax.Var(var.name, var.ty)
         self.set_var_remap(var, made)
         return made

@@ -6,6 +6,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, sym
 
+from compiler.ir.blocks import with_reads_visible
 from compiler.tir.exprs import op_name
 
 FUSABLE = {"op_pattern": 4}
@@ -21,10 +22,13 @@ MOVING = frozenset(
 
 
 def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrites every Relax function of the module with `rewriter`, a mutator made for it."""
+    """Rewrites every Relax function of the module with `rewriter`, a mutator made for it, which may
+    bind a value to what another block computes.
+    """
     for gvar, func in module.functions.items():
         if isinstance(func, relax.Function):
-            rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+            made = with_reads_visible(rewriter.visit_expr(func))
+            rewriter.builder_.update_func(gvar, made)
     return rewriter.builder_.get()
 
 

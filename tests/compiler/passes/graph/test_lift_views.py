@@ -93,3 +93,27 @@ def test_convolutions_along_one_axis_take_their_activation_along(
             for tap in range(3)
         )
         np.testing.assert_allclose(model(x), np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_later_block_reads_is_visible_there() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3, 4), "float32"))
+    count = relax.Var("count", relax.TensorType((1,), "int64"))
+    with builder.function("main", [x, count]):
+        with builder.dataflow():
+            given = builder.emit(op.negative(x))
+            below = builder.emit_output(op.abs(builder.emit(op.expand_dims(given, 0))))
+            found = builder.emit_output(op.tensor_to_shape(count))
+        builder.match_cast(found, relax.ShapeType([N]))
+        with builder.dataflow():
+            steps = op.tanh(below), op.zeros(relax.ShapeExpr([N]), "float32")
+            ends = [builder.emit_output(step) for step in steps]
+        builder.emit_func_output(relax.Tuple(ends))
+    lifted = LiftViews().apply(builder.get())
+    hidden: set[Any] = set()
+    for block in lifted["main"].body.blocks:
+        read = {v for b in block.bindings for v in relax.analysis.free_vars(b.value)}
+        own = {b.var for b in block.bindings if isinstance(b.var, relax.DataflowVar)}
+        assert not (read - own) & hidden
+        hidden |= own
+    assert len(lifted["main"].body.blocks) == 3
