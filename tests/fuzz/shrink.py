@@ -101,17 +101,17 @@ def _axes(case: Case, found: list[Array]) -> tuple[tuple[str | int, ...], list[d
 
 
 def _bypassed(case: Case, known: list[dict[str, Array]]) -> Iterator[Case]:
-    """Without a node whose result is of the shape of one of its operands."""
+    """Without a node whose result is of the shape and dtype of one of its operands."""
     nodes, outputs = list(case.model.graph.node), [one.name for one in case.model.graph.output]
-    shapes = [
-        {name: array.shape for name, array in {**case.feed(point), **values}.items()}
+    types = [
+        {name: (a.shape, a.dtype) for name, a in {**case.feed(point), **values}.items()}
         for point, values in zip(case.points, known, strict=True)
     ]
     for node in nodes:
         if len(node.output) != 1 or node.output[0] in outputs:
             continue
         for name in sorted(taken_by(node)):
-            if all(at.get(name) == at[node.output[0]] for at in shapes):
+            if all(at.get(name) == at[node.output[0]] for at in types):
                 yield case.with_graph(
                     [_renamed(one, node.output[0], name) for one in nodes if one is not node],
                     outputs,

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from compiler.errors import ImportFailed, summary
 from compiler.ir.builder import Builder
 from compiler.ir.caches import CacheUse
-from compiler.ir.onnx import narrow, registry
+from compiler.ir.onnx import element_types, narrow, registry
 from compiler.ir.onnx.dtypes import CARRIED, name_of
 from compiler.ir.onnx.functions import function_of
 from compiler.ir.onnx.lists import Content, Items, Stacked
@@ -119,6 +119,7 @@ class Scope:
         )
         handler = registry.find(proto.domain, proto.op_type, opset)
         with node.naming_errors():
+            element_types.check(node)
             if handler is not None:
                 outputs = narrow.run(handler, self.builder, node)
             else:

@@ -1,0 +1,95 @@
+"""Which element types an operator takes in each place: those that ONNX's schemas give it, in any of
+its versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import onnx
+from onnx import defs
+
+from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.node import Node
+from compiler.ir.ops.narrow import is_narrow
+from compiler.ir.values import Known, Tensor
+
+_DOMAINS = ("", "ai.onnx")
+
+
+def check(node: Node) -> None:
+    """Fail where an operator of ONNX's own domain is given an element type that none of its
+    versions takes there, or two where its schema has one.
+    """
+    if node.proto.domain not in _DOMAINS or not defs.has(node.proto.op_type):
+        return
+    bound: dict[str, str] = {}
+    for place, value in enumerate(node.inputs):
+        taken = _taken(node.proto.op_type, place)
+        if taken is None or not isinstance(value, Known | Tensor):
+            continue
+        name, variable, dtypes = taken
+        if is_narrow(value.dtype):
+            # Those are moved where the schemas do not know them yet.
+            continue
+        if value.dtype not in dtypes:
+            node.fail(
+                f"{node.op} takes no {value.dtype} as {name}",
+                reason="dtype",
+                hint=f"cast it to one of {', '.join(sorted(dtypes))}",
+            )
+        other = bound.setdefault(variable, value.dtype)
+        if variable and other != value.dtype:
+            node.fail(
+                f"{other} and {value.dtype} in one {node.op}",
+                reason="dtype",
+                hint="cast one of them",
+            )
+
+
+@cache
+def _taken(operator: str, place: int) -> tuple[str, str, frozenset[str]] | None:
+    """Of an operator's input: its name, the variable of its type, which is empty where there is
+    none that other inputs share, and its dtypes; None where the schema gives no tensors.
+    """
+    found: set[str] = set()
+    formal = _formal(defs.get_schema(operator), place)
+    if formal is None:
+        return None
+    for schema in _versions(operator):
+        one = _formal(schema, place)
+        if one is not None:
+            found.update(_dtypes(one))
+    variable = formal.type_str if formal.is_homogeneous and "(" not in formal.type_str else ""
+    return (formal.name, variable, frozenset(found)) if found else None
+
+
+def _versions(operator: str) -> Iterator[defs.OpSchema]:
+    version = defs.get_schema(operator).since_version
+    while True:
+        schema = defs.get_schema(operator, version)
+        yield schema
+        version = schema.since_version - 1
+        if version < 1 or not defs.has(operator, version):
+            return
+
+
+def _formal(schema: defs.OpSchema, place: int) -> defs.OpSchema.FormalParameter | None:
+    """The schema's input at a place; the last of a variadic operator has all that follow."""
+    inputs = schema.inputs
+    if place < len(inputs):
+        return inputs[place]
+    variadic = inputs and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    return inputs[-1] if variadic else None
+
+
+def _dtypes(formal: defs.OpSchema.FormalParameter) -> Iterator[str]:
+    """The dtypes that we carry among the tensors of an input's types."""
+    codes = onnx.TensorProto.DataType
+    for kind in formal.types:
+        name = kind.removeprefix("tensor(").removesuffix(")").upper()
+        if kind.startswith("tensor(") and name in codes.keys():
+            dtype = CARRIED.get(codes.Value(name))
+            if dtype is not None:
+                yield dtype
