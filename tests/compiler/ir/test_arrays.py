@@ -26,11 +26,11 @@ def test_an_array_that_may_not_be_written_is_copied() -> None:
 
 
 WHOLE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-ARRAYS = {
+ARRAYS: dict[str, np.ndarray] = {
     "transposed": WHOLE.transpose(2, 0, 1),
     "unaligned": WHOLE.reshape(-1)[1:],
     "empty": WHOLE[:0],
-    "scalar": np.float64(0.1).reshape(()),
+    "scalar": np.array(0.1),
     "int64": np.array([1 << 40, -1]),
     "bool": np.array([True, False]),
     "float16": WHOLE.astype(np.float16),
