@@ -32,31 +32,33 @@ def _parse(text: str) -> ast.expr:
         if len(text) > _LONGEST_TEXT:
             raise _malformed(text[:40] + "...")
         tree = ast.parse(text.strip(), mode="eval").body
-        if not all(_is_known(node) for node in ast.walk(tree)) or _is_constant_nonsense(tree):
+        if not _has_dims(tree) and _evaluate(tree, {}) < 0:
             raise _malformed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError) as error:
         raise _malformed(text) from error
     return tree
 
 
-def _is_known(node: ast.AST) -> bool:
+def _has_dims(node: ast.expr) -> bool:
+    """Whether the expression depends on dims; raises ValueError where it is none of this module's
+    or divides by a constant 0.
+    """
     match node:
-        case ast.BinOp(op=op, right=right):
-            divides = isinstance(op, (ast.FloorDiv, ast.Mod))
-            return type(op) in _OPERATORS and not (
-                divides and not _names(right) and _evaluate(right, {}) == 0
-            )
-        case ast.Constant(value=value):
-            return type(value) is int
-        case ast.Name(id=name):
-            return IDENTIFIER.fullmatch(name) is not None
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-            return name in _FUNCTIONS and len(args) >= 2 and not keywords
-    return isinstance(node, (ast.operator, ast.UnaryOp, ast.USub, ast.Load))
-
-
-def _is_constant_nonsense(tree: ast.expr) -> bool:
-    return not _names(tree) and _evaluate(tree, {}) < 0
+        case ast.Name(id=name) if IDENTIFIER.fullmatch(name):
+            return True
+        case ast.Constant(value=value) if type(value) is int:
+            return False
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            divisor = _has_dims(right)
+            if isinstance(op, (ast.FloorDiv, ast.Mod)) and not divisor and not _evaluate(right, {}):
+                raise ValueError("a division by 0")
+            return _has_dims(left) or divisor
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _has_dims(operand)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            if len(args) >= 2:
+                return True in [_has_dims(arg) for arg in args]  # every one is checked
+    raise ValueError(f"no part of an axis: {type(node).__name__}")
 
 
 def _names(tree: ast.expr) -> frozenset[str]:
@@ -119,13 +121,21 @@ def _combine(
     return None
 
 
-def _is_name(text: str) -> bool:
-    return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
+def is_name(text: str) -> bool:
+    """Whether a dim may be called so: `IDENTIFIER` matches, and it is no keyword of Python."""
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def _is_plain(text: str) -> bool:
     """Whether it is a dim or a size and nothing else, as most axes are: parsing takes long."""
-    return (_SIZE.fullmatch(text) is not None or _is_name(text)) and len(text) <= _LONGEST_TEXT
+    return (is_name(text) or _SIZE.fullmatch(text) is not None) and len(text) <= _LONGEST_TEXT
+
+
+@lru_cache(maxsize=4096)
+def _dims(text: str) -> frozenset[str]:
+    if _SIZE.fullmatch(text):
+        return frozenset()
+    return frozenset((text,)) if is_name(text) else _names(_parse(text))
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,17 @@ class Axis:
         except RecursionError as error:
             raise _malformed(self.text) from error
 
+    @classmethod
+    def written(cls, text: str) -> "Axis":
+        """From the text of an axis, which is checked, but not brought into its form once more: to
+        write an expression takes longer than to read it.
+        """
+        if not _is_plain(text):
+            _parse(text)
+        axis = object.__new__(cls)
+        object.__setattr__(axis, "text", text)
+        return axis
+
     @cached_property
     def tree(self) -> ast.expr:
         """The parsed expression: names, whole numbers, negations, binary operations, calls of min
@@ -151,12 +172,10 @@ class Axis:
         """
         return _parse(self.text)
 
-    @cached_property
+    @property
     def dims(self) -> frozenset[str]:
         """The names of the dims that the axis depends on."""
-        if _SIZE.fullmatch(self.text):
-            return frozenset()
-        return frozenset((self.text,)) if _is_name(self.text) else _names(self.tree)
+        return _dims(self.text)
 
     @property
     def size(self) -> int | None:

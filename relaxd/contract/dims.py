@@ -6,13 +6,12 @@ processes.
 """
 
 import dataclasses
-import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.axes import IDENTIFIER
+from relaxd.contract.axes import is_name
 from relaxd.errors import DeclarationError
 
 _RANGE = re.compile(
@@ -47,7 +46,7 @@ class Dim:
                 raise self._wrong(f"{field} must be an integer, not {value!r}")
             if value > LARGEST:
                 raise self._wrong(f"{field} is larger than {LARGEST}")
-        if not IDENTIFIER.fullmatch(self.name) or keyword.iskeyword(self.name):
+        if not is_name(self.name):
             raise self._wrong("a dim's name is an identifier, and no keyword of Python")
         if self.min < 0:
             raise self._wrong(f"min {self.min} is negative")

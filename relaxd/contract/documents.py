@@ -8,10 +8,6 @@ from typing import Any
 from relaxd.errors import BundleError
 
 MAX_BYTES = 64 << 20
-_SURROGATES = (b"\\u", b"\xed", b"\0")
-"""One of these stands in every document that has surrogates, escaped or not; the last in those of
-UTF-16 and UTF-32.
-"""
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LONGEST_PART, _LONGEST_NAME = 255, 1024
 
@@ -23,8 +19,11 @@ def read_json(data: bytes, name: str) -> Any:
     if len(data) > MAX_BYTES:
         raise BundleError(f"{name} has {len(data)} bytes, more than {MAX_BYTES}", file=name)
     try:
-        document = _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
-        if any(mark in data for mark in _SURROGATES):
+        # A null is in every document of UTF-16 and UTF-32.
+        plain = data.isascii() and b"\0" not in data
+        encoding = "ascii" if plain else json.detect_encoding(data)
+        document = _DECODER.decode(data.decode(encoding, "surrogatepass"))
+        if not plain or b"\\" in data:  # it may hold surrogates, escaped or not
             json.dumps(document, ensure_ascii=False).encode()  # lone surrogates are no text
     except (ValueError, RecursionError) as error:
         raise BundleError(
@@ -72,7 +71,7 @@ def texts(value: Any, what: str) -> dict[str, str]:
 
 def sequence(value: Any, what: str) -> list[Any]:
     """A list; raises BundleError."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         raise malformed(f"{what} is not a list")
     return list(value)
 
@@ -87,19 +86,18 @@ def sha256(value: Any, what: str) -> str:
 def file_name(value: Any) -> str:
     """A relative path inside a bundle, as any file system takes it; raises BundleError."""
     name = text(value, "a file's name", _LONGEST_NAME)
-    if name.startswith("/") or ".." in name.split("/"):
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts:
         raise BundleError(f"the manifest lists {name!r}, which is outside the bundle", file=name)
-    if any(
-        part in ("", ".") or len(part.encode()) > _LONGEST_PART or "\\" in part
-        for part in name.split("/")
-    ):
+    longest = max([len(part.encode()) for part in parts])
+    if "" in parts or "." in parts or longest > _LONGEST_PART or "\\" in name:
         raise BundleError(f"the manifest lists {name[:300]!r}, which is no file's name", file=name)
     return name
 
 
 def known_keys(document: Mapping[str, Any], known: frozenset[str], what: str) -> None:
     """Raises BundleError for a key that this version does not know."""
-    if not document.keys() <= known:
+    if not known.issuperset(document):
         unknown = min(document.keys() - known)
         raise malformed(f"{what} has the unknown key {unknown[:100]!r}")
 

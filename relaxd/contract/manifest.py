@@ -1,7 +1,7 @@
 """The bundle's manifest: everything that a loader checks before it opens the library."""
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.documents import (
@@ -50,21 +50,14 @@ class FileEntry:
     size: int
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """One constant of the library: raw little-endian values in C order at `offset` bytes of the
-    weights file.
+    weights file. A tuple, since a load makes hundreds, and a dataclass takes three times as long.
     """
 
     dtype: str
     shape: tuple[int, ...]
     offset: int
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise BundleError(
-                f"the manifest is malformed: a weight has the unknown dtype {self.dtype!r}"
-            )
 
 
 @dataclass(frozen=True)
@@ -138,6 +131,7 @@ class Manifest:
         document["outputs"] = [spec.to_json() for spec in self.outputs]
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
+        document["weights"] = [weight._asdict() for weight in self.weights]
         for name in ("state", "stored", "narrow"):
             part = getattr(self, name)
             document.pop(name)
@@ -175,17 +169,13 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
         "name": text(document["name"], "name"),
         "inputs": _specs(document["inputs"], "inputs"),
         "outputs": _specs(document["outputs"], "outputs"),
-        "dims": tuple(
-            Dim.of(name, _small(dim)) for name, dim in mapping(document["dims"], "dims").items()
-        ),
+        "dims": tuple([_dim(name, dim) for name, dim in mapping(document["dims"], "dims").items()]),
         "target": mapping(document["target"], "target"),
         "load": _load(mapping(document["load"], "load")),
         "action_key": mapping(document["action_key"], "action_key"),
         "toolchain": mapping(document["toolchain"], "toolchain"),
         "files": {file_name(name): _entry(name, entry) for name, entry in files.items()},
-        "weights": tuple(
-            _weight(weight) for weight in sequence(document.get("weights", ()), "weights")
-        ),
+        "weights": _weights(document.get("weights", ())),
         "memory": mapping(document.get("memory", {}), "memory"),
         "state": None if document.get("state") is None else State.from_json(document["state"]),
         "stored": (
@@ -198,7 +188,11 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_FLAVOURS = tuple(Flavour)
 _SPEC_KEYS = frozenset({"name", "dtype", "shape", "default"})
+_DIM_KEYS = frozenset({"min", "max", "multiple", "opt"})
+_ENTRY_KEYS = frozenset({"sha256", "size"})
+_WEIGHT_KEYS = frozenset(Weight._fields)
 
 
 def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
@@ -209,17 +203,23 @@ def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
         if not all(type(axis) in (int, str) for axis in axes) or len(axes) > _MAX_RANK:
             raise malformed(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
         text(document["dtype"], "a dtype"), text(document["name"], f"a name in {what}")
-        if not isinstance(document.get("default", 0), int | float):
+        if not isinstance(document.get("default", 0), (int, float)):
             raise malformed(f"a default in {what} is no number")
         found.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
     return tuple(found)
 
 
+def _dim(name: str, document: Any) -> Dim:
+    known_keys(mapping(document, f"dim {name[:100]!r}"), _DIM_KEYS, "a dim")
+    for number in document.values():
+        _small(number)
+    return Dim(name, **document)
+
+
 def _small(value: Any) -> Any:
-    """The value, unless a number in it is larger than any extent."""
-    for number in value.values() if isinstance(value, dict) else (value,):
-        if type(number) is int and abs(number) > _MAX_EXTENT:
-            raise malformed("an extent is out of range")
+    """The value, unless it is a number larger than any extent."""
+    if type(value) is int and abs(value) > _MAX_EXTENT:
+        raise malformed("an extent is out of range")
     return value
 
 
@@ -231,25 +231,34 @@ def _load(document: dict[str, Any]) -> LoadContract:
         for name, value in document.items()
         if name not in ("isa", "runtime")
     }
-    isa = tuple(text(name, "load.isa", 64) for name in sequence(document["isa"], "load.isa"))
+    isa = tuple([text(name, "load.isa", 64) for name in sequence(document["isa"], "load.isa")])
     return LoadContract(
         **plain, isa=isa, runtime=texts(document.get("runtime", {}), "load.runtime")
     )
 
 
 def _entry(name: str, document: Any) -> FileEntry:
-    known_keys(mapping(document, name), _FIELDS[FileEntry], name)
+    if not isinstance(document, dict) or document.keys() != _ENTRY_KEYS:
+        raise malformed(f"{name[:100]!r} has no entry of sha256 and size alone")
     return FileEntry(sha256(document["sha256"], name), whole(document["size"], name))
 
 
-def _weight(document: Any) -> Weight:
-    known_keys(mapping(document, "a weight"), _FIELDS[Weight], "a weight")
-    shape = sequence(document["shape"], "the shape of a weight")
-    if len(shape) > _MAX_RANK:
-        raise malformed("a weight has too many axes")
-    extents = tuple([whole(size, "an extent of a weight", _MAX_EXTENT) for size in shape])
-    dtype = text(document["dtype"], "the dtype of a weight")
-    return Weight(dtype, extents, whole(document["offset"], "the offset of a weight"))
+def _weights(value: Any) -> tuple[Weight, ...]:
+    """There may be hundreds, so this checks them without calls."""
+    found = []
+    for document in sequence(value, "weights"):
+        if not isinstance(document, dict) or document.keys() != _WEIGHT_KEYS:
+            raise malformed("a weight is not an object of dtype, shape and offset")
+        dtype, shape, offset = document["dtype"], document["shape"], document["offset"]
+        if dtype not in DTYPES:
+            raise malformed(f"a weight has the unknown dtype {str(dtype)[:100]!r}")
+        if not isinstance(shape, list) or len(shape) > _MAX_RANK:
+            raise malformed(f"the shape of a weight is not a list of up to {_MAX_RANK} extents")
+        for number in (offset, *shape):
+            if type(number) is not int or not 0 <= number <= _MAX_EXTENT:
+                raise malformed("a weight has a number that is not a whole one from 0")
+        found.append(Weight(dtype, tuple(shape), offset))
+    return tuple(found)
 
 
 def _check(manifest: Manifest) -> None:
@@ -257,7 +266,7 @@ def _check(manifest: Manifest) -> None:
     for name in ("library", "weights_file"):
         file_name(getattr(manifest, name))
     text(manifest.entry, "entry", 256)
-    if manifest.flavour not in list(Flavour):
+    if manifest.flavour not in _FLAVOURS:
         raise malformed("the flavour is none that this relaxd knows")
     whole(manifest.alignment, "alignment", 1 << 20)
     if manifest.alignment < 1 or manifest.alignment & (manifest.alignment - 1):
@@ -283,6 +292,5 @@ def _check_state(manifest: Manifest) -> None:
 
 
 _FIELDS: dict[type, frozenset[str]] = {
-    kind: frozenset(entry.name for entry in fields(kind))
-    for kind in (Manifest, LoadContract, FileEntry, Weight)
+    kind: frozenset(entry.name for entry in fields(kind)) for kind in (Manifest, LoadContract)
 }

@@ -95,7 +95,7 @@ class TensorSpec:
         return cls(
             document["name"],
             document["dtype"],
-            tuple(Axis(str(axis)) for axis in document["shape"]),
+            tuple([Axis.written(str(axis)) for axis in document["shape"]]),
             document.get("default"),
         )
 

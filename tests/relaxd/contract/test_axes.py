@@ -61,6 +61,28 @@ def test_text_is_canonical(text):
         assert pickle.loads(pickle.dumps(axis)) == axis
 
 
+@given(EXPRESSIONS)
+def test_what_was_written_is_read_as_it_is(text):
+    axis = axis_or_none(text)
+    if axis is not None:
+        read = Axis.written(axis.text)
+        assert (read, read.dims, read.size) == (axis, axis.dims, axis.size)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "n//0", "n%(2-2)", "0-1", "n.x", "f(n, 1)", "max(n)", "max(n, m=1)", "max(*n)"),
+        *("min(1, n+)", "+n", "~n", "n**2", "n/2", "1.5", "'n'", "max(n, 1//0)", "[n]", "True"),
+        *("n if m else 1", "\xe9"),
+    ],
+)
+def test_what_is_no_axis_is_refused_however_it_is_read(text):
+    for read in (Axis, Axis.written):
+        with pytest.raises(DeclarationError):
+            read(text)
+
+
 @given(EXPRESSIONS, VALUES, st.sampled_from(["n", "m", "batch", "max"]))
 def test_a_solution_is_exact_and_the_only_one(text, values, unknown):
     axis = axis_or_none(text)
