@@ -5,12 +5,18 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _FEATURES = re.compile(r"^(flags|Features|features|isa)[ \t]*:(.*)", re.MULTILINE)
+_CPUINFO = "/proc/cpuinfo"
+_FIRST_CORE = re.compile(rb"^(?:flags|Features)[ \t]*:(.*)\n", re.MULTILINE)
+"""The line of a core where Linux runs such cores alone together as have the same features: on x86
+and ARM.
+"""
+_PART = 1 << 10
 _WINDOWS_FEATURES = {"pni": 13, "cx16": 14, "ssse3": 36, "sse4_1": 37, "sse4_2": 38}
 """Numbers of the PF_* constants in winnt.h, by the names of /proc/cpuinfo."""
 
@@ -30,9 +36,30 @@ class Host:
 @cache
 def this_host() -> Host:
     """The machine that runs this process, determined without opening a library."""
-    machine = platform.machine().lower()
-    isa = _windows_features() if sys.platform == "win32" else _features(Path("/proc/cpuinfo"))
-    return Host(_ARCHITECTURES.get(machine, machine), sys.platform, isa, _glibc())
+    # Python's `platform` looks for more than this, and elsewhere in the same way.
+    machine = (os.uname().machine if hasattr(os, "uname") else platform.machine()).lower()
+    arch = _ARCHITECTURES.get(machine, machine)
+    isa = _windows_features() if sys.platform == "win32" else listed_features()
+    return Host(arch, sys.platform, isa, _glibc())
+
+
+def listed_features(cpuinfo: str = _CPUINFO) -> frozenset[str]:
+    """Features of the machine's cores by /proc/cpuinfo; none where there is no such file.
+
+    Linux writes it core by core as it is read, which takes longer than all else of a small load on
+    a machine of many cores: where the first core has what all have, the others are not read.
+    """
+    content = b""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(cpuinfo, os.O_RDONLY)
+        try:
+            while part := os.read(descriptor, _PART):
+                content += part
+                if line := _FIRST_CORE.search(content):
+                    return frozenset(line[1].decode("utf-8", "replace").split())
+        finally:
+            os.close(descriptor)
+    return cpu_features(content.decode("utf-8", "replace"))
 
 
 def cpu_features(cpuinfo: str) -> frozenset[str]:
@@ -66,10 +93,6 @@ def _windows_features() -> frozenset[str]:
         if kernel.IsProcessorFeaturePresent(number)
     )
     return found | {"popcnt", "lahf_lm"} if "sse4_2" in found else found
-
-
-def _features(cpuinfo: Path) -> frozenset[str]:
-    return cpu_features(cpuinfo.read_text()) if cpuinfo.exists() else frozenset()
 
 
 def _glibc() -> str | None:
