@@ -10,12 +10,13 @@ import numpy as np
 
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import STORAGE, TensorSpec
+from relaxd.contract.tensors import DTYPES, STORAGE, TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader import narrow
 from relaxd.loader.borrowed import Borrowed, visible
 
 _REMEMBERED_SHAPES = 4096
+_DTYPES = {name: np.dtype(name) for name in DTYPES - {"bfloat16", *STORAGE}}
 _PROBE = 1009
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -249,7 +250,7 @@ def _numpy_dtype(name: str) -> np.dtype | None:
     """The numpy dtype; None for those that numpy knows only after ml_dtypes is imported and
     which are recognised by name.
     """
-    return None if name == "bfloat16" or name in STORAGE else np.dtype(name)
+    return _DTYPES.get(name)
 
 
 def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarray | Borrowed:

@@ -4,15 +4,16 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Container, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
-from relaxd.contract import numerics
+from relaxd.contract import kernels, numerics
 from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.manifest import FILENAME, HELPERS, FileEntry, Manifest
 from relaxd.contract.numerics import Numerics
@@ -23,7 +24,16 @@ from relaxd.loader.archive import budget_of, members
 _SMALL, _PART = 1 << 20, 1 << 17
 """Bytes of a file that is kept, and of one that is read at once, into memory that caches hold."""
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_AGAIN = (HELPERS, numerics.FILENAME)
+"""Files that a load reads after it compared them."""
+_REPORTS = (kernels.FILENAME, "model.h", "LICENSES")
+"""Files that no call depends on: a load compares their sizes alone, `Bundle.report` the rest."""
+
+_IN_MEMORY = sys.platform.startswith("linux")
+"""Whether there are anonymous files in memory."""
+
+READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How files are opened: where a pipe stands in place of one, nobody waits for its other end."""
 _FETCH_AGAIN = "fetch the bundle again"
 
 
@@ -33,29 +43,62 @@ class Bundle:
 
     copied: whether its weights are read into memory of this process, not mapped.
     kept: of the files that a load reads after `verify`, the small ones as they were compared.
+    copies: the library as it was compared, by the descriptor of an anonymous file in memory, where
+    the system has such files; `own_copy` takes it, `close` closes it.
     """
 
     directory: Path
     manifest: Manifest
     copied: bool = False
     kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    copies: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def path(self, name: str) -> Path:
         """The file of that name; BundleError when the manifest does not list it."""
+        return Path(self.place(name))
+
+    def place(self, name: str) -> str:
+        """The same as text: Python's paths take as long to make as a file to open."""
         if name not in self.manifest.files:
             raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
-        return self.directory / name
+        return f"{self.directory}/{name}"
 
-    def verify(self) -> None:
-        """Compare every listed file with its size and sha256; BundleError names the first that
-        differs.
+    def verify(self, held: Container[str] = ()) -> None:
+        """Compare every listed file with its size, and all but reports with their sha256;
+        BundleError names the first that differs.
+
+        held: sha256 of libraries of which no copy is needed.
         """
-        again = (self.manifest.library, HELPERS, numerics.FILENAME)
+        directory, library = str(self.directory), self.manifest.library
         for name, entry in self.manifest.files.items():
-            whole = _SMALL if name in again else _PART
-            content = _compared(os.path.join(self.directory, name), name, entry, whole)
-            if content is not None and name in again:
-                self.kept[name] = content
+            path = f"{directory}/{name}"
+            if name == library and _IN_MEMORY and entry.sha256 not in held:
+                self.copies[name] = os.memfd_create("relaxd-model.so")
+                _compare(path, name, entry, self.copies[name])
+            elif name in _AGAIN and entry.size <= _SMALL:
+                self.kept[name] = _compared(path, name, entry)
+            elif name in _REPORTS and name != library:
+                _check_size(path, name, entry)
+            elif entry.size <= _PART:
+                _compared(path, name, entry)
+            else:
+                _compare(path, name, entry)
+
+    def close(self) -> None:
+        """Close copies that nobody took."""
+        while self.copies:
+            os.close(self.copies.popitem()[1])
+
+    def report(self, name: str) -> bytes | None:
+        """The bytes of a report, None where the manifest lists none of that name; raises
+        BundleError where it is not what the manifest lists.
+        """
+        if name not in self.manifest.files:
+            return None
+        entry = self.manifest.files[name]
+        if entry.size > MAX_BYTES:
+            raise BundleError(f"{name} has more than {MAX_BYTES} bytes", file=name)
+        return _compared(f"{self.directory}/{name}", name, entry)
 
     def content(self, name: str) -> bytes:
         """The bytes of a listed file, those that were compared where they are kept; raises
@@ -69,7 +112,7 @@ class Bundle:
         manifest was checked.
         """
         content = self.path(name).read_bytes()
-        if hashlib.sha256(content).hexdigest() != self.manifest.files[name].sha256:
+        if _digest(content) != self.manifest.files[name].sha256:
             raise BundleError(
                 f"{name} changed while the bundle was being loaded",
                 hint="put a new bundle beside the old one and rename it",
@@ -85,25 +128,63 @@ class Bundle:
             return Numerics()
         content = self.kept.get(numerics.FILENAME)
         if content is None:
-            content = _text(self.path(numerics.FILENAME))
+            entry = self.manifest.files[numerics.FILENAME]
+            content = _text(self.place(numerics.FILENAME), entry.size)
         return Numerics.from_json(read_json(content, numerics.FILENAME))
 
 
-def sha256_of(path: str | PathLike[str]) -> str:
-    """Lower-case hex sha256 of a file."""
+def sha256_of(path: str | PathLike[str], copy: int | None = None) -> str:
+    """Lower-case hex sha256 of a file. copy: the descriptor of a file that receives its bytes: in
+    parts, since memory for the whole takes longer to come by than a hash.
+    """
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         part = memoryview(bytearray(min(size + 1, _PART)))
         while count := file.readinto(part):
             digest.update(part[:count])
+            if copy is not None:
+                write_all(copy, part[:count])
     return digest.hexdigest()
 
 
-def _compared(path: str, name: str, entry: FileEntry, whole: int) -> bytes | None:
-    """The bytes of the file of that name, None of one of more than `whole`; raises BundleError
-    where it is not what its entry lists.
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    """Write every byte."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _compared(path: str, name: str, entry: FileEntry) -> bytes:
+    """The bytes of the file of that name; raises BundleError where it is not what its entry
+    lists.
     """
+    with suppress(OSError):
+        content = _start(path, entry.size)
+        if len(content) == entry.size and _digest(content) == entry.sha256:
+            return content
+    _check_size(path, name, entry)
+    raise _differs(name)
+
+
+def _compare(path: str, name: str, entry: FileEntry, copy: int | None = None) -> None:
+    """The same of a file that is not kept. copy: as of `sha256_of`."""
+    _check_size(path, name, entry)
+    if sha256_of(path, copy) != entry.sha256:
+        raise _differs(name)
+
+
+def _differs(name: str) -> BundleError:
+    return BundleError(
+        f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
+    )
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _check_size(path: str, name: str, entry: FileEntry) -> None:
     size = _size(path)
     if size is None:
         raise BundleError(f"{name} is missing from the bundle", hint=_FETCH_AGAIN, file=name)
@@ -113,13 +194,6 @@ def _compared(path: str, name: str, entry: FileEntry, whole: int) -> bytes | Non
             hint=_FETCH_AGAIN,
             file=name,
         )
-    content = _start(path, size + 1) if size <= whole else None
-    digest = sha256_of(path) if content is None else hashlib.sha256(content).hexdigest()
-    if digest != entry.sha256:
-        raise BundleError(
-            f"{name} does not have the sha256 of the manifest", hint=_FETCH_AGAIN, file=name
-        )
-    return content
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -142,7 +216,7 @@ def opened(path: Path) -> Iterator[Bundle]:
     """The bundle of a directory, or of a tar or an image layout unpacked into a temporary directory
     that is gone afterwards.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         document = None if layouts.is_index(path) else _document(path)
         if document is not None and not layouts.is_image(document):
             yield Bundle(path, Manifest.from_json(document))
@@ -192,18 +266,21 @@ def _write(path: Path, content: IO[bytes]) -> None:
 
 def _document(directory: Path) -> Any:
     """What manifest.json of a folder says."""
-    path = os.path.join(directory, FILENAME)
-    if _size(path) is None:
+    path = f"{directory}/{FILENAME}"
+    size = _size(path)
+    if size is None:
         raise BundleNotFound(
             f"{directory} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
         )
-    return read_json(_text(path), FILENAME)
+    return read_json(_text(path, size), FILENAME)
 
 
-def _text(path: str | PathLike[str]) -> bytes:
-    """The bytes of a document, up to one more than `read_json` takes; raises BundleError."""
+def _text(path: str | PathLike[str], size: int) -> bytes:
+    """The bytes of a document of that size, up to one more than `read_json` takes; raises
+    BundleError.
+    """
     try:
-        return _start(path, min(os.stat(path).st_size, MAX_BYTES) + 1)
+        return _start(path, min(size, MAX_BYTES))
     except OSError as error:
         name = os.path.basename(path)
         raise BundleError(
@@ -220,15 +297,16 @@ def _size(path: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _start(path: str | PathLike[str], count: int) -> bytes:
-    """The first bytes of a file, as many as there are up to `count`; raises OSError.
+def _start(path: str | PathLike[str], size: int) -> bytes:
+    """The first `size` bytes of a file, fewer where it has fewer, and up to one more that shows
+    where it has more; raises OSError.
 
     Python's objects of open files take several times as long as a small file's bytes.
     """
-    descriptor = os.open(path, _READ)
+    descriptor = os.open(path, READ)
     try:
-        content = os.read(descriptor, count)
-        while len(content) < count and (more := os.read(descriptor, count - len(content))):
+        content = os.read(descriptor, size + 1)
+        while len(content) < size and (more := os.read(descriptor, size + 1 - len(content))):
             content += more
         return content
     finally:

@@ -2,7 +2,6 @@
 
 import ctypes
 from contextlib import suppress
-from pathlib import Path
 
 _LAUNCH = "__TVMBackendParallelLaunch"
 """The variable with the function that runs a library's parallel loops; TVM's runtime sets it to its
@@ -23,11 +22,11 @@ class Helpers:
         )
         library.relaxd_lead.argtypes = (ctypes.c_void_p,)
 
-    def serve(self, library: Path) -> None:
+    def serve(self, library: str) -> None:
         """Have the parallel loops of a library, which TVM's runtime has opened, run here; one
         without kernels has none.
         """
-        opened = ctypes.CDLL(str(library))
+        opened = ctypes.CDLL(library)
         with suppress(ValueError):
             ctypes.c_void_p.in_dll(opened, _LAUNCH).value = ctypes.cast(
                 self._library.relaxd_launch, ctypes.c_void_p

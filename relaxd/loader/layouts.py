@@ -27,7 +27,7 @@ _TARGET = "org.relaxd.target"
 
 def is_index(directory: Path) -> bool:
     """Whether the folder is an OCI image layout."""
-    return os.path.isfile(os.path.join(directory, LAYOUT))
+    return os.path.isfile(f"{directory}/{LAYOUT}")
 
 
 def is_image(document: Any) -> bool:

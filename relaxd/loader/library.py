@@ -3,17 +3,18 @@
 import os
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-from relaxd.loader.bundle import Bundle
+from relaxd.loader.bundle import Bundle, write_all
 
 _LOCK = threading.Lock()
-_OPENED: dict[str, tuple[Path, Any]] = {}
+_OPENED: dict[str, tuple[str, Any]] = {}
 """By the sha256 of a library: the path of its copy, and tvm_ffi's module."""
+HELD: set[str] = set()
+"""The sha256 of each library of which this process has a copy."""
 
 
-def open_library(bundle: Bundle) -> tuple[Path, Any]:
+def open_library(bundle: Bundle) -> tuple[str, Any]:
     """The bundle's library as tvm_ffi's module, and the path under which the dynamic loader knows
     it; raises BundleError for a file that changed since the manifest was checked.
 
@@ -31,25 +32,31 @@ def open_library(bundle: Bundle) -> tuple[Path, Any]:
             path = own_copy(bundle, name)
             # `tvm_ffi.load_module` looks at the ending of the name, which this path does not have.
             load = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")
-            _OPENED[expected] = path, load(str(path), "so")
+            _OPENED[expected] = path, load(path, "so")
         return _OPENED[expected]
 
 
-def own_copy(bundle: Bundle, name: str) -> Path:
+def own_copy(bundle: Bundle, name: str) -> str:
     """The path of a library of the bundle that nobody overwrites, where the system has such files;
     raises BundleError for a file that changed since the manifest was checked.
     """
     if sys.platform.startswith("linux"):
-        return in_memory(bundle.content(name))
+        HELD.add(bundle.manifest.files[name].sha256)
+        copy = bundle.copies.pop(name, None)
+        return in_memory(bundle.read(name)) if copy is None else _path(copy)
     bundle.read(name)  # what is opened is the file as it is now
-    return bundle.path(name).resolve()
+    return str(bundle.path(name).resolve())
 
 
-def in_memory(library: bytes) -> Path:
-    """The path of an anonymous file with these bytes. Its descriptor stays open for good, since the
-    number of a closed one, and with it the path, would come again.
+def in_memory(library: bytes) -> str:
+    """The path of an anonymous file with these bytes."""
+    descriptor = os.memfd_create("relaxd-model.so")
+    write_all(descriptor, library)
+    return _path(descriptor)
+
+
+def _path(descriptor: int) -> str:
+    """The descriptor stays open for good, since the number of a closed one, and with it the path,
+    would come again.
     """
-    descriptor, rest = os.memfd_create("relaxd-model.so"), memoryview(library)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    return Path(f"/proc/self/fd/{descriptor}")
+    return f"/proc/self/fd/{descriptor}"

@@ -26,6 +26,7 @@ from relaxd.loader.failures import Failed, explain
 from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
 from relaxd.loader.kept import Kept
+from relaxd.loader.library import HELD
 from relaxd.loader.threads import team_for
 
 if TYPE_CHECKING:
@@ -67,12 +68,15 @@ def load(
         check_folder(Path(path), trust)
     with opened(Path(path)) as bundle:
         check_contract(bundle.manifest, this_host())
-        bundle.verify()
-
-        with GATE:
-            build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
-            model = build(replace(bundle, copied=_copied(bundle.manifest, copy_weights)), threads)
-            return model.counted(metrics) if metrics else model
+        try:
+            bundle.verify(HELD)
+            with GATE:
+                build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
+                copied = _copied(bundle.manifest, copy_weights)
+                model = build(replace(bundle, copied=copied), threads)
+                return model.counted(metrics) if metrics else model
+        finally:
+            bundle.close()
 
 
 def _copied(manifest: Manifest, wanted: bool | None) -> bool:
@@ -105,13 +109,17 @@ def standalone_model(bundle: Bundle, library: Any, threads: int | None = None) -
     manifest, code = bundle.manifest, Code(bundle, library)
     helpers = helpers_of(bundle) if code.parallel else None
     team = team_for(threads, helpers)
-    binding = Binding(manifest.inputs, manifest.dims)
+    verified_up_to = bundle.numerics().verified_up_to
+    binding = Binding(manifest.inputs, manifest.dims, verified_up_to)
     engine = StandaloneEngine(code, manifest, binding, helpers, team.size)
-    return Model(manifest, engine, team, bundle.numerics().verified_up_to)
+    return Model(manifest, engine, team, verified_up_to, binding=binding)
 
 
 class Model:
-    """A compiled model; `run` may be called from any thread."""
+    """A compiled model; `run` may be called from any thread.
+
+    binding: the engine's own, where it has one, with the same `verified_up_to`.
+    """
 
     def __init__(
         self,
@@ -120,6 +128,8 @@ class Model:
         team: "Team",
         verified_up_to: Mapping[str, int] = NOT_VERIFIED,
         metrics: "CallMetrics | None" = None,
+        *,
+        binding: Binding | None = None,
     ) -> None:
         self.manifest = manifest
         self._metrics = metrics
@@ -127,7 +137,7 @@ class Model:
         self._process = os.getpid()
         self._team = team
         self._verified_up_to = MappingProxyType(dict(verified_up_to))
-        self._binding = Binding(manifest.inputs, manifest.dims, self._verified_up_to)
+        self._binding = binding or Binding(manifest.inputs, manifest.dims, verified_up_to)
         self._input_names = [spec.name for spec in manifest.inputs]
         self._output_names = [spec.name for spec in manifest.outputs]
         self._narrow = {s.name: s.dtype for s in manifest.outputs if s.dtype in STORAGE}

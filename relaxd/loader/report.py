@@ -20,7 +20,7 @@ def report_of(path: Path) -> Report:
             (Profile.from_json(_document(file)) for file in profile_files(bundle.directory)),
             key=lambda one: one.measured_at or "",
         )
-        compared = _listed(bundle, numerics.FILENAME)
+        compared = _reported(bundle, numerics.FILENAME)
         return assemble(bundle.manifest, compared, kernels_of(bundle), profiles)
 
 
@@ -31,14 +31,13 @@ def profile_files(directory: Path) -> Sequence[Path]:
 
 def kernels_of(bundle: Bundle) -> list[Mapping[str, Any]]:
     """The notes of the library's kernels."""
-    found = _listed(bundle, kernels.FILENAME)
+    found = _reported(bundle, kernels.FILENAME)
     return list(kernels.kernels_of(found)) if found else []
 
 
-def _listed(bundle: Bundle, name: str) -> Any:
-    if name not in bundle.manifest.files:
-        return None
-    return _document(bundle.path(name))
+def _reported(bundle: Bundle, name: str) -> Any:
+    content = bundle.report(name)
+    return None if content is None else read_json(content, name)
 
 
 def _document(path: Path) -> Any:

@@ -89,7 +89,7 @@ class Code:
         manifest = bundle.manifest
         try:
             for name, result in _FUNCTIONS.items():
-                function = getattr(library, f"{manifest.entry}_{name}")
+                function = library[f"{manifest.entry}_{name}"]
                 function.restype = result
                 setattr(self, name, function)
         except AttributeError as error:
@@ -140,11 +140,11 @@ def opened_library(bundle: Bundle, name: str) -> ctypes.CDLL:
     return _opened(name, bundle.manifest.files[name].sha256, lambda: own_copy(bundle, name))
 
 
-def _opened(name: str, digest: str, path: Callable[[], Path]) -> ctypes.CDLL:
+def _opened(name: str, digest: str, path: Callable[[], str]) -> ctypes.CDLL:
     with _LOCK:
         if digest not in _OPENED:
             try:
-                _OPENED[digest] = ctypes.CDLL(str(path()))
+                _OPENED[digest] = ctypes.CDLL(path())
             except OSError as error:
                 raise BundleError(
                     f"{name} cannot be opened: {error}", hint="rebuild the bundle", file=name

@@ -37,9 +37,8 @@ Groups = tuple[frozenset[int], ...]
 
 def wanted_threads(requested: int | None) -> int | None:
     """`requested`, else RELAXD_NUM_THREADS, else None; raises DeclarationError below 1."""
-    text = os.environ.get(VARIABLE, "").strip()
     field = "threads"
-    if requested is None and text:
+    if requested is None and (text := os.environ.get(VARIABLE, "").strip()):
         field = VARIABLE
         requested = int(text) if text.isdecimal() else 0
     if requested is not None and requested < 1:

@@ -13,21 +13,24 @@ import numpy as np
 from relaxd.contract.manifest import Weight
 from relaxd.errors import BundleError
 from relaxd.loader import large_pages
-from relaxd.loader.bundle import Bundle
+from relaxd.loader.bundle import READ, Bundle
 
 
 def content_of(bundle: Bundle, filename: str) -> np.ndarray:
     """The bytes of the file of weights."""
-    path = bundle.path(filename)
-    return large_pages.read(path) if bundle.copied else _mapped(path)
+    place = bundle.place(filename)
+    return large_pages.read(Path(place)) if bundle.copied else _mapped(place)
 
 
-def _mapped(path: Path) -> np.ndarray:
-    with open(path, "rb", buffering=0) as file:
-        if not os.fstat(file.fileno()).st_size:
+def _mapped(path: str) -> np.ndarray:
+    descriptor = os.open(path, READ)
+    try:
+        if not os.fstat(descriptor).st_size:
             return np.zeros(0, np.uint8)  # no system maps nothing
         # Copy on write: DLPack hands out writable memory alone, and nobody writes it.
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+        return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
+    finally:
+        os.close(descriptor)
 
 
 def tensors_of(bundle: Bundle) -> list[Any]:

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import io
 import json
@@ -171,8 +172,69 @@ def test_what_is_opened_is_what_was_compared(tmp_path):
     bundle = listed(tmp_path, {"model.so": large})
     bundle.verify()
     (tmp_path / "model.so").write_bytes(large[1:] + b"x")
+    assert Path(own_copy(bundle, "model.so")).read_bytes() == large
+
+
+def test_a_library_that_is_held_is_compared_and_not_copied(tmp_path):
+    bundle = listed(tmp_path, {"model.so": b"library"})
+    held = {bundle.manifest.files["model.so"].sha256}
+    bundle.verify(held)
+    assert not bundle.copies
+    assert Path(own_copy(bundle, "model.so")).read_bytes() == b"library"
+    (tmp_path / "model.so").write_bytes(b"another")
+    with pytest.raises(BundleError, match="does not have the sha256"):
+        bundle.verify(held)
     with pytest.raises(BundleError, match="changed while"):
         own_copy(bundle, "model.so")
+
+
+def test_a_copy_that_nobody_takes_is_closed(tmp_path):
+    bundle = listed(tmp_path, {"model.so": b"library"})
+    bundle.verify()
+    (descriptor,) = bundle.copies.values()
+    bundle.close()
+    assert not bundle.copies
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_refused_load_leaves_no_copy(doctored):
+    bundle = doctored(lambda manifest: None)
+    (bundle / "model.so").write_bytes(_flipped((bundle / "model.so").read_bytes()))
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(BundleError, match=r"model\.so does not have"):
+        relaxd.load(bundle)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.parametrize("name", ["kernels.json", "model.h", "LICENSES"])
+def test_reports_are_compared_by_size_at_once_and_by_content_when_read(tmp_path, name):
+    bundle = listed(tmp_path, {name: b"{}"})
+    bundle.verify()
+    assert bundle.report(name) == b"{}"
+    (tmp_path / name).write_bytes(b"[]")
+    bundle.verify()
+    with pytest.raises(BundleError, match="does not have the sha256"):
+        bundle.report(name)
+    (tmp_path / name).write_bytes(b"{ }")
+    for compare in (bundle.verify, lambda: bundle.report(name)):
+        with pytest.raises(BundleError, match="3 bytes; the manifest lists 2"):
+            compare()
+    (tmp_path / name).unlink()
+    with pytest.raises(BundleError, match="is missing"):
+        bundle.verify()
+
+
+def test_a_report_that_is_not_listed(tmp_path):
+    assert listed(tmp_path, {}).report("kernels.json") is None
+
+
+def test_a_library_by_the_name_of_a_report_is_compared(tmp_path):
+    bundle = listed(tmp_path, {"LICENSES": b"library"})
+    bundle = Bundle(tmp_path, dataclasses.replace(bundle.manifest, library="LICENSES"))
+    (tmp_path / "LICENSES").write_bytes(b"another")
+    with pytest.raises(BundleError, match="does not have the sha256"):
+        bundle.verify()
 
 
 def test_a_pipe_where_a_file_has_to_be(doctored):
