@@ -40,7 +40,6 @@ WATCH = "relaxd_watch"
 
 _COMPILED = (
     "-std=gnu11",
-    "-O2",
     "-g0",
     "-fPIC",
     "-ffunction-sections",
@@ -112,14 +111,15 @@ def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
 
 
 def _flags_of(target: Target) -> tuple[str, ...]:
-    """Where a driver gets memory: from malloc, in WebAssembly by growing its own, and without an
-    operating system from its caller alone.
+    """Where a driver gets memory (from malloc, in WebAssembly by growing its own, and without an
+    operating system from its caller alone), and whether it is compiled to few bytes: it is mostly
+    calls in a row, but in WebAssembly it runs its own threads.
     """
     if target.platform.bare:
-        return (zig.bare_processor(target.cpu), "-fno-pic")
+        return (zig.bare_processor(target.cpu), "-fno-pic", "-O2")
     if target.platform.object_format is not ObjectFormat.WASM:
-        return ("-DRD_LIBC",)
-    return ("-DRD_GROWS", "-mcpu=" + "".join(("generic", *_wasm_features(target))))
+        return ("-DRD_LIBC", "-Os")
+    return ("-DRD_GROWS", "-O2", "-mcpu=" + "".join(("generic", *_wasm_features(target))))
 
 
 def _wasm_features(target: Target) -> list[str]:
