@@ -60,7 +60,8 @@ def load(
     trust: PEM files of ed25519 public keys; a folder of which any file is not signed by one of them
     is refused with TrustError. By default signatures are not looked at. Raises BundleError for an
     incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what the
-    bundle needs; all before any library is opened, so nothing untested is ever executed.
+    bundle needs; all before any library is opened, so nothing untested is ever executed. Of reports
+    (kernels.json, model.h, LICENSES) the sizes alone are compared: see `Bundle.report`.
     """
     if trust is not None:
         from relaxd.provenance.checking import check_folder
