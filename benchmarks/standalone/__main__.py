@@ -1,10 +1,11 @@
 """`python -m benchmarks.standalone`: libraries that need no runtime beside those on TVM's virtual
 machine, ONNX Runtime, onnxruntime-web and TensorFlow Lite: sizes, loads, overheads, times.
 
-Everything computes on one thread, engines in turns, by processor time; but the part `threads`, of
-WebAssembly with one thread and with two, goes by the clock and wants an idle machine. `--web
-FOLDER` names one where `npm install onnxruntime-web` was run. TensorFlow Lite takes part where
-`ai-edge-litert` is installed, on small nets that `nets.py` writes in both formats.
+Everything computes on one thread, engines in turns, by processor time. The part `threads`, of
+WebAssembly with one thread and with two, and everything in headless Chromium go by the clock and
+want an idle machine. `--web FOLDER` names one where `npm install onnxruntime-web` was run.
+TensorFlow Lite takes part where `ai-edge-litert` is installed, on small nets that `nets.py` writes
+in both formats.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.standalone import calls, lite, native, web
+from benchmarks.standalone.hosts import HOSTS
 from benchmarks.standalone.subjects import SUBJECTS, Subject
 
 PARTS = ("sizes", "calls", "loads", "native", "lite", "web", "threads")
@@ -96,32 +98,38 @@ def _lite(subjects: list[Subject], work: Path, options: argparse.Namespace) -> l
     return rows
 
 
-def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
-    rows = web.rows(subjects, work, options.rounds, options.web)
-    cells = [
-        (row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_peer:.2f}" if row.by_peer else "")
-        for row in rows
-    ]
-    _table(("in node", "us", "to onnxruntime-web"), cells)
-    ratios = [row.by_peer for row in rows if row.by_peer]
-    print(f"geometric mean: {_mean(ratios)}\n" if ratios else "")
-    return rows
+def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    found = {}
+    for host in options.hosts:
+        rows = web.rows(subjects, work, options.rounds, options.web, host)
+        cells = [
+            (row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_peer:.2f}" if row.by_peer else "")
+            for row in rows
+        ]
+        _table((f"in {host}", "us", "to onnxruntime-web"), cells)
+        ratios = [row.by_peer for row in rows if row.by_peer]
+        print(f"geometric mean: {_mean(ratios)}\n" if ratios else "")
+        found[host] = rows
+    return found
 
 
-def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
-    rows = web.thread_rows(subjects, work, options.rounds, options.web)
-    cells = []
-    for row in rows:
-        theirs = (
-            (f"{row.peer_one / row.peer_two:.2f}", f"{row.two / row.peer_two:.2f}")
-            if (row.peer_one and row.peer_two)
-            else ("", "")
-        )
-        cells.append((row.where, f"{row.two * 1e6:.1f}", f"{row.one / row.two:.2f}", *theirs))
-    head = ("in node, two threads", "us", "to one thread", "onnxruntime-web's", "to two of it")
-    _table(head, cells)
-    print(f"geometric mean: {_mean(row.one / row.two for row in rows)}\n")
-    return rows
+def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    found = {}
+    for host in options.hosts:
+        rows = web.thread_rows(subjects, work, options.rounds, options.web, host)
+        cells = []
+        for row in rows:
+            theirs = (
+                (f"{row.peer_one / row.peer_two:.2f}", f"{row.two / row.peer_two:.2f}")
+                if (row.peer_one and row.peer_two)
+                else ("", "")
+            )
+            cells.append((row.where, f"{row.two * 1e6:.1f}", f"{row.gain:.2f}", *theirs))
+        head = ("us", "one thread by two", "onnxruntime-web's", "to two of it")
+        _table((f"in {host}, two threads", *head), cells)
+        print(f"geometric mean: {_mean(row.gain for row in rows)}\n")
+        found[host] = rows
+    return found
 
 
 _PARTS = {
@@ -156,6 +164,9 @@ def _parser() -> argparse.ArgumentParser:
     names = [subject.name for subject in SUBJECTS]
     parser.add_argument("--models", nargs="+", choices=names, default=names)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument(
+        "--hosts", nargs="+", choices=HOSTS, default=list(HOSTS), help="of the parts web, threads"
+    )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--work", type=Path, help="keep the bundles here")
     parser.add_argument("--web", type=Path, help="where onnxruntime-web is installed")

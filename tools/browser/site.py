@@ -23,7 +23,9 @@ _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css",
     ".js": "text/javascript",
+    ".mjs": "text/javascript",
     ".json": "application/json",
+    ".wasm": "application/wasm",
 }
 
 

@@ -1,0 +1,74 @@
+"""What runs WebAssembly: node, which has processor time, and a worker of a page in headless
+Chromium, which has the clock alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.verify.emulation import engine
+from tools.browser import chromium, site
+from tools.browser.checking import PACKAGE
+
+Job = Mapping[str, Any]
+Rows = list[dict[str, Any]]
+
+_HERE = Path(__file__).parent
+_PROGRAM, _CONTEST, _PAGE = _HERE / "node.mjs", _HERE / "contest.mjs", _HERE / "page"
+_PEER = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+_MINUTES = 30
+
+
+def in_node(job: Job, work: Path) -> Rows:
+    """What a process of node measured of each case of the job, by processor time unless the job
+    says `clock`. Raises CalledProcessError where results differ.
+    """
+    program = engine.find()
+    if program is None:
+        raise SystemExit(f"{engine.lacking()}: leave it out of --hosts")
+    file = work / "web.json"
+    file.write_text(json.dumps({"package": str(PACKAGE / "index.js"), **job}))
+    printed = subprocess.check_output([program, str(_PROGRAM), str(file)], text=True)
+    rows: Rows = json.loads(printed)
+    return rows
+
+
+def in_chromium(job: Job, work: Path) -> Rows:
+    """As `in_node`, in a worker of a page that is cross-origin isolated, by the clock. Raises
+    RuntimeError where results differ, or anything else went wrong in the page.
+    """
+    program = chromium.find()
+    if program is None:
+        raise SystemExit("there is no Chromium: leave it out of --hosts, or apt-get install it")
+    file = work / "web.json"
+    file.write_text(json.dumps(job))
+    with site.served(_files(job, file)) as pages, chromium.opened(program) as (page, wrong):
+        page.goto(f"{pages.url}/")
+        page.wait_for_selector("body[data-state]", timeout=_MINUTES * 60_000)
+        found = page.locator("#found").text_content() or ""
+        if page.locator("body").get_attribute("data-state") != "measured" or wrong:
+            raise RuntimeError("\n".join([found, *wrong]))
+    rows: Rows = json.loads(found)
+    return rows
+
+
+def _files(job: Job, file: Path) -> dict[str, Path]:
+    """The files of the site: those that the job names have their own paths."""
+    found = {"/": _PAGE / "index.html", "/contest.mjs": _CONTEST, "/job.json": file}
+    found |= {f"/{one.name}": one for one in _PAGE.iterdir()}
+    found |= {f"/relaxd/{one.name}": one for one in PACKAGE.iterdir()}
+    if job["peer"]:
+        found |= {f"/ort/{name}": Path(job["peer"], name) for name in _PEER}
+    for subject in job["subjects"]:
+        named = [Path(subject["bundle"], name) for name in subject["names"]]
+        named.append(Path(subject["onnx"]))
+        named += [Path(one["file"]) for case in subject["cases"] for one in case["inputs"]]
+        found |= {str(path): path for path in named}
+    return found
+
+
+HOSTS: Mapping[str, Callable[[Job, Path], Rows]] = {"node": in_node, "chromium": in_chromium}
