@@ -149,6 +149,8 @@ export interface PullOptions {
   token?: string;
   /** Which bundle of an index; by default the fastest that this engine runs. */
   target?: string;
+  /** Files beside those that running needs, such as `tokenizer.json`. */
+  also?: string[];
   signal?: AbortSignal;
   /** Bytes that have come, and bytes in all. */
   onProgress?: (done: number, total: number) => void;

@@ -18,7 +18,7 @@ export async function pull(server, reference, options = {}) {
   const registry = new Registry(`${String(server).replace(/\/$/, '')}/v2/${name}`, options);
   let artifact = await registry.document(digest);
   if (artifact.manifests) artifact = await registry.document(choose(artifact, options.target));
-  return registry.files(artifact.layers ?? []);
+  return registry.files(artifact.layers ?? [], options.also);
 }
 
 class Registry {
@@ -32,13 +32,13 @@ class Registry {
     return JSON.parse(new TextDecoder().decode(bytes));
   }
 
-  async files(layers) {
+  async files(layers, also = []) {
     const named = new Map(layers.map((layer) => [titleOf(layer), layer]));
     const manifestLayer = named.get('manifest.json');
     if (!manifestLayer) throw new PullError('the artifact has no manifest.json, so it is no bundle');
     const bytes = await this.get(`blobs/${manifestLayer.digest}`, manifestLayer.digest);
     const manifest = JSON.parse(new TextDecoder().decode(bytes));
-    const wanted = [manifest.library, ...(manifest.weights?.length ? [manifest.weights_file] : [])];
+    const wanted = [manifest.library, ...(manifest.weights?.length ? [manifest.weights_file] : []), ...also];
     const progress = { done: 0, total: 0 };
     const found = await Promise.all(wanted.map(async (name) => {
       const layer = named.get(name);

@@ -51,6 +51,12 @@ test('a bundle comes by digest, and nothing that running does not need', async (
   assert.deepEqual([...y.data], [0.5, 2, -1, 0.5, 2, -1]);
 });
 
+test('other files of the bundle come where they are asked for', async () => {
+  const found = await pull(url, reference, { token: TOKEN, also: ['LICENSES'] });
+  assert.equal(String(Buffer.from(found.LICENSES)), 'text');
+  await assert.rejects(pull(url, reference, { token: TOKEN, also: ['words'] }), { code: 'client.pull', message: /lacks words/ });
+});
+
 test('the digest alone is enough, and a slash behind the address does not matter', async () => {
   await pull(`${url}/`, reference.split('@')[1], { token: TOKEN });
   assert.match(seen.at(-1).url, /^\/v2\/relaxd\/bundles\/blobs\//);
