@@ -1,9 +1,16 @@
-"""SmolLM2's answers by a bundle beside those of the same weights in torch."""
+"""SmolLM2's answers: by a bundle beside those of the same weights in torch, and in WebAssembly
+beside those of a library for this machine.
+"""
 
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 
+import numpy as np
+import pytest
+
+import relaxd
 from benchmarks.llm.files import smollm
 
 DIMS = {
@@ -12,6 +19,27 @@ DIMS = {
     "past_sequence_length": (0, 256),
     "total_sequence_length": (1, 256),
 }
+PROMPTS = ("The capital of France is", "def add(a, b):", "Water boils at a temperature of")
+TOKENS, CAPACITY = 16, 128
+_CLOSE = 0.02
+"""Of logits some 20 in size: sums of two libraries have other orders."""
+
+Chosen = Sequence[tuple[int, float]]
+"""The likeliest token of each step, and its logit."""
+
+
+def require_same_tokens(own: relaxd.Model, prompts: Sequence[list[int]], found: Sequence[Chosen]):
+    """A library for this machine has chosen the same, given the prompts and the tokens in turn."""
+    state = own.state(entries=1, capacity=CAPACITY)
+    for prompt, chosen in zip(prompts, found, strict=True):
+        assert len(chosen) == TOKENS
+        state.reset()
+        given = prompt
+        for token, logit in chosen:
+            logits = state.step(np.array([given], np.int64))["logits"][0, -1]
+            assert logits.argmax() == token
+            assert logits[token] == pytest.approx(logit, abs=_CLOSE)
+            given = [token]
 
 
 def require_torchs_answers(bundle: str, *options: str) -> str:

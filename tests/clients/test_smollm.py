@@ -5,7 +5,6 @@ machine does.
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
@@ -13,12 +12,7 @@ import relaxd
 from benchmarks.llm.files import smollm
 from compiler import compile_model
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.smollm_answers import DIMS
-
-PROMPTS = ("The capital of France is", "def add(a, b):", "Water boils at a temperature of")
-TOKENS = 16
-CLOSE = 0.02
-"""Of logits some 20 in size: sums of the two libraries have other orders."""
+from tests.smollm_answers import CAPACITY, DIMS, PROMPTS, TOKENS, require_same_tokens
 
 
 @pytest.mark.long
@@ -30,18 +24,10 @@ def test_tokens_are_those_of_a_library_for_this_machine(tmp_path: Path) -> None:
     own = relaxd.load(tmp_path / "own")
     tokenizer = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
     prompts = [tokenizer.encode(text).ids for text in PROMPTS]
-    document = {"prompts": prompts, "tokens": TOKENS}
+    document = {"prompts": prompts, "tokens": TOKENS, "capacity": CAPACITY}
     (tmp_path / "web" / "prompts.json").write_text(json.dumps(document))
     (tmp_path / "run").mkdir()
     program = [str(HERE / "greedy.mjs"), str(PACKAGE / "src"), str(tmp_path / "web")]
     found = json.loads(run_node(tmp_path / "run", tmp_path / "web", *program))
-    state = own.state(entries=1, capacity=128)
-    for prompt, chosen in zip(prompts, found, strict=True):
-        state.reset()
-        given = prompt
-        for token, logit in chosen:
-            logits = state.step(np.array([given], np.int64))["logits"][0, -1]
-            assert logits[token] == pytest.approx(logit, abs=CLOSE)
-            assert logits[token] > logits.max() - CLOSE
-            given = [token]
+    require_same_tokens(own, prompts, found)
     print([tokenizer.decode([token for token, _ in chosen]) for chosen in found])

@@ -44,14 +44,16 @@ class Seen:
 
 
 @contextmanager
-def origins(folder: Path) -> Iterator[tuple[site.Site, str]]:
-    """A site with the page and the npm package, and the URL of a service whose bundles it may
-    pull.
+def origins(folder: Path, page: Path = PAGE) -> Iterator[tuple[site.Site, str]]:
+    """A site with a page and the npm package, and the URL of a service whose bundles it may pull.
+
+    page: a folder of files, which stand before those of the checking page.
     """
     with site.served({}) as pages:
         pages.add("/", PAGE)
+        pages.add("/", page)
         pages.add("/relaxd/", PACKAGE)
-        pages.files["/"] = PAGE / "index.html"
+        pages.files["/"] = page / "index.html"
         with served(folder, RELAXD_PULL_ORIGINS=pages.url) as server:
             pages.connect = server
             yield pages, server

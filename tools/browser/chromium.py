@@ -19,7 +19,7 @@ def find() -> str | None:
 
 @contextmanager
 def opened(
-    program: str, *, width: int = 1000, height: int = 760
+    program: str, *, width: int = 1000, height: int = 640
 ) -> Iterator[tuple[Page, list[str]]]:
     """An empty page, and what goes wrong in it: exceptions, errors on its console."""
     with sync_playwright() as playwright:
@@ -27,7 +27,7 @@ def opened(
             executable_path=program, args=["--disable-dev-shm-usage", *SOFTWARE_GPU]
         )
         try:
-            page = browser.new_page(viewport={"width": 1000, "height": 640})
+            page = browser.new_page(viewport={"width": width, "height": height})
             wrong: list[str] = []
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on(

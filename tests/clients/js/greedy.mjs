@@ -6,8 +6,8 @@ const [, , source, bundle] = process.argv;
 const { load } = await import(join(source, 'index.js'));
 const names = ['manifest.json', 'model.wasm', 'weights.bin'];
 const model = await load(Object.fromEntries(names.map((name) => [name, readFileSync(join(bundle, name))])));
-const { prompts, tokens } = JSON.parse(readFileSync(join(bundle, 'prompts.json')));
-const state = await model.state({ capacity: 128 });
+const { prompts, tokens, capacity } = JSON.parse(readFileSync(join(bundle, 'prompts.json')));
+const state = await model.state({ capacity });
 
 function best({ shape, data }) {
   const words = shape.at(-1), last = data.subarray(data.length - words);
