@@ -30,8 +30,8 @@ class Narrow:
     phase = Phase.TENSOR_PROGRAMS
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Raises PassError for a constant that 32 bits do not hold, and for an input or output of
-        fewer than 32 bits.
+        """Raises PassError for a constant that 32 bits do not hold, and for an output, or an input
+        that is read, of fewer than 32 bits.
         """
         return _narrowed(module, self.entry)
 
@@ -93,11 +93,17 @@ def _type(ty: Any) -> Any:
     )
 
 
+def _read(main: relax.Function) -> list[Any]:
+    """The parameters of which something reads more than the shape."""
+    free = {var.__chandle__() for var in relax.analysis.free_vars(main.body)}
+    return [param for param in main.params if param.__chandle__() in free]
+
+
 def _check_interface(main: relax.Function) -> None:
     results = (
         list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
     )
-    for what, ty in [(f"input {param.name!r}", param.ty) for param in main.params] + [
+    for what, ty in [(f"input {param.name!r}", param.ty) for param in _read(main)] + [
         ("an output", ty) for ty in results
     ]:
         if isinstance(ty, relax.TensorType) and str(ty.dtype) != _WIDE and str(ty.dtype) in STORED:
@@ -131,9 +137,10 @@ def _restored(
 ) -> relax.Function:
     """Wraps the body of `narrowed` in the parameters and results of `main`."""
     given = [relax.Var(param.name, param.ty) for param in main.params]
-    before = _Bindings(builder)
+    before, read = _Bindings(builder), {param.__chandle__() for param in _read(narrowed)}
     for outer, inner in zip(given, narrowed.params, strict=True):
-        before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
+        if inner.__chandle__() in read:
+            before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
     after = _Bindings(builder)
     # Unlike the return type of the function, the type of the result has run-time extents too.
     result = narrowed.body.body

@@ -123,6 +123,21 @@ def test_an_interface_of_few_bits_is_refused(dtype):
     assert caught.value.code == "pass.narrow_integers"
 
 
+def test_an_input_whose_length_alone_counts_may_have_few_bits():
+    n = tirx.Var("n", "int64")
+    x, rows = (
+        relax.Var("x", relax.TensorType((n, 2), "float32")),
+        relax.Var("rows", relax.TensorType((n,), "int8")),
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, rows]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.exp(x))
+        builder.emit_func_output(result)
+    narrowed = Narrow().apply(relax.transform.LegalizeOps()(builder.get()))["main"]
+    assert [str(param.ty.dtype) for param in narrowed.params] == ["float32", "int8"]
+
+
 def test_no_kernel_holds_a_64_bit_integer():
     graph, _ = picked()
     module = Narrow().apply(relax.transform.LegalizeOps()(graph))
