@@ -12,10 +12,10 @@ def require_host(target: Target) -> None:
     could not look at what it wrote.
     """
     wasm = target.platform.object_format is ObjectFormat.WASM
-    if target.kind == "llvm" and (wasm or cannot_run(target) is None):
+    if wasm or (target.kind == "llvm" and cannot_run(target) is None):
         return
     raise ImportFailed(
-        "caches can be lifted for this machine's processor and for WebAssembly alone, not for "
+        "caches can be lifted for this machine's processor, WebAssembly and WebGPU alone, not for "
         f"{target.name}",
         reason="state",
         field="options.state",

@@ -2,7 +2,7 @@
 out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from relaxd.contract.state import Part, State
 from relaxd.loader.narrow import dtype_of
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+Given = Mapping[str, np.ndarray[Any, Any]]
 
 _SPARE = 3
 """Rows of a buffer that no call may touch: they hold NaN, which would show."""
@@ -41,7 +42,7 @@ class Step:
         return made
 
 
-def step(manifest: Manifest, state: State, given: Mapping[str, np.ndarray[Any, Any]]) -> Step:
+def step(manifest: Manifest, state: State, given: Given) -> Step:
     """The call that stands for the model's own with these inputs."""
     past = given[state.caches[0].input].shape[2]
     rows = _new_rows(manifest, state, given)
@@ -55,6 +56,23 @@ def step(manifest: Manifest, state: State, given: Mapping[str, np.ndarray[Any, A
         if state.parts.get(spec.name) is Part.PAST:
             inputs[spec.name] = np.zeros(past, dtype_of(spec.dtype))
     return Step(inputs, ends, max(past, total))
+
+
+def outputs(
+    manifest: Manifest, given: Given, run: Callable[[Given, Sequence[str]], Given]
+) -> Given:
+    """The outputs by name, those of a library with state as the original gives them.
+
+    run: gives a library's outputs, and what a call left in the inputs that are named.
+    """
+    state = manifest.state
+    if state is None:
+        return run(given, ())
+    call = step(manifest, state, given)
+    caches = [cache.input for cache in state.caches]
+    found = dict(run(call.inputs, caches))
+    call.inputs.update({name: found.pop(name) for name in caches})
+    return {**found, **call.presents(state)}
 
 
 def _new_rows(manifest: Manifest, state: State, given: Mapping[str, Any]) -> int:

@@ -39,6 +39,28 @@ def step(free: list[str], entries: int, rows: int, seed: int, **options: int) ->
     return ["step", {free[0]: tokens}, {"entries": entries, **options}]
 
 
+def session(free: list[str]) -> list[Any]:
+    """Steps of all entries and of some, one that does not fit among them, and everything that
+    changes entries otherwise.
+    """
+    return [
+        step(free, ENTRIES, 7, 0),
+        step(free, ENTRIES, 1, 1),
+        ["truncate", 1, 5],
+        step(free, ENTRIES, 1, 2),
+        step(free, 1, 4, 3, first=1),
+        ["copy", 1, 2, 6],
+        step(free, 1, 1, 4, first=2),
+        step(free, 1, CAPACITY, 5, first=2),
+        ["copy", 1, 0],
+        ["truncate", 0, 20],
+        ["reset"],
+        step(free, 2, 17, 6),
+        *(step(free, 2, 1, 7 + i) for i in range(CAPACITY - 17)),
+        step(free, 2, 1, 90),
+    ]
+
+
 def played(folder: Path, calls: list[Any]) -> list[dict[str, Any]]:
     """What a state of the library for this machine gives."""
     state = relaxd.load(folder / "own").state(entries=ENTRIES, capacity=CAPACITY)
@@ -62,22 +84,7 @@ def played(folder: Path, calls: list[Any]) -> list[dict[str, Any]]:
 
 def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: Path) -> None:
     free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
-    calls = [
-        step(free, ENTRIES, 7, 0),
-        step(free, ENTRIES, 1, 1),
-        ["truncate", 1, 5],
-        step(free, ENTRIES, 1, 2),
-        step(free, 1, 4, 3, first=1),
-        ["copy", 1, 2, 6],
-        step(free, 1, 1, 4, first=2),
-        step(free, 1, CAPACITY, 5, first=2),
-        ["copy", 1, 0],
-        ["truncate", 0, 20],
-        ["reset"],
-        step(free, 2, 17, 6),
-        *(step(free, 2, 1, 7 + i) for i in range(CAPACITY - 17)),
-        step(free, 2, 1, 90),
-    ]
+    calls = session(free)
     (bundles / "web" / "calls.json").write_text(
         json.dumps({"options": {"entries": ENTRIES, "capacity": CAPACITY}, "calls": calls})
     )

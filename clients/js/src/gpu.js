@@ -3,7 +3,8 @@ import { ExecutionError, InputError, LoadContractError } from './errors.js';
 import { Context, Model, arrayOf, instance, opened } from './model.js';
 
 const SECTION = 'relaxd.webgpu';
-const INPUT = 1, SLOT = 2;
+export const INPUT = 1;
+const SLOT = 2;
 const SCOPES = ['validation', 'out-of-memory', 'internal'];
 const MOST_BLOCKS = 65535;
 const SIZES = ['maxBufferSize', 'maxStorageBufferBindingSize'];
@@ -91,6 +92,11 @@ class GpuModel extends Model {
     return new GpuContext(this);
   }
 
+  async state(options) {
+    const { GpuState } = await import('./gpu-state.js');
+    return new GpuState(this, options);
+  }
+
   async run(inputs, dims = {}) {
     this.own ??= this.context();
     this.own.bind(dims);
@@ -124,7 +130,7 @@ class GpuModel extends Model {
   }
 }
 
-class GpuContext extends Context {
+export class GpuContext extends Context {
   place(dims) {
     const { model } = this, { table, device, calls, memory } = model;
     const sizes = this.numbers(calls.buffers, table.buffers);
@@ -134,11 +140,16 @@ class GpuContext extends Context {
     if (largest > most) {
       throw new InputError(`out of memory: these dims need a buffer of ${largest} bytes, the adapter has at most ${most}`, { hint: 'take smaller dims' });
     }
-    const made = [inputs, sizes].map((all) => all.map((bytes) => model.buffer(bytes)));
+    const made = [inputs, sizes].map((all, i) => all.map((bytes, number) => this.room(INPUT + i, number, bytes)));
     this.buffers = [null, ...made, model.held];
     this.groups = new Map();
     const numbers = inputs.map((_, i) => INPUT << 24 | i);
     new Uint32Array(memory.buffer, this.vectors, numbers.length).set(numbers);
+  }
+
+  /** A buffer for an input, or for what a run computes. */
+  room(kind, number, bytes) {
+    return this.model.buffer(bytes);
   }
 
   async run(inputs) {
@@ -182,8 +193,13 @@ class GpuContext extends Context {
   group(number, buffers, numbers) {
     const { model } = this, uniform = model.buffer(Math.ceil(numbers.length / 4) * 16, UNIFORM | COPY_DST);
     model.write(uniform, Int32Array.from(numbers));
-    const entries = [...buffers.map((one) => this.bufferOf(one)), uniform].map((buffer, binding) => ({ binding, resource: { buffer } }));
+    const entries = [...buffers.map((one) => this.resource(one)), { buffer: uniform }].map((resource, binding) => ({ binding, resource }));
     return { uniform, group: model.device.createBindGroup({ layout: model.pipelines[number].getBindGroupLayout(0), entries }) };
+  }
+
+  /** What a shader binds. */
+  resource(number) {
+    return { buffer: this.bufferOf(number) };
   }
 
   bufferOf(number) {
@@ -232,7 +248,13 @@ class GpuContext extends Context {
   unbind() {
     super.unbind();
     if (!this.buffers) return;
-    [...this.buffers[INPUT], ...this.buffers[SLOT], ...Array.from(this.groups.values(), ({ uniform }) => uniform)].forEach((buffer) => buffer.destroy());
+    this.groups.forEach(({ uniform }) => uniform.destroy());
+    this.empty();
     this.buffers = null;
+  }
+
+  /** Gives the buffers back. */
+  empty() {
+    [...this.buffers[INPUT], ...this.buffers[SLOT]].forEach((buffer) => buffer.destroy());
   }
 }

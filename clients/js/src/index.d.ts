@@ -57,7 +57,7 @@ export interface StepOptions {
   dims?: Dims;
 }
 
-/** Caches that stay in the module's memory; a step gives new tokens alone. */
+/** Caches that stay where the model computes; a step gives new tokens alone. */
 export interface State {
   readonly capacity: number;
   /** How many tokens each entry holds. */
@@ -106,6 +106,12 @@ export interface GpuContext extends Omit<Context, 'run'> {
   run(inputs: Inputs): Promise<Outputs>;
 }
 
+/** Caches in the memory of a GPU. */
+export interface GpuState extends Omit<State, 'step'> {
+  /** As that of State; a step may begin before another has ended. One that rejects takes back what was put behind it. */
+  step(tokens: Data | Inputs, options?: StepOptions): Promise<Outputs>;
+}
+
 /** A model whose kernels run on WebGPU. */
 export interface GpuModel extends Omit<Model, 'context' | 'run' | 'state' | 'threads' | 'lacking'> {
   /** A GPUDevice. */
@@ -115,6 +121,8 @@ export interface GpuModel extends Omit<Model, 'context' | 'run' | 'state' | 'thr
   /** Whether the adapter is made of the processor. */
   readonly emulated: boolean;
   context(): GpuContext;
+  /** Caches of a language model that was compiled with state=lifted. Rejects with InputError. */
+  state(options?: StateOptions): Promise<GpuState>;
   /** As that of a context; runs of other dims may begin before it ends. */
   run(inputs: Inputs, dims?: Dims): Promise<Outputs>;
   /** Gives the memory back that the model's own context and its weights have on the device. */

@@ -15,14 +15,27 @@ const PARTS = {
   past: (before, after, rows, most) => range(most - rows, () => 0),
 };
 
-/** A context that finds the caches in a state's buffers, and keeps memory from step to step where it is large enough. */
-class Step extends Context {
-  sizes = [];
-
+/** Contexts that take no memory for caches, and are given none: these lie in a state's buffers. */
+export const beside = (Base) => class extends Base {
   constructor(state) {
     super(state.model);
     this.state = state;
   }
+
+  measure(dims) {
+    super.measure(dims);
+    this.model.inputs.forEach(({ name }, i) => this.state.buffers.has(name) && (this.counts[i] = 0));
+  }
+
+  give(inputs) {
+    const caches = [...this.state.buffers.keys()].map((name) => [name, new (arrayOf(this.state.specs.get(name).dtype))(0)]);
+    super.give({ ...inputs, ...Object.fromEntries(caches) });
+  }
+};
+
+/** A context that finds the caches in memory, and keeps its own from step to step where that is large enough. */
+class Step extends beside(Context) {
+  sizes = [];
 
   bind(dims, first) {
     this.first = first;
@@ -45,12 +58,6 @@ class Step extends Context {
     this.own = this.places.slice();
   }
 
-  // Caches take no memory of the context.
-  measure(dims) {
-    super.measure(dims);
-    this.model.inputs.forEach(({ name }, i) => this.state.buffers.has(name) && (this.counts[i] = 0));
-  }
-
   /** Points the caches' inputs at the first entry of a step. */
   point() {
     this.model.inputs.forEach(({ name }, i) => {
@@ -59,11 +66,6 @@ class Step extends Context {
     });
     new Uint32Array(this.model.memory.buffer, this.vectors, this.places.length).set(this.places);
     this.buffer = null;
-  }
-
-  give(inputs) {
-    const caches = [...this.state.buffers.keys()].map((name) => [name, new (arrayOf(this.state.specs.get(name).dtype))(0)]);
-    super.give({ ...inputs, ...Object.fromEntries(caches) });
   }
 
   unbind() {
@@ -89,7 +91,7 @@ export class State {
     const names = described.caches.map(({ input }) => input);
     this.buffers = new Map(names.map((name) => [name, this.buffer(this.specs.get(name))]));
     this.free = model.inputs.filter(({ name }) => !this.buffers.has(name) && !(name in described.parts));
-    this.steps = new Step(this);
+    this.steps = this.stepping();
   }
 
   /** How many tokens each entry holds. */
@@ -103,7 +105,16 @@ export class State {
   }
 
   /** The model's outputs for new tokens of the entries from `first` on. */
-  step(given, { first = 0, entries = this.entries - first, dims = {} } = {}) {
+  step(given, options = {}) {
+    const { inputs, known, first, after } = this.prepared(given, options);
+    this.steps.bind(known, first);
+    const outputs = this.steps.run(inputs);
+    this.fill(first, after);
+    return outputs;
+  }
+
+  /** All inputs of a step, its dims, and the lengths of its entries after it. */
+  prepared(given, { first = 0, entries = this.entries - first, dims = {} }) {
     const inputs = this.named(given), sizes = this.sizes(inputs, entries, dims), rows = sizes[this.described.rows] ?? 1;
     const before = this.filled.slice(first, first + entries), after = before.map((length) => length + rows);
     if (!(entries >= 1 && before.length === entries)) throw new InputError(`the state has ${this.entries} entries`);
@@ -120,10 +131,11 @@ export class State {
     }
     sizes[this.described.past] = most - rows;
     const known = Object.entries(sizes).filter(([name]) => this.model.bound.includes(name));
-    this.steps.bind(Object.fromEntries(known), first);
-    const outputs = this.steps.run(inputs);
-    after.forEach((length, i) => (this.filled[first + i] = length));
-    return outputs;
+    return { inputs, known: Object.fromEntries(known), first, before, after };
+  }
+
+  fill(first, lengths) {
+    lengths.forEach((length, i) => (this.filled[first + i] = length));
   }
 
   /** Forgets an entry's tokens from `length` on. */
@@ -131,7 +143,7 @@ export class State {
     const have = this.filled[entry];
     if (!(length >= 0 && length <= have)) throw new InputError(`entry ${entry} has ${have} tokens, it cannot be cut to ${length}`);
     // Steps of other entries read these rows and weigh them by 0, which a NaN would outlive.
-    this.rows(entry, length, have, (bytes, from, to) => bytes.fill(0, from, to));
+    if (length < have) this.clear(this.spans(entry, length, have));
     this.filled[entry] = length;
   }
 
@@ -147,25 +159,22 @@ export class State {
     }
     if (source === target) return this.truncate(target, length);
     this.reset(target);
-    this.rows(source, 0, length, (bytes, from, to, stride) => bytes.copyWithin(from + (target - source) * stride, from, to));
+    if (length > 0) this.move(this.spans(source, 0, length), target - source);
     this.filled[target] = length;
   }
 
   /** Gives the memory of the caches back; nothing may use the state afterwards. */
   close() {
     this.steps.close();
-    this.buffers.forEach(({ at }) => this.model.calls.release(at));
+    this.buffers.forEach((buffer) => this.release(buffer));
   }
 
-  /** Calls with all memory and the place of an entry's rows in it, for each head of each cache. */
-  rows(entry, from, to, each) {
-    const bytes = new Uint8Array(this.model.memory.buffer);
-    for (const { at, stride, heads, row } of this.buffers.values()) {
-      for (let head = 0; head < heads; ++head) {
-        const begin = at + entry * stride + head * (stride / heads);
-        each(bytes, begin + from * row, begin + to * row, stride);
-      }
-    }
+  /** Where an entry's rows lie, for each head of each cache. */
+  spans(entry, from, to) {
+    return [...this.buffers.values()].flatMap((cache) => range(cache.heads, (head) => {
+      const start = cache.at + entry * cache.stride + head * (cache.stride / cache.heads);
+      return { cache, begin: start + from * cache.row, end: start + to * cache.row };
+    }));
   }
 
   admitted(capacity) {
@@ -179,9 +188,34 @@ export class State {
     const dims = { [this.described.capacity]: this.capacity };
     const [heads, capacity, size] = shape.slice(1).map((axis) => parseAxis(axis).size(dims));
     const row = size * arrayOf(dtype).BYTES_PER_ELEMENT, stride = heads * capacity * row;
-    const at = this.model.take(this.entries * stride);
-    new Uint8Array(this.model.memory.buffer, at, this.entries * stride).fill(0);
-    return { at, stride, heads, row };
+    return { ...this.zeros(this.entries * stride), stride, heads, row };
+  }
+
+  // What follows is other for caches in the memory of a GPU.
+
+  stepping() {
+    return new Step(this);
+  }
+
+  zeros(bytes) {
+    const at = this.model.take(bytes);
+    new Uint8Array(this.model.memory.buffer, at, bytes).fill(0);
+    return { at };
+  }
+
+  release({ at }) {
+    this.model.calls.release(at);
+  }
+
+  clear(spans) {
+    const bytes = new Uint8Array(this.model.memory.buffer);
+    for (const { begin, end } of spans) bytes.fill(0, begin, end);
+  }
+
+  /** Copies rows to an entry so many behind theirs. */
+  move(spans, entries) {
+    const bytes = new Uint8Array(this.model.memory.buffer);
+    for (const { cache, begin, end } of spans) bytes.copyWithin(begin + entries * cache.stride, begin, end);
   }
 
   /** The inputs of a step by name: a typed array is the tokens of a model that takes no more. */

@@ -1,4 +1,5 @@
 // In a page: opens a bundle for WebGPU from files, and runs it. Files are read by XMLHttpRequest, since `fetch` reads none.
+import { INPUT } from './npm/gpu.js';
 import { loadGpu } from './npm/index.js';
 
 const ARRAYS = {
@@ -15,11 +16,23 @@ export async function open(urls) {
   return model.emulated;
 }
 
-/** The outputs by name, as shapes and bytes in base64. */
-export async function run(inputs, dims) {
+/** The outputs by name, and what the run has left in the inputs that it writes, as shapes and bytes in base64. */
+export async function run(inputs, dims, written) {
   const given = inputs.map(async ({ name, dtype, url }) => [name, new (ARRAYS[dtype] ?? Uint8Array)(await read(url))]);
-  const outputs = await model.run(Object.fromEntries(await Promise.all(given)), dims);
+  const arrays = Object.fromEntries(await Promise.all(given)), outputs = await model.run(arrays, dims);
+  for (const name of written) outputs[name] = { shape: inputs.find((one) => one.name === name).shape, data: await left(name, arrays[name].byteLength) };
   return Object.entries(outputs).map(([name, { shape, data }]) => ({ name, shape, data: base64(data) }));
+}
+
+async function left(name, bytes) {
+  const { device, inputs, own } = model, from = own.buffers[INPUT][inputs.findIndex((one) => one.name === name)];
+  const staging = model.buffer(from.size, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST), encoder = device.createCommandEncoder();
+  encoder.copyBufferToBuffer(from, 0, staging, 0, from.size);
+  device.queue.submit([encoder.finish()]);
+  await staging.mapAsync(GPUMapMode.READ);
+  const data = new Uint8Array(staging.getMappedRange().slice(0, bytes));
+  staging.destroy();
+  return data;
 }
 
 const read = (url) => new Promise((resolve, reject) => {

@@ -4,7 +4,7 @@ a page of headless Chromium, on an adapter that is made of this machine's proces
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.isolation.step import Record, serve
+from compiler.verify.buffers import outputs
 from compiler.verify.emulation import browser, tensors
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import bound_dims, held
@@ -34,15 +35,24 @@ class _Model:
     scratch: Path
 
     def run(self, inputs: Arrays) -> Arrays:
-        """The outputs by name; raises PointFailed with what the page says."""
+        """The outputs by name, those of a library with state as the original gives them; raises
+        PointFailed with what the page says.
+        """
+        return outputs(self.manifest, inputs, self._outputs)
+
+    def _outputs(self, inputs: Arrays, written: Sequence[str]) -> Arrays:
+        """The outputs by name, and what the run left in the inputs that it writes."""
         manifest = self.manifest
         dims = bound_dims(Binding(manifest.inputs, manifest.dims), manifest, inputs)
         try:
-            results = _call(self.page, "run", self._given(inputs), dims)
+            results = _call(self.page, "run", self._given(inputs), dims, list(written))
         except browser.BrowserFailed as error:
             raise PointFailed(f"in Chromium: {error}") from error
         found = {result["name"]: result for result in results}
-        return {item.name: _array(found[item.name], item.dtype) for item in manifest.outputs}
+        given = [item for item in manifest.inputs if item.name in written]
+        return {
+            item.name: _array(found[item.name], item.dtype) for item in (*manifest.outputs, *given)
+        }
 
     def _given(self, inputs: Arrays) -> list[Record]:
         """Writes each input to a file, and says where it lies."""
@@ -50,7 +60,10 @@ class _Model:
         for number, item in enumerate(self.manifest.inputs):
             file = self.scratch / f"input{number}"
             file.write_bytes(np.ascontiguousarray(held(inputs[item.name], item)).tobytes())
-            given.append({"name": item.name, "dtype": item.dtype, "url": file.as_uri()})
+            shape = inputs[item.name].shape
+            given.append(
+                {"name": item.name, "dtype": item.dtype, "shape": shape, "url": file.as_uri()}
+            )
         return given
 
 

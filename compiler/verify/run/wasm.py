@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compiler.isolation import privileges
 from compiler.isolation.step import Record, serve
-from compiler.verify.buffers import step
+from compiler.verify.buffers import outputs
 from compiler.verify.emulation import engine, tensors
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import child_seconds, held, taken
@@ -34,14 +34,7 @@ class _Module:
         """The outputs by name, those of a library with state as the original gives them; raises
         PointFailed with the end of what the engine printed.
         """
-        state = self.manifest.state
-        if state is None:
-            return self._outputs(inputs, ())
-        call = step(self.manifest, state, inputs)
-        caches = [cache.input for cache in state.caches]
-        found = dict(self._outputs(call.inputs, caches))
-        call.inputs.update({name: found.pop(name) for name in caches})
-        return {**found, **call.presents(state)}
+        return outputs(self.manifest, inputs, self._outputs)
 
     def _outputs(self, inputs: Arrays, written: Sequence[str]) -> Arrays:
         """The outputs by name, and what the run left in the inputs that it writes."""

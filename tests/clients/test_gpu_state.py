@@ -1,0 +1,97 @@
+"""Caches of a language model on WebGPU, by the npm package in headless Chromium, on its software
+adapter, beside a library for this machine with the same calls.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxd
+from compiler import compile_model
+from compiler.verify.emulation import browser as headless
+from tests.clients.test_state import CAPACITY, ENTRIES, FORMS, played, session
+from tests.servers import missing
+from tools.browser import chromium, site
+from tools.browser.checking import PACKAGE
+
+PROGRAM = Path(__file__).with_name("state_page.js")
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def bundles(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders `gpu` and `own`."""
+    model, dims = FORMS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    for name, target, verify in (("gpu", "webgpu", True), ("own", "native", False)):
+        options = {"state": "lifted", "profile": False, "verify": verify}
+        compile_model(model(), output=folder / name, target=target, dims=dims, options=options)
+    return folder
+
+
+def test_a_build_is_verified_where_a_page_can_run(bundles: Path) -> None:
+    numerics = json.loads((bundles / "gpu" / "numerics.json").read_text())
+    assert numerics["status"] == ("compiled_only" if headless.lacking() else "emulated")
+
+
+def shown(bundle: Path, page: Path, document: dict[str, Any]) -> Any:
+    """What a page makes of the calls."""
+    program = chromium.find()
+    if program is None:
+        missing("Chromium", "apt-get install chromium")
+    page.mkdir()
+    (page / "index.html").write_text("<script type='module' src='page.js'></script><body>-")
+    (page / "page.js").write_text(PROGRAM.read_text())
+    (page / "calls.json").write_text(json.dumps(document))
+    with (
+        site.served({"/": page / "index.html"}) as pages,
+        chromium.opened(program) as (opened, wrong),
+    ):
+        pages.add("/", page)
+        pages.add("/relaxd/", PACKAGE)
+        pages.add("/bundle/", bundle)
+        opened.goto(pages.url)
+        opened.wait_for_selector("body[data-state]", timeout=300_000)
+        found = json.loads(opened.locator("body").inner_text())
+    assert not [line for line in wrong if "favicon" not in line and "404" not in line]
+    return found
+
+
+def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: Path) -> None:
+    free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
+    calls = session(free)
+    options = {"entries": ENTRIES, "capacity": CAPACITY}
+    ran = shown(bundles / "gpu", tmp_path / "page", {"options": options, "calls": calls})
+    wanted = played(bundles, calls)
+    assert any("gave" in entry for entry in wanted)
+    assert any(entry.get("code") == "run.capacity" for entry in wanted)
+    for found, want in zip(ran, wanted, strict=True):
+        assert found.get("code") == want.get("code"), found
+        if "code" not in want:
+            assert found["lengths"] == want["lengths"]
+        if want.get("gave"):
+            assert found["gave"]["shape"] == want["gave"]["shape"]
+            np.testing.assert_allclose(
+                found["gave"]["data"], want["gave"]["data"], rtol=1e-4, atol=1e-4
+            )
+
+
+def test_entries_that_shaders_cannot_reach(bundles: Path, tmp_path: Path) -> None:
+    free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
+    calls = [["step", {free[0]: [1, 2]}, {"first": 1, "entries": 1}]]
+    # A head has an odd number of rows of 64 bytes, an entry two heads.
+    options = {"entries": 2, "capacity": 9}
+    (found,) = shown(bundles / "gpu", tmp_path / "page", {"options": options, "calls": calls})
+    assert found["code"] == "run.input"
+    assert "begins with entry 1" in found["message"]
+
+
+def test_caches_that_no_buffer_holds(bundles: Path, tmp_path: Path) -> None:
+    document = {"options": {"entries": 1 << 24, "capacity": CAPACITY}, "calls": []}
+    found = shown(bundles / "gpu", tmp_path / "page", document)
+    assert found["code"] == "run.input"
+    assert "a buffer of the adapter at most" in found["message"]
