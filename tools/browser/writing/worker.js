@@ -1,5 +1,5 @@
 // Pulls a language model, and continues prompts by the likeliest tokens.
-import { load, pull } from './relaxd/index.js';
+import { load, loadGpu, pull } from './relaxd/index.js';
 import { vocabularyOf } from './vocabulary.js';
 
 onmessage = async ({ data: plan }) => {
@@ -16,7 +16,8 @@ async function write({ server, reference, prompts, tokens, capacity }, report) {
   const onProgress = (done, total) => report({ kind: 'progress', done, total });
   const files = await pull(server, reference, { also: ['tokenizer.json'], onProgress });
   const pulled = performance.now();
-  const model = await load(files), state = await model.state({ capacity });
+  const { device } = JSON.parse(new TextDecoder().decode(files['manifest.json'])).load, onGpu = device === 'webgpu';
+  const model = await (onGpu ? loadGpu : load)(files), state = await model.state({ capacity });
   const vocabulary = vocabularyOf(JSON.parse(new TextDecoder().decode(files['tokenizer.json'])));
   report({
     kind: 'facts',
@@ -24,6 +25,7 @@ async function write({ server, reference, prompts, tokens, capacity }, report) {
       model: model.manifest.name,
       bundle: reference,
       target: model.manifest.target.name,
+      ...(onGpu && { adapter: `${model.info.vendor} ${model.info.architecture}${model.emulated ? ', emulated' : ''}` }),
       library: `${(files[model.manifest.library].length / 1024).toFixed(1)} KiB`,
       weights: `${(files['weights.bin'].length / 2 ** 20).toFixed(1)} MiB`,
       pulled: `${(pulled - began).toFixed(0)} ms, every sha256 checked`,
@@ -40,21 +42,18 @@ async function write({ server, reference, prompts, tokens, capacity }, report) {
     };
     state.reset();
     report({ kind: 'prompt', text });
-    let token = tell(likeliest(state.step(BigInt64Array.from(ids, BigInt)).logits));
+    let token = tell(likeliest(await state.step(BigInt64Array.from(ids, BigInt))));
     const first = performance.now();
-    for (let i = 1; i < tokens; ++i) token = tell(likeliest(state.step(BigInt64Array.of(BigInt(token))).logits));
+    for (let i = 1; i < tokens; ++i) token = tell(likeliest(await state.step(BigInt64Array.of(BigInt(token)))));
     steps += tokens - 1;
     spent += performance.now() - first;
   }
-  const { buffer } = model.memory;
-  report({
-    kind: 'end',
-    verdict: `${(steps / spent * 1000).toFixed(1)} tokens a second, ${(buffer.byteLength / 2 ** 20).toFixed(0)} MiB of memory`,
-  });
+  const memory = onGpu ? '' : `, ${(model.memory.buffer.byteLength / 2 ** 20).toFixed(0)} MiB of memory`;
+  report({ kind: 'end', verdict: `${Number((steps / spent * 1000).toPrecision(3))} tokens a second${memory}` });
 }
 
 /** The token of the greatest logit in the last row, and that logit. */
-function likeliest({ shape, data }) {
+function likeliest({ logits: { shape, data } }) {
   const last = data.subarray(-shape.at(-1));
   const token = last.reduce((most, value, i) => (value > last[most] ? i : most), 0);
   return [token, last[token]];
