@@ -24,7 +24,7 @@ from compiler.ir.onnx.walking import walk
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
-from relaxd.contract.options import Calibration, Precision, StateForm
+from relaxd.contract.options import CacheForm, Calibration, Precision, StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
@@ -99,6 +99,8 @@ class Trials:
             verify=True,
             profile=False,
             state=StateForm.PASSED,
+            cache=CacheForm.FLOAT32,
+            cache_error=None,
             calibration=Calibration.NONE,
             precision=self._precision(cut),
             precision_error=None,

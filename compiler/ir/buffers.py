@@ -12,10 +12,12 @@ AXIS = 2
 
 @dataclass
 class Buffer:
-    """A cache with room for `capacity` rows. held: all of it; present: the view of its rows with
-    the new ones, None until a node has written them.
+    """A cache with room for `capacity` rows. held: all of it, which may be in fewer bits than
+    `dtype`, the model's; present: its rows with the new ones as the model reads them, None until a
+    node has written them.
     """
 
     name: str
     held: Tensor
+    dtype: str
     present: Tensor | None = None

@@ -26,6 +26,14 @@ class StateForm(StrEnum):
     LIFTED = "lifted"
 
 
+class CacheForm(StrEnum):
+    """What rows of lifted caches are stored as; FLOAT32: as the model has them."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
 class LogitsForm(StrEnum):
     """Of which tokens of a call a language model's scores are computed: of all, or of each entry's
     last.
@@ -77,7 +85,8 @@ class CompileOptions:
     seed: of the inputs that verify and profile draw.
     dump: keep the module after every phase of the compiler, beside the bundle.
     flavour: None takes the target's own.
-    state: what becomes of the caches of a language model.
+    state: what becomes of the caches of a language model. cache: what lifted caches of float32 are
+    stored as; cache_error: as weights_error, of the rounded rows.
     logits: of which tokens the output `logits` of a language model has the scores.
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
@@ -96,6 +105,8 @@ class CompileOptions:
     dump: bool = False
     flavour: Flavour | None = None
     state: StateForm = StateForm.PASSED
+    cache: CacheForm = CacheForm.FLOAT32
+    cache_error: float | None = None
     logits: LogitsForm = LogitsForm.ALL
     weights: WeightForm = WeightForm.FLOAT32
     weights_error: float | None = None
@@ -108,6 +119,7 @@ class CompileOptions:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
         self._choose("flavour", Flavour, optional=True)
         self._choose("state", StateForm)
+        self._choose("cache", CacheForm)
         self._choose("logits", LogitsForm)
         self._choose("weights", WeightForm)
         self._choose("calibration", Calibration)
@@ -123,6 +135,7 @@ class CompileOptions:
                     f"option {name!r} must be a number of at least 0, not {value!r}",
                     field=f"options.{name}",
                 )
+        self._limit("cache", "rounding rows of caches")
         self._limit("weights", "rounding weights")
         self._limit("precision", "rounding operands")
         if self.precision is not Precision.FLOAT32 and self.weights is not WeightForm.FLOAT32:
@@ -132,7 +145,12 @@ class CompileOptions:
                 hint="set one of precision and weights to float32: precision=bfloat16 stores "
                 "weights as bfloat16, precision=int8 is for weights that the model has in blocks",
             )
-
+        if self.cache is not CacheForm.FLOAT32 and self.state is not StateForm.LIFTED:
+            raise DeclarationError(
+                f"cache={self.cache} is for caches that the library keeps, which are passed here",
+                field="options.cache",
+                hint="set state to lifted, or leave it out",
+            )
         blocks = WeightForm.INT8, WeightForm.INT4
         if self.calibration is not Calibration.NONE and self.weights not in blocks:
             raise DeclarationError(
@@ -190,10 +208,11 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("verify", (bool,), "true or false"),
     ("rtol", (float, int, type(None)), "a number"),
     ("atol", (float, int, type(None)), "a number"),
+    ("cache_error", (float, int, type(None)), "a number"),
     ("weights_error", (float, int, type(None)), "a number"),
     ("precision_error", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
     ("dump", (bool,), "true or false"),
     ("embed_weights", (bool, type(None)), "true or false"),
 )
-_LIMITS = ("rtol", "atol", "weights_error", "precision_error")
+_LIMITS = ("rtol", "atol", "cache_error", "weights_error", "precision_error")

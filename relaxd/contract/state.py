@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
+from relaxd.contract.options import CacheForm
 
 
 class Part(StrEnum):
@@ -42,6 +43,8 @@ class State:
     past: the dim that counted a cache's rows in the model.
     ragged: whether entries of a batch may be filled to different lengths.
     parts: what other inputs state of the caches, by name.
+    stored: what rows that the model has as float32 are stored as; None where every cache has the
+    model's own dtype. The dtype of each is that of its input.
     """
 
     caches: tuple[Cache, ...]
@@ -50,11 +53,15 @@ class State:
     past: str
     ragged: bool
     parts: Mapping[str, Part]
+    stored: CacheForm | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest's form."""
+        """The manifest's form; without `stored` where it is None, as older bundles have it."""
+        document = asdict(self)
+        if self.stored is None:
+            del document["stored"]
         return {
-            **asdict(self),
+            **document,
             "caches": [asdict(cache) for cache in self.caches],
             "parts": {name: part.value for name, part in self.parts.items()},
         }
@@ -74,7 +81,14 @@ class State:
             text(found["past"], "state.past", 256),
             found["ragged"],
             {name: Part(part) for name, part in parts.items()},
+            _stored(found.get("stored")),
         )
+
+
+def _stored(value: Any) -> CacheForm | None:
+    if value is not None and value not in list(CacheForm):
+        raise malformed("the caches are stored in a form that this relaxd does not know")
+    return None if value is None else CacheForm(value)
 
 
 def _cache(document: Any) -> Cache:

@@ -12,6 +12,7 @@ from relaxd.contract.state import Part
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import CapacityError, InputError
 from relaxd.loader.large_pages import zeros_by_small_pages
+from relaxd.loader.narrow import dtype_of
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
@@ -199,7 +200,7 @@ class State:
             shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
         except KeyError as error:
             raise InputError(f"the cache {name!r} has an open axis {error}") from error
-        return _zeros([len(self._lengths), *shape], np.dtype(spec.dtype))
+        return _zeros([len(self._lengths), *shape], dtype_of(spec.dtype))
 
     def _named(self, tokens: Any) -> Arrays:
         if isinstance(tokens, Mapping):

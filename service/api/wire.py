@@ -80,6 +80,8 @@ class OptionsIn(Document):
     dump: bool = False
     flavour: Literal["vm", "standalone"] | None = None
     state: Literal["passed", "lifted"] = "passed"
+    cache: Literal["float32", "float16", "bfloat16"] = "float32"
+    cache_error: Tolerance | None = None
     logits: Literal["all", "last"] = "all"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None

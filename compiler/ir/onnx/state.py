@@ -25,6 +25,7 @@ from compiler.ir.symbols import axis_of, extent_of
 from compiler.ir.values import Tensor, Value
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
+from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.state import Cache, Part, State
 from relaxd.contract.tensors import TensorSpec
@@ -63,12 +64,13 @@ class Lifting:
         """Makes buffers of the caches among the values; a cache that grows is seen up to its
         past.
         """
+        dtypes = {spec.name: spec.dtype for spec in self.original}
         for cache in self.caches:
             held = values[cache.input]
             assert isinstance(held, Tensor)
             seen = held if self.ragged else self._past(builder, held)
             values[cache.input] = seen
-            builder.buffers[seen.expr] = Buffer(cache.input, held)
+            builder.buffers[seen.expr] = Buffer(cache.input, held, dtypes[cache.input])
 
     def _past(self, b: Builder, held: Tensor) -> Tensor:
         rows = extent_of(Axis(self.past.name), lambda name: b.facts.dim(name))
@@ -110,7 +112,16 @@ class Lifting:
         parts = dict(use.parts)
         if not self.ragged:
             parts[_counter(self.past.name)] = Part.PAST
-        state = State(self.caches, CAPACITY, str(use.rows), self.past.name, self.ragged, parts)
+        form = self.request.options.cache
+        state = State(
+            self.caches,
+            CAPACITY,
+            str(use.rows),
+            self.past.name,
+            self.ragged,
+            parts,
+            None if form is CacheForm.FLOAT32 else form,
+        )
         presents = [self._present(cache, use) for cache in self.caches]
         return Kept(state, self.original, (*outputs, *presents), self.past, (use,))
 
@@ -195,7 +206,10 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
     if any(CAPACITY in axis.dims for spec in specs for axis in spec.shape):
         raise _refused(f"an input has an axis {CAPACITY!r} already")
     (ragged,) = kinds
-    changed = [_with_room(spec, known) for spec in specs]
+    form = request.options.cache
+    if form is not CacheForm.FLOAT32 and all(table[name].dtype != "float32" for name in known):
+        raise _unroundable(table[min(known)].dtype)
+    changed = [_with_room(spec, form) if spec.name in known else spec for spec in specs]
     if not ragged:
         changed.append(TensorSpec(_counter(past.name), "int8", (Axis(past.name),)))
     return Lifting(
@@ -287,10 +301,10 @@ def _extensions(
         name = node.input[extends]
 
 
-def _with_room(spec: TensorSpec, caches: set[str]) -> TensorSpec:
-    if spec.name not in caches:
-        return spec
-    return replace(spec, shape=(*spec.shape[:AXIS], Axis(CAPACITY), *spec.shape[AXIS + 1 :]))
+def _with_room(spec: TensorSpec, form: CacheForm) -> TensorSpec:
+    """A cache with room for rows, which are stored in the form where the model's are float32."""
+    shape = (*spec.shape[:AXIS], Axis(CAPACITY), *spec.shape[AXIS + 1 :])
+    return replace(spec, shape=shape, dtype=form.value if spec.dtype == "float32" else spec.dtype)
 
 
 def _counter(past: str) -> str:
@@ -307,6 +321,15 @@ def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest
     if not ragged and past.name not in declared:
         kept.append(past)
     return replace(request, dims=tuple(sorted(kept)))
+
+
+def _unroundable(dtype: str) -> ImportFailed:
+    return ImportFailed(
+        f"the model's caches are {dtype}: only those of float32 are stored in fewer bits",
+        reason="cache",
+        field="options.cache",
+        hint="leave the option out: lifted caches keep the model's dtype",
+    )
 
 
 def _refused(why: str, hint: str = _HINT) -> ImportFailed:

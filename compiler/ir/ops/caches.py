@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm import relax, s_tir, tirx
+from tvm import relax, s_tir, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -16,6 +16,10 @@ from compiler.ir.extents import Extent
 from compiler.ir.ops import loops
 from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Known, Tensor, Value
+
+
+WIDENED = "widened"
+"""The name of the programs that read rows of few bits as the model's dtype."""
 
 
 def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns: Extent) -> Value:
@@ -85,19 +89,21 @@ def _put(
     first: Callable[[Any, Any], Any],
 ) -> Value:
     """The buffer's first `total` rows once the new ones are in it, those of entry n from
-    `first(places, n)` on.
+    `first(places, n)` on, as the model's dtype; new rows are rounded to what the buffer holds.
     """
     batch, groups, rows, size = now.shape
     held = buffer.held.shape[AXIS]
     b.require_once(ex.less_equal(total, held), "the caches have no room for the new tokens")
     inputs = [b.tensor(now), b.tensor(places), buffer.held]
+    plain = buffer.held.dtype == now.dtype
 
     def body(new: Any, starts: Any, cache: Any) -> None:
         def one(task: Any) -> None:
             n, g = tirx.truncdiv(task, ex.prim(groups)), tirx.truncmod(task, ex.prim(groups))
             start = loops.cell("int64", first(starts, n))
             with loops.serial(rows) as j, loops.serial(size) as d:
-                cache[n, g, start[0] + j, d] = new[n, g, j, d]
+                row = new[n, g, j, d]
+                cache[n, g, start[0] + j, d] = row if plain else row.astype(buffer.held.dtype)
 
         loops.spread(ex.mul(batch, groups), one, ex.mul(rows, size))
 
@@ -113,8 +119,19 @@ def _put(
     view = relax.op.strided_slice(
         after.expr, [AXIS], [ex.prim(0)], [ex.prim(total)], assume_inbound=True
     )
-    buffer.present = b.emit(view, [batch, groups, total, size])
+    present = b.emit(view, [batch, groups, total, size])
+    buffer.present = present if plain else _widened(b, present, buffer.dtype)
     return buffer.present
+
+
+def _widened(b: Builder, rows: Tensor, dtype: str) -> Tensor:
+    """The rows as `dtype`: a program of its own, which fused attention reads through."""
+    shape = [ex.prim(extent) for extent in rows.shape]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        return te.compute(shape, lambda *at: data(*at).astype(dtype), name=WIDENED)
+
+    return b.tensor(b.te(compute, rows, name=WIDENED))
 
 
 def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:

@@ -27,6 +27,7 @@ from compiler.passes.graph.axis_repeats import read_repeat
 from compiler.passes.graph.channels_last import axes_of
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions, unrounded
 from compiler.passes.graph.scores import scores_of
+from compiler.passes.graph.widened import NARROW, read_widened
 from compiler.tir.exprs import op_name
 
 OPAQUE = {"op_pattern": 8}
@@ -181,6 +182,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             )
         if name in ("relax.multiply", "relax.divide"):
             return self._unscaled(access, bound)
+        widened = read_widened(self.module, bound)
+        if widened is not None:
+            return replace(access, tensor=widened)
         prefix = read_prefix(bound)
         if prefix is not None:
             return accesses.through_prefix(access, *prefix)
@@ -226,11 +230,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 def _suits(found: Attention) -> bool:
     """Whether q, k and v have shapes that fit, heads of a known size, and contiguous rows."""
     accesses = (found.q, found.k, found.v)
-    if not all(
-        isinstance(access.tensor.ty.shape, relax.ShapeExpr)
-        and str(access.tensor.ty.dtype) == "float32"
-        for access in accesses
-    ):
+    if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) for access in accesses):
+        return False
+    asked, *stored = (str(access.tensor.ty.dtype) for access in accesses)
+    if asked != "float32" or not {"float32", *NARROW}.issuperset(stored):
         return False
     rank = found.q.rank
     if rank < 3 or any(access.rank != rank for access in accesses):

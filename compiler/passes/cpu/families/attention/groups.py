@@ -9,11 +9,19 @@ from tvm.ir.prim import expr as prim
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.targets.vector_unit import LINE
 from compiler.tir.building import prefetch
-from compiler.tir.exprs import Expr, Table, as_int, const, nodes, rewrite, substitute
+from compiler.tir.exprs import (
+    Expr,
+    Table,
+    as_int,
+    bits_of,
+    const,
+    dtype_of,
+    loads,
+    nodes,
+    rewrite,
+    substitute,
+)
 from compiler.tir.stages import Axis
-
-_BYTES = 4
-"""Bytes of an element of keys and values."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ def group_of(attention: Attention) -> Group:
     extent = as_int(head.extent)
     sizes = {
         size
-        for read in (attention.key, attention.value)
+        for read in (load_of(attention.key), load_of(attention.value))
         for size in _shared(read.indices[0], head.var, extent)
     }
     if len(sizes) != 1 or extent is None or extent % (size := sizes.pop()):
@@ -98,5 +106,11 @@ def _shared(index: Expr, var: Any, extent: int | None) -> set[int]:
 def prefetch_row(source: Any, at: Table, along: Any, part: tuple[Expr, int]) -> None:
     """Prefetch the lines of a part, (first, count), of a row of keys or values."""
     first, count = part
-    for start in range(0, count, LINE // _BYTES):
-        prefetch(source.source, substitute(source.indices[0], {**at, along: first + start}))
+    read = load_of(source)
+    for start in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
+        prefetch(read.source, substitute(read.indices[0], {**at, along: first + start}))
+
+
+def load_of(read: Any) -> Any:
+    """The load of a key or a value, which may be stored in fewer bits than it is computed in."""
+    return loads(read)[0]

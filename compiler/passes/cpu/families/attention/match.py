@@ -8,6 +8,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.program import STAGES, STEADY
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.bfloats import is_rounded, operand_of
+from compiler.passes.cpu.shared.halves import widened
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
@@ -23,7 +24,7 @@ class Attention:
     """softmax(changed(query @ key)) @ value for every head of `batch`.
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
-    scores), `depth` and `width`; changed: the score after scale, mask and the like, the score
+    scores), `depth` and `width`, of 16-bit floats widened; changed: the score after scale, mask and the like, the score
     itself being the element of `total`; target: where the result goes; paired: whether query, key,
     value and the weights of the values are rounded to bfloat16; steady: whether the order of a
     query's sums depends on the query and its keys alone, not on how many queries there are.
@@ -85,8 +86,8 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         depth=scores.reduced[0],
         width=width,
         query=flat.value(query, analyzer),
-        key=flat.value(key, analyzer),
-        value=flat.value(value, analyzer),
+        key=widened(flat.value(key, analyzer), unit),
+        value=widened(flat.value(value, analyzer), unit),
         changed=flat.value(_changed(stages, axes, total), analyzer),
         total=total,
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),

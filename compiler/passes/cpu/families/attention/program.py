@@ -81,8 +81,9 @@ class Access:
         return sum(place.at is not None for place in self.places)
 
     def read(self, data: Any, indices: Sequence[Any]) -> Any:
-        """The element of `data`, the tensor in TE, at `indices` of the view."""
-        return data(*(place.index(indices) for place in self.places))
+        """The element of `data`, the tensor in TE, at `indices` of the view, as float32."""
+        value = data(*(place.index(indices) for place in self.places))
+        return value if str(data.dtype) == "float32" else value.astype("float32")
 
     def read_rounded(self, data: Any, indices: Sequence[Any]) -> Any:
         """As `read`, multiplied by the factor and rounded to bfloat16."""
