@@ -328,7 +328,8 @@ def _verify(
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
-    original, rounded = rounding.references_of(original, compiled.rounded, this.scratch)
+    kept = compiled.signature.kept
+    original, rounded = rounding.references_of(original, compiled.rounded, kept, this.scratch)
     return report.verify(
         this.partial,
         original,

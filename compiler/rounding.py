@@ -1,5 +1,5 @@
-"""Where a library can round more than the model does: weights that it stores in fewer bits, and
-operands of matmuls and convolutions.
+"""Where a library can round more than the model does: weights and rows of caches that it stores in
+fewer bits, and operands of matmuls and convolutions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx import block_products
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.targets import Target
-from compiler.verify.reference.rounded import with_operands, with_rounded, with_rounded_rows
+from compiler.verify.reference.rounded import (
+    with_operands,
+    with_rounded,
+    with_rounded_rows,
+    with_stored_caches,
+)
 from compiler.verify.report import Reference, Rounded
 from compiler.verify.spread import BLOCK_NUDGES, NUDGES
+from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
 from relaxd.contract.options import Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
-    from compiler.ir.imported import Imported
+    from compiler.ir.imported import Imported, Kept
     from compiler.ir.weights import Rounded as RoundedWeights
     from compiler.passes.pack.round_weights import Calibrate
     from compiler.passes.pipelines import Rounding
@@ -109,21 +115,57 @@ def rounding_of(
 
 
 def references_of(
+    original: Reference, found: Found, kept: Kept | None, scratch: Path
+) -> tuple[Reference, tuple[Rounded, ...]]:
+    """The reference that rounds what the library does, and for each rounding what that is compared
+    with; the original alone where nothing is rounded.
+
+    kept: the caches that are lifted; what storing them in fewer bits changes is told from the
+    reference that rounds all the rest.
+    """
+    reference, rounded = _references_of(original, found, scratch)
+    others = () if rounded is None else (rounded,)
+    if kept is None or kept.state.stored is None:
+        return reference, others
+    stored = _stored(original, kept, scratch / "caches")
+    folders = [path.model.with_suffix("") for path in stored]
+    for folder in folders:
+        folder.mkdir()
+    first, *nudged = [
+        _references_of(one, found, folder) for one, folder in zip(stored, folders, strict=True)
+    ]
+    reference_, inner = first
+    moves = tuple(one for one, _ in nudged) if inner is None or not inner.nudged else inner.nudged
+    pointwise = inner is not None and inner.pointwise
+    caches = Rounded(reference, CACHE, moves, pointwise)
+    return reference_, (*(replace(one, nudged=()) for one in others), caches)
+
+
+def _stored(original: Reference, kept: Kept, folder: Path) -> tuple[Reference, ...]:
+    """The original with rounded caches, as it is and nudged."""
+    assert kept.state.stored is not None
+    folder.mkdir()
+    dtypes = {spec.name: spec.dtype for spec in kept.inputs}
+    caches = [one.output for one in kept.state.caches if dtypes[one.input] == "float32"]
+    nudges, form = (0.0, *NUDGES), kept.state.stored
+    paths = with_stored_caches(original.model, caches, original.consts, form, nudges, folder)
+    return tuple(replace(original, model=path) for path in paths)
+
+
+def _references_of(
     original: Reference, found: Found, scratch: Path
 ) -> tuple[Reference, Rounded | None]:
-    """The reference that rounds what the library does, and what that is compared with; the original
-    alone where nothing is rounded.
-    """
+    """As `references_of`, of weights and operands."""
     if found.weights is not None:
         path = with_rounded(original.model, found.weights.roundings, scratch)
-        return replace(original, model=path), Rounded(original)
+        return replace(original, model=path), Rounded(original, WEIGHTS)
     if found.layers is None:
         return original, None
     layers = found.layers.layers
     if found.layers.form is Precision.INT8:
         plain, made, *others = with_rounded_rows(original.model, (0.0, *BLOCK_NUDGES), scratch)
         nudged = tuple(replace(original, model=path) for path in others)
-        rounded_rows = Rounded(replace(original, model=plain), nudged, pointwise=True)
+        rounded_rows = Rounded(replace(original, model=plain), PRECISION, nudged, pointwise=True)
         return replace(original, model=made), rounded_rows
 
     def rounded(name: str, nudge: float = 0.0) -> Reference:
@@ -131,7 +173,7 @@ def references_of(
         return replace(original, model=path)
 
     nudged = tuple(rounded(f"nudged{place}", nudge) for place, nudge in enumerate(NUDGES))
-    return rounded("rounded"), Rounded(original, nudged if layers else ())
+    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else ())
 
 
 def require_plain(request: CompileRequest) -> None:

@@ -23,20 +23,23 @@ _SPARE = 3
 @dataclass(frozen=True)
 class Step:
     """One call. inputs: the library's, with buffers that hold the past; ends: keys of each entry
-    after it; columns: rows of the caches that the model gives.
+    after it; columns: rows of the caches that the model gives; dtypes: of the model's caches, which
+    the library may store in fewer bits.
     """
 
     inputs: Arrays
     ends: np.ndarray[Any, Any]
     columns: int
+    dtypes: Mapping[str, "np.dtype[Any]"]
 
     def presents(self, state: State) -> Arrays:
         """The caches as the model gives them, zeros where an entry has no keys."""
-        return {cache.output: self._present(self.inputs[cache.input]) for cache in state.caches}
+        return {cache.output: self._present(cache.input) for cache in state.caches}
 
-    def _present(self, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _present(self, name: str) -> np.ndarray[Any, Any]:
+        buffer = self.inputs[name]
         entries, heads, _, size = buffer.shape
-        made = np.zeros((entries, heads, self.columns, size), buffer.dtype)
+        made = np.zeros((entries, heads, self.columns, size), self.dtypes[name])
         for entry, end in enumerate(self.ends):
             made[entry, :, :end] = buffer[entry, :, :end]
         return made
@@ -50,12 +53,13 @@ def step(manifest: Manifest, state: State, given: Given) -> Step:
     (capacity,) = [dim for dim in manifest.dims if dim.name == state.capacity]
     room = _room(capacity, total)
     inputs = {spec.name: given[spec.name] for spec in manifest.inputs if spec.name in given}
-    for cache in state.caches:
-        inputs[cache.input] = _buffer(given[cache.input], room, total)
+    dtypes = {cache.input: given[cache.input].dtype for cache in state.caches}
     for spec in manifest.inputs:
+        if spec.name in dtypes:
+            inputs[spec.name] = _buffer(given[spec.name], dtype_of(spec.dtype), room, total)
         if state.parts.get(spec.name) is Part.PAST:
             inputs[spec.name] = np.zeros(past, dtype_of(spec.dtype))
-    return Step(inputs, ends, max(past, total))
+    return Step(inputs, ends, max(past, total), dtypes)
 
 
 def outputs(
@@ -115,9 +119,11 @@ def _room(capacity: Dim, total: int) -> int:
     return total
 
 
-def _buffer(past: np.ndarray[Any, Any], room: int, total: int) -> np.ndarray[Any, Any]:
+def _buffer(
+    past: np.ndarray[Any, Any], dtype: "np.dtype[Any]", room: int, total: int
+) -> np.ndarray[Any, Any]:
     entries, heads, rows, size = past.shape
-    buffer = np.zeros((entries, heads, room, size), past.dtype)
+    buffer = np.zeros((entries, heads, room, size), dtype)
     kept = min(rows, total)
     buffer[:, :, :kept] = past[:, :, :kept]
     buffer[:, :, total:] = np.nan

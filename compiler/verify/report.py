@@ -17,13 +17,7 @@ from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judged import SIDES, Judged, Verdict, judge_all, summary, verdict_of
 from compiler.verify.reference.onnx import ONNX
 from compiler.verify.spread import TIMES, spreads, undecided_integers
-from compiler.verify.unrounded import (
-    UNROUNDED,
-    changes,
-    check_error,
-    check_likeness,
-    wording_of,
-)
+from compiler.verify.unrounded import Wording, changes, check_error, check_likeness
 from relaxd.contract.options import CompileOptions
 
 
@@ -52,14 +46,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Rounded:
-    """What the library and its reference round: the model as its file has it, and the reference
+    """What the library and its reference round: the model without that rounding, and the reference
     with its numbers nudged before they are rounded, where roundings depend on them.
 
-    pointwise: whether a point's outputs may come apart by what they are moved at that point alone,
+    wording: how reports speak of it. pointwise: whether a point's outputs may come apart by what they are moved at that point alone,
     as nudges move every number that a library may round otherwise.
     """
 
     original: Reference
+    wording: Wording
     nudged: tuple[Reference, ...] = ()
     pointwise: bool = False
 
@@ -127,13 +122,13 @@ def verify(
     folder: Path,
     budget: Budget,
     runner: Runner = NATIVE,
-    rounded: Rounded | None = None,
+    rounded: Sequence[Rounded] = (),
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs, and when no point
     could be compared or no comparison proves anything. `folder` is scratch space.
 
-    rounded: where the library and the reference have rounded weights or operands: the report then
-    states what rounding changes, and more than the options allow is an error too.
+    rounded: what the library and the reference round of weights, operands and caches: the report
+    then states what each changes, and more than the options allow is an error too.
     """
     left_out = list(trials.left_out)
     engine, answered, refused = _ask_reference(reference, trials.chosen, folder, budget)
@@ -152,7 +147,7 @@ def verify(
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
     judged, equals = judge_all(ran, signature, options), list[str]()
-    if rounded and rounded.nudged and any(item.difference.problem for item in judged):
+    if any(one.nudged for one in rounded) and any(item.difference.problem for item in judged):
         equals = _nudged(ran, rounded, folder, budget)
         judged = _with_spread(ran, signature, options, rounded, equals)
     report = {
@@ -165,24 +160,45 @@ def verify(
         raise _mismatch(judged, report)
     if report["verdict"] == Verdict.INCONCLUSIVE:
         raise _nothing_proven(judged, report)
-    if rounded is not None:
-        engine, answered, refused = _ask_reference(rounded.original, ran, folder, budget, UNROUNDED)
-        if not answered:
-            raise _nothing_ran(
-                f"the model without rounding answered at no point: {refused[0].reason}", refused
-            )
-        part = wording_of(options).part
-        report[part] = {"reference": engine, **changes(answered, signature, options)}
-        check_error(report, options)
-        if equals:
-            check_likeness(answered, signature, ("reference", *equals), report, options)
+    for one in rounded:
+        _state_changes(report, one, ran, signature, options, equals, folder, budget)
     return report
 
 
-def _nudged(ran: Sequence[Trial], rounded: Rounded, folder: Path, budget: Budget) -> list[str]:
+def _state_changes(
+    report: Record,
+    rounded: Rounded,
+    ran: Sequence[Trial],
+    signature: Signature,
+    options: CompileOptions,
+    equals: Sequence[str],
+    folder: Path,
+    budget: Budget,
+) -> None:
+    """Puts into the report what a rounding changes; raises VerifyError for more than is allowed, or
+    more than `equals`, sides of equal roundings, explain.
+    """
+    wording = rounded.wording
+    side = wording.side
+    engine, answered, refused = _ask_reference(rounded.original, ran, folder, budget, side)
+    if not answered:
+        raise _nothing_ran(
+            f"the model without rounding answered at no point: {refused[0].reason}", refused
+        )
+    found = changes(answered, signature, options, wording)
+    report[wording.part] = {"reference": engine, **found}
+    check_error(report, options, wording)
+    if equals:
+        sides = ("reference", *equals)
+        check_likeness(answered, signature, sides, report, options, wording)
+
+
+def _nudged(
+    ran: Sequence[Trial], rounded: Sequence[Rounded], folder: Path, budget: Budget
+) -> list[str]:
     """The sides of the nudged references that answer every trial."""
     sides = []
-    for number, nudged in enumerate(rounded.nudged):
+    for number, nudged in enumerate(nudged for one in rounded for nudged in one.nudged):
         side = f"nudged{number}"
         _, answered, _ = _ask_reference(nudged, ran, folder, budget, side)
         if len(answered) == len(ran):
@@ -194,12 +210,13 @@ def _with_spread(
     ran: Sequence[Trial],
     signature: Signature,
     options: CompileOptions,
-    rounded: Rounded,
+    rounded: Sequence[Rounded],
     sides: Sequence[str],
 ) -> list[Judged]:
     """Judged with what equal roundings come apart by, where the usual tolerance is too little."""
     judged = []
-    for group in [[trial] for trial in ran] if rounded.pointwise else [ran]:
+    alone = any(one.pointwise for one in rounded)
+    for group in [[trial] for trial in ran] if alone else [ran]:
         found = spreads(group, signature, sides)
         slack = {name: TIMES * apart for name, apart in found.items()}
         judged += judge_all(group, signature, options, slack)

@@ -10,11 +10,7 @@ from compiler.isolation.step import Record
 from compiler.verify import npz
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.weight_errors import OutputError, weight_errors
-from relaxd.contract.options import CompileOptions, Precision
-
-UNROUNDED = "unrounded"
-"""The side of a trial that has the model as its file has it."""
-
+from relaxd.contract.options import CompileOptions
 
 _ALIKE = 1.25
 """By what factor the errors of equal roundings may differ: those of MiniLM, ResNet-50, ViT-S and
@@ -38,6 +34,11 @@ class Wording:
     subject: str
     remedy: str
 
+    @property
+    def side(self) -> str:
+        """The side of a trial that has the model without this rounding."""
+        return f"unrounded.{self.part}"
+
     def form(self, options: CompileOptions) -> Any:
         """What was rounded to."""
         return getattr(options, self.part)
@@ -50,20 +51,17 @@ class Wording:
 
 WEIGHTS = Wording("weights", "weights of", "store the weights in more bits")
 PRECISION = Wording("precision", "operands of", "compute in float32")
+CACHE = Wording("cache", "rows of caches of", "store caches as float32")
 
 
-def wording_of(options: CompileOptions) -> Wording:
-    """Of the option that rounds."""
-    return WEIGHTS if options.precision is Precision.FLOAT32 else PRECISION
-
-
-def changes(trials: Sequence[Trial], signature: Signature, options: CompileOptions) -> Record:
+def changes(
+    trials: Sequence[Trial], signature: Signature, options: CompileOptions, wording: Wording
+) -> Record:
     """As `relaxd.contract.report.WeightsReport`, of trials that the library, the reference and the
     unrounded model answered. expected: the error of the reference, which rounds the same.
     """
-    found, worst = _errors(trials, signature, "library")
-    _, expected = _errors(trials, signature, "reference")
-    wording = wording_of(options)
+    found, worst = _errors(trials, signature, "library", wording)
+    _, expected = _errors(trials, signature, "reference", wording)
     return {
         "form": wording.form(options).value,
         "points": len(trials),
@@ -80,6 +78,7 @@ def check_likeness(
     sides: Sequence[str],
     report: Record,
     options: CompileOptions,
+    wording: Wording,
 ) -> None:
     """Raises VerifyError for an output of the library that is further from the unrounded model's
     than equal roundings of the same numbers, which the sides are, explain.
@@ -87,42 +86,40 @@ def check_likeness(
     The difference from any one of them may be as large as what rounding changes, and hide a fault
     of that size; the error of all elements together does not.
     """
-    found = [_errors(trials, signature, side)[0] for side in sides]
-    library, _ = _errors(trials, signature, "library")
+    found = [_errors(trials, signature, side, wording)[0] for side in sides]
+    library, _ = _errors(trials, signature, "library", wording)
     floats = {one.name for one in signature.outputs if "float" in one.dtype}
     for output, own in zip(library, zip(*found, strict=True), strict=True):
         usual = max(one.error for one in own)
         factor = max(_ALIKE, 1 + _NOISE / math.sqrt(max(output.count, 1)))
         if output.name not in floats or output.error <= max(factor * usual, _NEGLIGIBLE):
             continue
-        wording = wording_of(options)
         raise VerifyError(
             f"output {output.name!r} is {output.error:.3g} of its values from the model that "
             f"rounds nothing; with {wording.subject} {wording.form(options)} it should be "
             f"{usual:.3g}",
             reason="beyond_rounding",
-            hint="compute in float32, and report the model: the library is at fault",
+            hint=f"{wording.remedy}, and report the model: the library is at fault",
             numerics=report,
         )
 
 
 def _errors(
-    trials: Sequence[Trial], signature: Signature, side: str
+    trials: Sequence[Trial], signature: Signature, side: str, wording: Wording
 ) -> tuple[list[OutputError], float | None]:
     """Of each output of that side, and the greatest, None for one that is not finite."""
     found = weight_errors(
         (output.name, got[output.name], want[output.name])
         for trial in trials
-        for got, want in [[npz.read(trial.outputs(one)) for one in (side, UNROUNDED)]]
+        for got, want in [[npz.read(trial.outputs(one)) for one in (side, wording.side)]]
         for output in signature.outputs
     )
     worst = max((output.error for output in found), default=0.0)
     return found, worst if math.isfinite(worst) else None
 
 
-def check_error(report: Record, options: CompileOptions) -> None:
+def check_error(report: Record, options: CompileOptions, wording: Wording) -> None:
     """Raises VerifyError for a greater error than the options allow."""
-    wording = wording_of(options)
     limit, error = wording.limit(options), report[wording.part]["error"]
     if limit is None or (error is not None and error <= limit):
         return

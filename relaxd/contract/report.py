@@ -137,7 +137,8 @@ class WeightError:
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """What it changes that weights are stored in fewer bits, or that operands are rounded.
+    """What it changes that weights or caches are stored in fewer bits, or that operands are
+    rounded.
 
     error: the greatest of all outputs; expected: that of the reference with the same roundings;
     limit: what the request allows of the error, None for any.
@@ -154,7 +155,8 @@ class WeightsReport:
 @dataclass(frozen=True)
 class NumericsReport:
     """How the build was verified; None where it has no report. weights: None where the library has
-    the model's own; precision: None where it computes in the model's.
+    the model's own; precision: None where it computes in the model's; cache: None where it stores
+    caches in the model's.
     """
 
     status: str | None = None
@@ -166,6 +168,7 @@ class NumericsReport:
     left_out: tuple[UncomparedPoint, ...] = ()
     weights: WeightsReport | None = None
     precision: WeightsReport | None = None
+    cache: WeightsReport | None = None
 
 
 @dataclass(frozen=True)

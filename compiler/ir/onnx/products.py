@@ -45,7 +45,7 @@ def round_operands(
     their other neighbour. Equal nodes are one in a library, so those like a node of `labels` round
     too.
     """
-    made = _recent(model)
+    made = recent(model)
     wanted = {_key(node) for node in made.graph.node if label_of(node) in labels}
     rounded: dict[tuple[str, bool], str] = {}
     nodes: list[onnx.NodeProto] = []
@@ -67,8 +67,8 @@ def round_operands(
     return made
 
 
-def _recent(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of an opset that has the cast."""
+def recent(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of an opset that has casts to bfloat16."""
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     if opset < _OLDEST:
         from onnx import version_converter

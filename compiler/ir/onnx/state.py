@@ -260,6 +260,14 @@ def _pairs(
             yield Cache(name, output.name), filled
 
 
+def extender(graph: onnx.GraphProto, output: str, consts: Mapping[str, Any]) -> onnx.NodeProto:
+    """The node that extends the cache which comes out as `output`; of an If whose condition is
+    among `consts`, in the branch that it takes.
+    """
+    found = (node for node, _ in _extensions(_Level.of(graph), output, consts))
+    return next(node for node in found if node.op_type != "Identity")
+
+
 @dataclass(frozen=True)
 class _Level:
     """The nodes of a graph by what they make, None for weights; outer: those around a branch."""

@@ -1,11 +1,15 @@
-"""The references of a library that rounds: the model with the same rounded weights or operands."""
+"""The references of a library that rounds: the model with the same rounded weights, operands or rows
+of caches.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.ir.weights import Rounding
 from compiler.verify.reference.onnx import written
+from relaxd.contract.options import CacheForm
 
 
 def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
@@ -37,6 +41,35 @@ def with_operands(
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     return written(round_operands(loaded.proto, labels, nudge), scratch, name)
+
+
+def with_stored_caches(
+    model: Path,
+    outputs: Collection[str],
+    consts: Mapping[str, Any],
+    form: CacheForm,
+    nudges: Sequence[float],
+    scratch: Path,
+) -> list[Path]:
+    """Copies of the ONNX model in the file, in the folder, one for each nudge: rows of the caches
+    that come out as `outputs` are rounded (`stored_caches`).
+    """
+    import onnx
+
+    from compiler.ir.onnx.stored_caches import round_caches
+
+    loaded = open_model(model)
+    assert not isinstance(loaded, LoadedScript)
+    # All copies read the weights from one file.
+    onnx.save_model(
+        loaded.proto, scratch / "passed.onnx", save_as_external_data=True, location="passed.data"
+    )
+    paths = []
+    for number, nudge in enumerate(nudges):
+        made = round_caches(loaded.proto, outputs, consts, form, nudge)
+        paths.append(scratch / f"stored{number}.onnx")
+        paths[-1].write_bytes(made.SerializeToString())
+    return paths
 
 
 def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from compiler.errors import VerifyError
 from compiler.verify import npz
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.points import Point
-from compiler.verify.unrounded import UNROUNDED, changes, check_likeness
+from compiler.verify.unrounded import PRECISION, changes, check_likeness
 from relaxd.contract.options import CompileOptions, Precision
 from tests import declared
 
@@ -23,7 +23,7 @@ def trial(folder: Path, library: float, rounded: float, elements: int = 4096) ->
     made = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz")
     random = np.random.default_rng(elements)
     want = random.standard_normal(elements).astype("float32")
-    apart = {UNROUNDED: 0.0, "library": library, **dict.fromkeys(SIDES, rounded)}
+    apart = {PRECISION.side: 0.0, "library": library, **dict.fromkeys(SIDES, rounded)}
     for place, (side, error) in enumerate(apart.items()):
         values = want + np.float32(error) * random.standard_normal(elements).astype("float32")
         npz.write(made.outputs(side), {"y": values, "i": np.full(elements, 10**place)})
@@ -31,8 +31,8 @@ def trial(folder: Path, library: float, rounded: float, elements: int = 4096) ->
 
 
 def check(made: Trial) -> None:
-    report = {"precision": changes([made], SIGNATURE, OPTIONS)}
-    check_likeness([made], SIGNATURE, SIDES, report, OPTIONS)
+    report = {"precision": changes([made], SIGNATURE, OPTIONS, PRECISION)}
+    check_likeness([made], SIGNATURE, SIDES, report, OPTIONS, PRECISION)
 
 
 def test_equal_roundings_have_equal_errors(tmp_path: Path) -> None:
