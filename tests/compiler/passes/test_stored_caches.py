@@ -1,0 +1,142 @@
+"""Attention over lifted caches that are stored in 16 bits, at the geometries of other processors,
+beside ONNX Runtime over rows that are rounded the same: each at two of them, and at all four by
+`make geometry`.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tvm import relax, te, tirx
+
+import relaxd
+from compiler.build import build
+from compiler.codegen.generate import generate
+from compiler.ir.onnx.stored_caches import round_caches
+from compiler.isolation.messages import CompileJob
+from compiler.passes.cpu.shared.halves import widened
+from compiler.passes.manager import lower
+from compiler.targets.vector_unit import VectorUnit
+from compiler.verify.run.native import stepped
+from relaxd.contract.options import CacheForm
+from relaxd.contract.request import CompileRequest
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
+from tests.compiler.ir.onnx.running import Arrays, normal, session_of
+from tests.geometries import GEOMETRIES, NATIVE, builds_for, geometry
+
+pytestmark = pytest.mark.slow
+
+GROUPS, LONGEST = 2, 600
+DIMS = {"n": (1, 3), "s": (1, 64), "p": (0, LONGEST)}
+TOTALS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 127, 255, 256, 257, 509, LONGEST)
+"""Around the keys of a vector, of a block and of a part, primes, and the most."""
+FEW = ((300, 8), (257, 9), (300, 17))
+MANY = ((64, 64), (290, 33), (563, 50), (600, 41))
+"""Keys and new tokens, of which few and many have loops of their own."""
+
+
+def filled(heads: int, size: int, **attributes: Any) -> onnx.ModelProto:
+    """Attention alone, each entry of whose caches is filled to a length of its own."""
+    inputs = {
+        "q": f"float32[n,s,{heads * size}]",
+        **{name: f"float32[n,s,{GROUPS * size}]" for name in "kv"},
+        **{name: f"float32[n,{GROUPS},p,{size}]" for name in ("pk", "pv")},
+        "l": "int32[n]",
+        "t": "int32[]",
+    }
+    given = {"num_heads": heads, "kv_num_heads": GROUPS, **attributes}
+    outputs = ["y", "key", "value"]
+    return one_node("GroupQueryAttention", inputs, {}, "q k v pk pv l t", outputs=outputs, **given)
+
+
+def feed(model: onnx.ModelProto, lengths: list[int], rows: int) -> Arrays:
+    """New tokens for caches that end at these lengths with them."""
+    widths = {x.name: x.type.tensor_type.shape.dim[-1].dim_value for x in model.graph.input[:5]}
+    n, room = len(lengths), max(lengths) - rows
+    made = {name: normal(n, rows, widths[name], seed=place) for place, name in enumerate("qkv")}
+    for name in ("pk", "pv"):
+        made[name] = normal(n, GROUPS, room, widths[name], seed=len(made))
+    last, total = np.array(lengths, np.int32) - 1, np.asarray(max(lengths), np.int32)
+    return {**made, "l": last, "t": total}
+
+
+FORMS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "three heads a group": (6, 64, {}),
+    "a window, parts of vectors": (4, 24, {"local_window_size": 70}),
+    "one head a group": (2, 16, {"softcap": 2.0}),
+}
+PAIRS = [(form, name) for form in FORMS for name in (*GEOMETRIES, NATIVE)]
+SAMPLE = [
+    (form, name) for place, form in enumerate(FORMS) for name in list(GEOMETRIES)[place % 2 :: 2]
+]
+
+
+@pytest.mark.parametrize("stored", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+@pytest.mark.parametrize(
+    ("form", "name"), PAIRS if os.environ.get("RELAXD_GEOMETRIES") == "all" else SAMPLE
+)
+def test_outputs_and_rows_are_onnxruntimes(
+    form: str, name: str, stored: CacheForm, tmp_path: Path
+) -> None:
+    heads, size, attributes = FORMS[form]
+    model = filled(heads, size, **attributes)
+    library = relaxd.load(_built(model, name, stored, tmp_path))
+    assert library.manifest.state is not None
+    assert library.manifest.state.stored is stored
+    kernels = {kernel.name for kernel in library.manifest.inputs if kernel.dtype == stored}
+    assert kernels == {"pk", "pv"}
+    session = session_of(round_caches(model, ("key", "value"), {}, stored))
+    feeds = [feed(model, [total], 1) for total in TOTALS]
+    feeds += [feed(model, [total], rows) for total, rows in (*FEW, *MANY)]
+    feeds += [feed(model, lengths, 1) for lengths in ([600, 3, 256], [1, 257], [129, 512, 31])]
+    feeds += [feed(model, [rows] * 3, rows) for rows in (5, 40)]
+    for given in feeds:
+        found = stepped(library, given)
+        y, key, value = session.run(None, given)
+        np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
+        for entry, last in enumerate(given["l"]):
+            for ours, theirs in ((found["key"], key), (found["value"], value)):
+                np.testing.assert_array_equal(ours[entry, :, : last + 1], theirs[entry, :, : last + 1])
+
+
+def _built(model: onnx.ModelProto, name: str, stored: CacheForm, folder: Path) -> Path:
+    options = {"state": "lifted", "cache": stored.value, "verify": False, "profile": False}
+    request = CompileRequest.of(dims=DIMS, options=options)
+    path, output = folder / "model.onnx", folder / "out"
+    onnx.save(model, path)
+    with builds_for(name):
+        build(CompileJob(str(path), request.to_json(), NATIVE, str(output), "caches"))
+    return output
+
+
+@pytest.mark.parametrize("name", ["128/16", NATIVE])
+def test_every_float16_is_widened_exactly(name: str) -> None:
+    """Subnormal numbers, infinities and NaN too, in vectors."""
+    target = geometry(name)
+    unit = VectorUnit.of(target)
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    np.testing.assert_array_equal(_widened(every, unit, target), every.astype(np.float32))
+    portable = replace(unit, converts_halves=False)
+    np.testing.assert_array_equal(_widened(every, portable, target), every.astype(np.float32))
+
+
+def _widened(halves: np.ndarray, unit: VectorUnit, target: Any) -> np.ndarray:
+    """The numbers as float32, by a loop over vectors."""
+    count = tirx.IntImm("int64", len(halves))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        return te.compute([count], lambda i: widened(data(i).astype("float32"), unit), name="y")
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([count], "float16"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(compute, x))
+    executable = generate(lower(builder.get(), target, {}), target)
+    import tvm
+
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    return np.asarray(machine["main"](tvm.runtime.tensor(halves)).numpy())
