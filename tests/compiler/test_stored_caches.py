@@ -1,0 +1,159 @@
+"""Builds whose lifted caches are stored in 16 bits: what their reports say, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.errors import ImportFailed, VerifyError
+from compiler.ir import import_model
+from compiler.ir.ops import caches
+from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm, WeightForm
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.state import State
+from relaxd.errors import BundleError
+from relaxd.loader.bundle import read_manifest
+from relaxd.loader.report import report_of
+from tests.compiler.building import build, failing, report
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WIDTH, filled, grown
+
+STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile=False)
+
+
+@pytest.mark.slow
+def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    options = replace(STORED, cache_error=0.01)
+    manifest = build(output, filled(), dims=FILLED_DIMS, options=options)
+    assert manifest.state is not None
+    assert manifest.state.stored is CacheForm.FLOAT16
+    assert read_manifest(output).state == manifest.state
+    stored = {cache.input for cache in manifest.state.caches}
+    assert {spec.name for spec in manifest.inputs if spec.dtype == "float16"} == stored
+    numerics = report(output, "numerics.json")
+    assert numerics["verdict"] == "passed"
+    found = numerics["cache"]
+    assert (found["form"], found["limit"]) == ("float16", 0.01)
+    assert 1e-4 < found["error"] < 2e-3
+    assert found["error"] < 1.25 * found["expected"]
+    assert {one["name"] for one in found["outputs"]} >= {"logits", "present.0.key"}
+    shown = report_of(output).numerics.cache
+    assert shown is not None
+    assert shown.error == found["error"]
+    error = failing(
+        tmp_path / "other",
+        VerifyError,
+        filled(),
+        dims=FILLED_DIMS,
+        options=replace(STORED, cache_error=1e-5),
+    )
+    assert error.code == "verify.cache_error"
+    assert error.failure.field == "options.cache_error"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [
+        ("weights", replace(STORED, weights=WeightForm.INT8)),
+        ("precision", replace(STORED, precision=Precision.INT8)),
+    ],
+)
+def test_each_rounding_has_its_own_error(
+    part: str, options: CompileOptions, tmp_path: Path
+) -> None:
+    model = filled()
+    (head,) = [weight for weight in model.graph.initializer if weight.name == "head"]
+    # Large enough to be worth rounding.
+    wide = np.random.default_rng(1).standard_normal((WIDTH, 512)).astype(np.float32)
+    head.CopyFrom(numpy_helper.from_array(wide, "head"))
+    build(tmp_path / "out", model, dims=FILLED_DIMS, options=options)
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert numerics[part]["error"] > 5e-3
+    assert numerics["cache"]["error"] < numerics[part]["error"]
+
+
+@pytest.mark.slow
+def test_rows_that_are_not_rounded_are_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that rounds rows otherwise than the reference is no faithful one."""
+    from compiler import build as builder
+    from compiler.isolation.messages import CompileJob
+
+    put = caches._put
+
+    def coarse(b: Any, buffer: Any, now: Any, *others: Any) -> Any:
+        shape = [caches.ex.prim(extent) for extent in now.shape]
+
+        def compute(x: Any) -> Any:
+            narrow = lambda *at: x(*at).astype("bfloat16").astype("float32")  # noqa: E731
+            return caches.te.compute(shape, narrow, name="coarse")
+
+        return put(b, buffer, b.te(compute, now, name="coarse"), *others)
+
+    monkeypatch.setattr(caches, "_put", coarse)
+    path = tmp_path / "model.onnx"
+    onnx.save(grown(1), path)
+    request = CompileRequest.of(dims=GROWN_DIMS, options=STORED.to_json())
+    job = CompileJob(str(path), request.to_json(), "native", str(tmp_path / "out"), "coarse")
+    with pytest.raises(VerifyError, match="differ"):
+        builder.build(job)
+
+
+@pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+def test_caches_that_are_16_bits_already_stay(form: CacheForm) -> None:
+    model = narrow(grown(1))
+    lifted = {"state": "lifted"}
+    imported = import_model(model, CompileRequest.of(dims=GROWN_DIMS, options=lifted))
+    assert imported.kept is not None
+    assert imported.kept.state.stored is None
+    assert [spec.dtype for spec in imported.inputs if "past_" in spec.name] == ["float16"] * 2
+    request = CompileRequest.of(dims=GROWN_DIMS, options={**lifted, "cache": form.value})
+    with pytest.raises(ImportFailed, match="the model's caches are float16") as caught:
+        import_model(model, request)
+    assert caught.value.code == "import.cache"
+    assert caught.value.failure.field == "options.cache"
+
+
+@pytest.mark.slow
+def test_a_model_of_float16_keeps_its_own_caches(tmp_path: Path) -> None:
+    options = replace(STORED, cache=CacheForm.FLOAT32)
+    manifest = build(tmp_path / "out", narrow(grown(1)), dims=GROWN_DIMS, options=options)
+    assert manifest.state is not None
+    assert "stored" not in manifest.state.to_json()
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert "cache" not in numerics
+
+
+def narrow(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in float16."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for value in (*made.graph.input, *made.graph.output):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for weight in made.graph.initializer:
+        array = numpy_helper.to_array(weight)
+        if array.dtype == np.float32:
+            weight.CopyFrom(numpy_helper.from_array(array.astype(np.float16), weight.name))
+    for node in made.graph.node:
+        if node.op_type == "Constant":
+            node.CopyFrom(helper.make_node("Identity", node.input, node.output))
+    return made
+
+
+def test_a_form_that_no_relaxd_knows(tmp_path: Path) -> None:
+    request = CompileRequest.of(dims=GROWN_DIMS, options={"state": "lifted", "cache": "float16"})
+    imported = import_model(grown(1), request)
+    assert imported.kept is not None
+    document = imported.kept.state.to_json()
+    assert State.from_json(document) == imported.kept.state
+    with pytest.raises(BundleError, match="stored in a form"):
+        State.from_json({**document, "stored": "int3"})
