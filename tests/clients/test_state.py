@@ -14,20 +14,26 @@ import relaxd
 from compiler import compile_model
 from relaxd.errors import RelaxdError
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, filled, grown
 
 pytestmark = pytest.mark.slow
 
 CAPACITY, ENTRIES = 24, 3
-FORMS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
+FORMS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "filled": (filled, FILLED_DIMS, "float32"),
+    "grown": (grown, GROWN_DIMS, "float32"),
+    # One layer: behind it a number in the middle of two may have been rounded either way.
+    "filled, float16": (lambda: filled(1), FILLED_DIMS, "float16"),
+    "grown, bfloat16": (grown, GROWN_DIMS, "bfloat16"),
+}
 
 
 @pytest.fixture(scope="module", params=FORMS)
 def bundles(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `web` and `own`."""
-    model, dims = FORMS[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    options = {"state": "lifted", "profile": False, "verify": False}
+    model, dims, cache = FORMS[request.param]
+    folder = tmp_path_factory.mktemp("state")
+    options = {"state": "lifted", "cache": cache, "profile": False, "verify": False}
     for name, target in (("web", "wasm32-simd"), ("own", "native")):
         compile_model(model(), output=folder / name, target=target, dims=dims, options=options)
     return folder
@@ -91,6 +97,9 @@ def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: 
     program = [str(HERE / "state.mjs"), str(PACKAGE / "src"), str(bundles / "web")]
     ran = json.loads(run_node(tmp_path, bundles / "web", *program))
     assert (ran["free"], ran["capacity"]) == (free, CAPACITY)
+    state = relaxd.load(bundles / "own").manifest.state
+    assert state is not None
+    assert set(ran["bytesOfRows"]) == {SIZE * (4 if state.stored is None else 2)}
     wanted = played(bundles, calls)
     assert any("gave" in entry for entry in wanted)
     assert any(entry.get("code") == "run.capacity" for entry in wanted)

@@ -17,6 +17,7 @@ const found = calls.map(([name, ...given]) => {
     return { code, message, lengths: state.lengths };
   }
 });
+const bytesOfRows = [...state.buffers.values()].map(({ row }) => row);
 const free = state.free.map(({ name }) => name), { capacity, ragged } = state;
 state.close();
-console.log(JSON.stringify({ found, free, capacity, ragged, bytes: model.memory.buffer.byteLength }));
+console.log(JSON.stringify({ found, free, capacity, ragged, bytesOfRows, bytes: model.memory.buffer.byteLength }));

@@ -1,0 +1,160 @@
+"""The reference of caches in 16 bits: each operator that extends caches, its rows rounded before
+anything reads them.
+"""
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from compiler.ir.onnx import stored_caches
+from compiler.ir.onnx.stored_caches import round_caches
+from relaxd.contract.options import CacheForm
+from relaxd.loader.narrow import dtype_of
+from tests.compiler.ir.onnx.operators.test_group_query import angles, feed
+from tests.compiler.ir.onnx.operators.test_group_query import model_of as grouped
+from tests.compiler.ir.onnx.operators.test_quantized import one_node
+from tests.compiler.ir.onnx.running import Arrays, model_of, normal, session_of
+from tests.decoder_models import CROSSED, GROUPS, SIZE, merged
+
+PRESENTS = ("key", "value")
+Case = tuple[onnx.ModelProto, list[Arrays]]
+
+
+def turned(width: int = SIZE // 2, **attributes: Any) -> Case:
+    """Keys of GroupQueryAttention that it turns, which several tokens and ragged entries extend."""
+    form = {"do_rotary": 1, **attributes}
+    model = grouped("q k v pk pv l t c z", constants=angles(width), **form)
+    return model, [feed([7], 3, 4), feed([6, 4], 1, 5), feed([4, 4], 4, 0), feed([9], 1, 8)]
+
+
+def packed() -> Case:
+    """Query, keys and values in one input, of heads of which a part is turned."""
+    model = one_node(
+        "GroupQueryAttention",
+        {
+            "q": "float32[n,s,256]",
+            "pk": "float32[n,2,p,32]",
+            "pv": "float32[n,2,p,32]",
+            "l": "int32[n]",
+            "t": "int32[]",
+        },
+        angles(8),
+        "q - - pk pv l t c z",
+        outputs=["y", *PRESENTS],
+        num_heads=4,
+        kv_num_heads=2,
+        do_rotary=1,
+    )
+    feeds = []
+    for n, rows, room in ((1, 3, 4), (2, 1, 6)):
+        lengths = feed([room + rows] * n, rows)
+        past = {name: normal(n, 2, room, 32, seed=i) for i, name in enumerate(("pk", "pv"), 3)}
+        feeds.append({"q": normal(n, rows, 256), **past, "l": lengths["l"], "t": lengths["t"]})
+    return model, feeds
+
+
+def multi_head(biased: bool) -> Case:
+    """MultiHeadAttention, whose bias belongs to what it stores."""
+    inputs = {name: "float32[n,s,32]" for name in "qkv"}
+    inputs |= {name: "float32[n,2,p,16]" for name in ("pk", "pv")}
+    model = one_node(
+        "MultiHeadAttention",
+        inputs,
+        {"b": normal(96, seed=7)} if biased else {},
+        "q k v b - - pk pv" if biased else "q k v - - - pk pv",
+        outputs=["y", *PRESENTS],
+        num_heads=2,
+    )
+    given = {name: normal(2, 3, 32, seed=i) for i, name in enumerate("qkv")}
+    past = {name: normal(2, 2, 5, 16, seed=i) for i, name in enumerate(("pk", "pv"), 3)}
+    return model, [{**given, **past}]
+
+
+def joined() -> Case:
+    """Rows that are joined to the past, behind which an Identity stands."""
+    nodes = [
+        helper.make_node("Concat", ["pk", "k"], ["longer"], axis=2),
+        helper.make_node("Identity", ["longer"], ["key"]),
+        helper.make_node("ReduceSum", ["key"], ["y"], keepdims=0),
+        helper.make_node("Concat", ["pv", "v"], ["value"], axis=2),
+    ]
+    shape = "float32[n,2,p,16]"
+    inputs = {"pk": shape, "pv": shape, "k": "float32[n,2,s,16]", "v": "float32[n,2,s,16]"}
+    model = model_of(nodes, inputs, {}, outputs=["y", *PRESENTS])
+    sizes = {"pk": 4, "pv": 4, "k": 3, "v": 3}
+    given = {name: normal(2, 2, rows, 16, seed=i) for i, (name, rows) in enumerate(sizes.items())}
+    return model, [given]
+
+
+CASES = {
+    "turned": turned,
+    "turned in neighbours, a window": lambda: turned(rotary_interleaved=1, local_window_size=3),
+    "packed": packed,
+    "several heads": lambda: multi_head(False),
+    "a bias": lambda: multi_head(True),
+    "joined": joined,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_alone_are_rounded(name: str) -> None:
+    """Cast to float32 instead, the model is the same."""
+    model, feeds = CASES[name]()
+    same = {form: TensorProto.FLOAT for form in CacheForm}
+    with mock.patch.object(stored_caches, "_ELEMENTS", same):
+        plain = session_of(round_caches(model, PRESENTS, {}, CacheForm.FLOAT16))
+    original = session_of(model)
+    for given in feeds:
+        for ours, theirs in zip(plain.run(None, given), original.run(None, given), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_out_is_what_16_bits_hold(name: str, form: CacheForm) -> None:
+    model, feeds = CASES[name]()
+    made, original = (
+        session_of(proto) for proto in (round_caches(model, PRESENTS, {}, form), model)
+    )
+    narrow = dtype_of(form)
+    step = 2.0**-10 if form is CacheForm.FLOAT16 else 2.0**-7
+    for given in feeds:
+        found, plain = made.run(None, given), original.run(None, given)
+        for ours, theirs in zip(found[1:], plain[1:], strict=True):
+            np.testing.assert_array_equal(ours.astype(narrow).astype(np.float32), ours)
+            np.testing.assert_allclose(ours, theirs, rtol=step, atol=1e-6)
+        assert not np.array_equal(found[0], plain[0])
+
+
+def test_a_nudge_moves_new_rows_alone() -> None:
+    model, (given,) = joined()
+    plain, nudged = (
+        session_of(round_caches(model, PRESENTS, {}, CacheForm.FLOAT16, nudge)).run(None, given)
+        for nudge in (0.0, 2.0**-9)
+    )
+    np.testing.assert_array_equal(plain[1][:, :, :4], nudged[1][:, :, :4])
+    assert not np.array_equal(plain[1][:, :, 4:], nudged[1][:, :, 4:])
+
+
+def test_the_branch_of_a_merged_export_that_is_taken() -> None:
+    model = merged()
+    presents = ("present.0.key", "present.0.value")
+    made = round_caches(model, presents, {"use_cache_branch": True}, CacheForm.FLOAT16)
+    then, other = (
+        next(a.g for a in made.graph.node[0].attribute if a.name == name)
+        for name in ("then_branch", "else_branch")
+    )
+    assert sum(node.op_type == "Cast" for node in then.node) == 8
+    assert not any(node.op_type == "Cast" for node in other.node)
+    past = {f"past_key_values.0.{part}": normal(1, GROUPS, 4, SIZE) for part in ("key", "value")}
+    held = {name: normal(1, GROUPS, 3, SIZE) for name in CROSSED}
+    given = {"input_ids": np.array([[3, 4]]), "position_ids": np.array([[4, 5]])}
+    _, key, *_ = session_of(made).run(
+        ["logits", "present.0.key"],
+        {**given, **past, **held, "use_cache_branch": np.array([True])},
+    )
+    np.testing.assert_array_equal(key.astype(np.float16).astype(np.float32), key)
