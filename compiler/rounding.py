@@ -123,22 +123,20 @@ def references_of(
     kept: the caches that are lifted; what storing them in fewer bits changes is told from the
     reference that rounds all the rest.
     """
-    reference, rounded = _references_of(original, found, scratch)
+    plain, rounded = _references_of(original, found, scratch)
     others = () if rounded is None else (rounded,)
     if kept is None or kept.state.stored is None:
-        return reference, others
-    stored = _stored(original, kept, scratch / "caches")
-    folders = [path.model.with_suffix("") for path in stored]
-    for folder in folders:
+        return plain, others
+    made = []
+    for one in _stored(original, kept, scratch / "caches"):
+        folder = one.model.with_suffix("")
         folder.mkdir()
-    first, *nudged = [
-        _references_of(one, found, folder) for one, folder in zip(stored, folders, strict=True)
-    ]
-    reference_, inner = first
-    moves = tuple(one for one, _ in nudged) if inner is None or not inner.nudged else inner.nudged
-    pointwise = inner is not None and inner.pointwise
-    caches = Rounded(reference, CACHE, moves, pointwise)
-    return reference_, (*(replace(one, nudged=()) for one in others), caches)
+        made.append(_references_of(one, found, folder))
+    (reference, own), *moved = made
+    # What nudges numbers before they are rounded moves the rows that are computed from them too.
+    nudged = own.nudged if own and own.nudged else tuple(one for one, _ in moved)
+    caches = Rounded(plain, CACHE, nudged, pointwise=own is not None and own.pointwise)
+    return reference, (*(replace(one, nudged=()) for one in others), caches)
 
 
 def _stored(original: Reference, kept: Kept, folder: Path) -> tuple[Reference, ...]:

@@ -1,0 +1,1 @@
+"""Lifted caches in each form that they are stored in."""

@@ -67,7 +67,7 @@ def _state(options: argparse.Namespace, form: CacheForm, folder: Path) -> State:
             options.model,
             output=bundle,
             dims={
-                "batch_size": 1,
+                "batch_size": (1, 8),
                 "sequence_length": (1, _PIECE),
                 "past_sequence_length": (0, longest),
                 "total_sequence_length": (1, longest),

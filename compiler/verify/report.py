@@ -15,6 +15,7 @@ from compiler.targets import TargetStatus
 from compiler.verify import npz
 from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judged import SIDES, Judged, Verdict, judge_all, summary, verdict_of
+from compiler.verify.reach import reached, unbounded, unproven
 from compiler.verify.reference.onnx import ONNX
 from compiler.verify.spread import TIMES, spreads, undecided_integers
 from compiler.verify.unrounded import Wording, changes, check_error, check_likeness
@@ -49,8 +50,9 @@ class Rounded:
     """What the library and its reference round: the model without that rounding, and the reference
     with its numbers nudged before they are rounded, where roundings depend on them.
 
-    wording: how reports speak of it. pointwise: whether a point's outputs may come apart by what they are moved at that point alone,
-    as nudges move every number that a library may round otherwise.
+    wording: how reports speak of it. pointwise: whether a point's outputs may come apart by what
+    they are moved at that point alone, as nudges move every number that a library may round
+    otherwise.
     """
 
     original: Reference
@@ -152,8 +154,8 @@ def verify(
         judged = _with_spread(ran, signature, options, rounded, equals)
     report = {
         **_report(engine, judged, ran, left_out, options),
-        "verified_up_to": _reached(ran),
-        "warnings": [*_unbounded(signature, ran), *_unproven(judged)],
+        "verified_up_to": reached(ran),
+        "warnings": [*unbounded(signature, ran), *unproven(judged)],
         "status": runner.status.value,
     }
     if report["verdict"] == Verdict.FAILED:
@@ -340,35 +342,6 @@ def _report(
         "points": [trial.point.to_json() for trial in ran],
         "left_out": [item.to_json() for item in left_out],
     }
-
-
-def _reached(ran: Sequence[Trial]) -> dict[str, int]:
-    """The greatest value of each dim at which the library was compared."""
-    names = sorted({name for trial in ran for name in trial.point.dims})
-    return {name: max(trial.point.dims[name] for trial in ran) for name in names}
-
-
-def _unbounded(signature: Signature, ran: Sequence[Trial]) -> list[str]:
-    """A warning for each dim whose range the points do not reach."""
-    reached, found = _reached(ran), []
-    for dim in signature.dims:
-        top = reached.get(dim.name)
-        if top is not None and dim.highest is None:
-            declare = f"declare {dim.name}={dim.lowest}:N"
-            found.append(f"{dim.name} has no maximum: verified up to {top}; {declare}")
-        elif top is not None and dim.highest is not None and top < dim.highest:
-            found.append(f"{dim.name} may be {dim.highest}: verified up to {top}")
-    return found
-
-
-def _unproven(judged: Sequence[Judged]) -> list[str]:
-    """A warning for each float output whose values say little at every point."""
-    found = []
-    for name in dict.fromkeys(item.output.name for item in judged):
-        own = [item.difference for item in judged if item.output.name == name]
-        if all(difference.undecided for difference in own):
-            found.append(f"output {name!r}: {own[0].undecided}, too little to prove anything")
-    return found
 
 
 def _mismatch(judged: Sequence[Judged], report: Record) -> Mismatch:

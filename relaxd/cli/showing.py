@@ -111,6 +111,7 @@ def render(report: Report) -> Group:
     parts += _titled("Numerics", _numerics(report.numerics))
     parts += _titled("Weights", _weights(report, report.stored)) if report.stored else []
     parts += _titled("Precision", _precision(report, report.narrow)) if report.narrow else []
+    parts += _titled("Caches", _caches(report.numerics.cache)) if report.numerics.cache else []
     return Group(*parts)
 
 
@@ -325,6 +326,12 @@ def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
     if report.numerics.precision is not None:
         lines += [Text(), *_changed(report.numerics.precision, "the model in its own precision")]
     return Group(*lines)
+
+
+def _caches(cache: WeightsReport) -> RenderableType:
+    """What rows of caches are stored as, and what it changes."""
+    stored = Text(f"rows of lifted caches are stored as {cache.form}")
+    return Group(stored, Text(), *_changed(cache, "the model with caches of float32"))
 
 
 def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:

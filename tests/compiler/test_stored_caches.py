@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tvm import te
 
 from compiler.errors import ImportFailed, VerifyError
+from compiler.ir import extents as ex
 from compiler.ir import import_model
 from compiler.ir.ops import caches
 from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm, WeightForm
@@ -89,11 +91,11 @@ def test_rows_that_are_not_rounded_are_found_out(
     put = caches._put
 
     def coarse(b: Any, buffer: Any, now: Any, *others: Any) -> Any:
-        shape = [caches.ex.prim(extent) for extent in now.shape]
+        shape = [ex.prim(extent) for extent in now.shape]
 
         def compute(x: Any) -> Any:
             narrow = lambda *at: x(*at).astype("bfloat16").astype("float32")  # noqa: E731
-            return caches.te.compute(shape, narrow, name="coarse")
+            return te.compute(shape, narrow, name="coarse")
 
         return put(b, buffer, b.te(compute, now, name="coarse"), *others)
 

@@ -17,7 +17,6 @@ from compiler.ir.ops import loops
 from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Known, Tensor, Value
 
-
 WIDENED = "widened"
 """The name of the programs that read rows of few bits as the model's dtype."""
 

@@ -1,5 +1,5 @@
-"""The references of a library that rounds: the model with the same rounded weights, operands or rows
-of caches.
+"""The references of a library that rounds: the model with the same rounded weights, operands or
+rows of caches.
 """
 
 from collections.abc import Collection, Mapping, Sequence

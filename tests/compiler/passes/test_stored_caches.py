@@ -43,8 +43,8 @@ def filled(heads: int, size: int, **attributes: Any) -> onnx.ModelProto:
     """Attention alone, each entry of whose caches is filled to a length of its own."""
     inputs = {
         "q": f"float32[n,s,{heads * size}]",
-        **{name: f"float32[n,s,{GROUPS * size}]" for name in "kv"},
-        **{name: f"float32[n,{GROUPS},p,{size}]" for name in ("pk", "pv")},
+        **dict.fromkeys("kv", f"float32[n,s,{GROUPS * size}]"),
+        **dict.fromkeys(("pk", "pv"), f"float32[n,{GROUPS},p,{size}]"),
         "l": "int32[n]",
         "t": "int32[]",
     }
@@ -100,7 +100,9 @@ def test_outputs_and_rows_are_onnxruntimes(
         np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
         for entry, last in enumerate(given["l"]):
             for ours, theirs in ((found["key"], key), (found["value"], value)):
-                np.testing.assert_array_equal(ours[entry, :, : last + 1], theirs[entry, :, : last + 1])
+                np.testing.assert_array_equal(
+                    ours[entry, :, : last + 1], theirs[entry, :, : last + 1]
+                )
 
 
 def _built(model: onnx.ModelProto, name: str, stored: CacheForm, folder: Path) -> Path:

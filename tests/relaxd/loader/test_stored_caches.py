@@ -67,7 +67,9 @@ def test_steps_are_those_of_the_original_with_rounded_rows(
 def test_both_flavours_have_the_same_bits_and_half_the_bytes(
     bundles: Bundles, form: CacheForm
 ) -> None:
-    made = [relaxd.load(bundles[form, flavour]).state(entries=2, capacity=20) for flavour in FLAVOURS]
+    made = [
+        relaxd.load(bundles[form, flavour]).state(entries=2, capacity=20) for flavour in FLAVOURS
+    ]
     for state in made:
         assert state.nbytes == 2 * 2 * GROUPS * 20 * SIZE * 2
     for count in (6, 1, 1):

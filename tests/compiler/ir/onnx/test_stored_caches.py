@@ -17,11 +17,11 @@ from relaxd.loader.narrow import dtype_of
 from tests.compiler.ir.onnx.operators.test_group_query import angles, feed
 from tests.compiler.ir.onnx.operators.test_group_query import model_of as grouped
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
-from tests.compiler.ir.onnx.running import Arrays, model_of, normal, session_of
+from tests.compiler.ir.onnx.running import model_of, normal, session_of
 from tests.decoder_models import CROSSED, GROUPS, SIZE, merged
 
 PRESENTS = ("key", "value")
-Case = tuple[onnx.ModelProto, list[Arrays]]
+Case = tuple[onnx.ModelProto, list[Any]]
 
 
 def turned(width: int = SIZE // 2, **attributes: Any) -> Case:
@@ -59,8 +59,8 @@ def packed() -> Case:
 
 def multi_head(biased: bool) -> Case:
     """MultiHeadAttention, whose bias belongs to what it stores."""
-    inputs = {name: "float32[n,s,32]" for name in "qkv"}
-    inputs |= {name: "float32[n,2,p,16]" for name in ("pk", "pv")}
+    inputs = dict.fromkeys("qkv", "float32[n,s,32]")
+    inputs |= dict.fromkeys(("pk", "pv"), "float32[n,2,p,16]")
     model = one_node(
         "MultiHeadAttention",
         inputs,
@@ -104,7 +104,7 @@ CASES = {
 def test_rows_alone_are_rounded(name: str) -> None:
     """Cast to float32 instead, the model is the same."""
     model, feeds = CASES[name]()
-    same = {form: TensorProto.FLOAT for form in CacheForm}
+    same = dict.fromkeys(CacheForm, TensorProto.FLOAT)
     with mock.patch.object(stored_caches, "_ELEMENTS", same):
         plain = session_of(round_caches(model, PRESENTS, {}, CacheForm.FLOAT16))
     original = session_of(model)

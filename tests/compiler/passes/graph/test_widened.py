@@ -63,7 +63,9 @@ def test_attention_reads_keys_and_values_in_16_bits() -> None:
         "k": (("b", "n", 16), "float16"),
         "v": (("b", "n", 16), "bfloat16"),
     }
-    after = relax.transform.DeadCodeElimination()(FuseAttention().apply(build_module(attend, inputs)))
+    after = relax.transform.DeadCodeElimination()(
+        FuseAttention().apply(build_module(attend, inputs))
+    )
     (program,) = [f for g, f in after.functions.items() if g.name_hint == "attention"]
     dtypes = [str(param.ty.dtype) for param in program.params if hasattr(param.ty, "shape")]
     assert dtypes == ["float32", "float16", "bfloat16", "float32"]

@@ -24,10 +24,11 @@ class Attention:
     """softmax(changed(query @ key)) @ value for every head of `batch`.
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
-    scores), `depth` and `width`, of 16-bit floats widened; changed: the score after scale, mask and the like, the score
-    itself being the element of `total`; target: where the result goes; paired: whether query, key,
-    value and the weights of the values are rounded to bfloat16; steady: whether the order of a
-    query's sums depends on the query and its keys alone, not on how many queries there are.
+    scores), `depth` and `width`, of 16-bit floats as float32; changed: the score after scale, mask
+    and the like, the score itself being the element of `total`; target: where the result goes;
+    paired: whether query, key, value and the weights of the values are rounded to bfloat16; steady:
+    whether the order of a query's sums depends on the query and its keys alone, not on how many
+    queries there are.
     """
 
     batch: tuple[Axis, ...]
