@@ -4,7 +4,7 @@ numerics.json.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,10 @@ from compiler.verify.reference.onnx import ONNX
 from compiler.verify.spread import TIMES, spreads, undecided_integers
 from compiler.verify.unrounded import Wording, changes, check_error, check_likeness
 from relaxd.contract.options import CompileOptions
+
+
+_PATIENCE = 3.0
+"""How many times its seconds a reference may take that answers trials once more."""
 
 
 @dataclass(frozen=True)
@@ -199,10 +203,12 @@ def _nudged(
     ran: Sequence[Trial], rounded: Sequence[Rounded], folder: Path, budget: Budget
 ) -> list[str]:
     """The sides of the nudged references that answer every trial."""
+    # The reference may have answered these just in time, and the machine may be busier by now.
+    longer = replace(budget, seconds=_PATIENCE * budget.seconds)
     sides = []
     for number, nudged in enumerate(nudged for one in rounded for nudged in one.nudged):
         side = f"nudged{number}"
-        _, answered, _ = _ask_reference(nudged, ran, folder, budget, side)
+        _, answered, _ = _ask_reference(nudged, ran, folder, longer, side)
         if len(answered) == len(ran):
             sides.append(side)
     return sides

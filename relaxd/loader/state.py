@@ -200,7 +200,14 @@ class State:
             shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
         except KeyError as error:
             raise InputError(f"the cache {name!r} has an open axis {error}") from error
-        return _zeros([len(self._lengths), *shape], dtype_of(spec.dtype))
+        try:
+            dtype = dtype_of(spec.dtype)
+        except ImportError as error:
+            raise InputError(
+                f"the cache {name!r} is {spec.dtype}, which numpy lacks",
+                hint="pip install ml_dtypes",
+            ) from error
+        return _zeros([len(self._lengths), *shape], dtype)
 
     def _named(self, tokens: Any) -> Arrays:
         if isinstance(tokens, Mapping):
