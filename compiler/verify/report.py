@@ -21,7 +21,6 @@ from compiler.verify.spread import TIMES, spreads, undecided_integers
 from compiler.verify.unrounded import Wording, changes, check_error, check_likeness
 from relaxd.contract.options import CompileOptions
 
-
 _PATIENCE = 3.0
 """How many times its seconds a reference may take that answers trials once more."""
 
