@@ -21,6 +21,8 @@ from tests.geometries import NAMES, NATIVE
 
 KEPT = Path(".fuzz")
 OPTIMISED = 10
+_TOLD = 20
+"""After how many builds it says how far it is."""
 ANY, ALL = "any", "all"
 """The geometry that the seed chooses; all of them, each graph at each."""
 
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.llvm is None:
                 judge.llvm = 0 if number % OPTIMISED else 3
             _judge(judge, batch, tallies, options)
+            if number % _TOLD == _TOLD - 1:
+                print(f"{tallies[geometries[0]].graphs} graphs so far", flush=True)
     except KeyboardInterrupt:
         print("interrupted")
     finally:

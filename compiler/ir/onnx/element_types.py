@@ -16,6 +16,8 @@ from compiler.ir.ops.narrow import is_narrow
 from compiler.ir.values import Known, Tensor
 
 _DOMAINS = ("", "ai.onnx")
+_CODES: dict[str, int] = dict(onnx.TensorProto.DataType.items())
+"""Of the element types, by the names that schemas give them in capitals."""
 
 
 def check(node: Node) -> None:
@@ -86,10 +88,8 @@ def _formal(schema: defs.OpSchema, place: int) -> defs.OpSchema.FormalParameter 
 
 def _dtypes(formal: defs.OpSchema.FormalParameter) -> Iterator[str]:
     """The dtypes that we carry among the tensors of an input's types."""
-    codes = onnx.TensorProto.DataType
     for kind in formal.types:
-        name = kind.removeprefix("tensor(").removesuffix(")").upper()
-        if kind.startswith("tensor(") and name in codes.keys():
-            dtype = CARRIED.get(codes.Value(name))
-            if dtype is not None:
-                yield dtype
+        if kind.startswith("tensor("):
+            code = _CODES.get(kind.removeprefix("tensor(").removesuffix(")").upper())
+            if code in CARRIED:
+                yield CARRIED[code]
