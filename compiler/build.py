@@ -158,7 +158,7 @@ def _compile(
         imported = imported_from(model, this.request, this.target)
         signature = Signature.of(imported)
         if imported.kept is not None:
-            state.require_host(this.target)
+            state.require_host(this.target, imported.kept.state.stored)
         stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.

@@ -3,14 +3,23 @@
 from compiler.errors import ImportFailed
 from compiler.machine import cannot_run
 from compiler.targets import ObjectFormat, Target
-from relaxd.contract.options import StateForm
+from relaxd.contract.options import CacheForm, StateForm
 from relaxd.contract.request import CompileRequest
 
 
-def require_host(target: Target) -> None:
+def require_host(target: Target, stored: CacheForm | None = None) -> None:
     """Raises ImportFailed where a library cannot write into what its caller owns, or verification
     could not look at what it wrote.
+
+    stored: what rows of caches are rounded to, which shaders of pages have no numbers for.
     """
+    if target.launches and stored is not None:
+        raise ImportFailed(
+            f"{target.name} stores no caches in 16 bits: not every adapter has such floats",
+            reason="cache",
+            field="options.cache",
+            hint="leave the option out, or compile for wasm32-simd",
+        )
     wasm = target.platform.object_format is ObjectFormat.WASM
     if wasm or (target.kind == "llvm" and cannot_run(target) is None):
         return

@@ -12,6 +12,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import import_model
 from compiler.state import require_host, require_passed
 from compiler.verify.inputs import Signature, prepare
+from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.state import Part
 from tests.compiler.graphs import add_and_divide
@@ -111,6 +112,14 @@ def test_targets_that_keep_no_state(target: str) -> None:
         require_host(targets.resolve(target))
     for name in ("native", "wasm32-simd", "webgpu"):
         require_host(targets.resolve(name))
+
+
+def test_pages_keep_no_caches_in_16_bits() -> None:
+    for name in ("native", "wasm32-simd"):
+        require_host(targets.resolve(name), CacheForm.FLOAT16)
+    with pytest.raises(ImportFailed, match="webgpu stores no caches in 16 bits") as caught:
+        require_host(targets.resolve("webgpu"), CacheForm.BFLOAT16)
+    assert caught.value.failure.field == "options.cache"
 
 
 def test_torchscript() -> None:
