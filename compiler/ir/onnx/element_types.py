@@ -32,22 +32,29 @@ def check(node: Node) -> None:
         if taken is None or not isinstance(value, Known | Tensor):
             continue
         name, variable, dtypes = taken
-        if is_narrow(value.dtype):
+        dtype = _dtype(node, value)
+        if is_narrow(dtype):
             # Those are moved where the schemas do not know them yet.
             continue
-        if value.dtype not in dtypes:
+        if dtype not in dtypes:
             node.fail(
-                f"{node.op} takes no {value.dtype} as {name}",
+                f"{node.op} takes no {dtype} as {name}",
                 reason="dtype",
                 hint=f"cast it to one of {', '.join(sorted(dtypes))}",
             )
-        other = bound.setdefault(variable, value.dtype)
-        if variable and other != value.dtype:
+        other = bound.setdefault(variable, dtype)
+        if variable and other != dtype:
             node.fail(
-                f"{other} and {value.dtype} in one {node.op}",
+                f"{other} and {dtype} in one {node.op}",
                 reason="dtype",
                 hint="cast one of them",
             )
+
+
+def _dtype(node: Node, value: Known | Tensor) -> str:
+    """The model's dtype: rows of a lifted cache may be stored in another, of fewer bits."""
+    buffer = node.builder.buffers.get(value.expr) if isinstance(value, Tensor) else None
+    return value.dtype if buffer is None else buffer.dtype
 
 
 @cache
