@@ -7,6 +7,7 @@ trusted models.
 
 import dataclasses
 import tempfile
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,7 +129,8 @@ def fill(
 
 def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = _reference(this, model)
-    compiled = _compile(this, model, original)
+    with ThreadPoolExecutor(1) as writer:
+        compiled = _compile(this, model, original, writer)
     manifest, signature = compiled.manifest, compiled.signature
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     manifest = files.seal(this.partial, manifest)
@@ -151,9 +153,12 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
 
 
 def _compile(
-    this: _Build, model: LoadedModel | LoadedScript, original: report.Reference
+    this: _Build, model: LoadedModel | LoadedScript, original: report.Reference, writer: Executor
 ) -> _Compiled:
-    """Writes the library, its weights and its runtime into the partial bundle."""
+    """Writes the library, its weights and its runtime into the partial bundle.
+
+    writer: writes and digests the weights while later passes run: neither needs Python's lock.
+    """
     with entered(Stage.IMPORT, this.on_event):
         imported = imported_from(model, this.request, this.target)
         signature = Signature.of(imported)
@@ -196,8 +201,8 @@ def _compile(
         # What launches kernels itself has no way to upload constants but that of weights.
         smallest = 0 if this.target.launches else weights.SMALLEST
         separated = weights.separate(scheduled, smallest=smallest)
-        # No pass reads them any more.
-        writing = weights.writing(separated.constants, this.partial / files.WEIGHTS)
+        place = this.partial / files.WEIGHTS
+        writing = writer.submit(weights.write, separated.constants, place)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated

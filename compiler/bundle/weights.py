@@ -8,7 +8,6 @@ that load them.
 
 import hashlib
 from collections.abc import Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from compiler.ir.arrays import elements_of
 from relaxd.contract.manifest import FileEntry, Weight
 
 ALIGNMENT = 64
@@ -81,22 +81,8 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
     return Written(tuple(weights), FileEntry(digest.hexdigest(), place))
 
 
-def writing(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Future[Written]:
-    """As `write`, beside what the caller does next: files and digests need no lock of Python's."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(write, constants, path)
-    finally:
-        pool.shutdown(wait=False)
-
-
 def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:
-    """The tensor's memory where numpy can share it, else a copy; numpy has no bfloat16."""
-    try:
-        values = np.from_dlpack(tensor)
-    except (BufferError, RuntimeError):
-        values = tensor.numpy()
-    return np.ascontiguousarray(values).reshape(-1).view("uint8").data
+    return np.ascontiguousarray(elements_of(tensor)).reshape(-1).view("uint8").data
 
 
 _SAMPLE = 256

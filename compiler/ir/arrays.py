@@ -13,14 +13,19 @@ _KINDS = "biuf"
 """The dtypes of numpy's own, which others are not."""
 
 
-def values_of(constant: tvm.ir.GenericConst) -> np.ndarray:
-    """The constant's elements, not to be written: in its own memory where numpy knows the dtype
-    itself.
+def elements_of(tensor: tvm.runtime.Tensor) -> np.ndarray:
+    """The tensor's elements, not to be written: in its own memory where numpy itself has the dtype,
+    which it has not of bfloat16 and the like.
     """
     try:
-        return np.from_dlpack(constant.value)
+        return np.from_dlpack(tensor)
     except (BufferError, RuntimeError):
-        return np.asarray(constant.value.numpy())
+        return np.asarray(tensor.numpy())
+
+
+def values_of(constant: tvm.ir.GenericConst) -> np.ndarray:
+    """As `elements_of`, of a constant."""
+    return elements_of(constant.value)
 
 
 def aligned(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:

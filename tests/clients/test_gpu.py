@@ -2,7 +2,6 @@
 after a run, and runs of other dims overlap.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from compiler import compile_model
-from tests.servers import missing
-from tools.browser import chromium, site
-from tools.browser.checking import PACKAGE
+from tests.clients.page_programs import ran
 
 ROWS = 5
 PROGRAM = Path(__file__).with_name("gpu_page.js")
@@ -42,26 +39,10 @@ def lookup() -> onnx.ModelProto:
 
 @pytest.mark.long
 def test_what_a_run_finds_wrong_comes_with_its_end(tmp_path: Path) -> None:
-    program = chromium.find()
-    if program is None:
-        missing("Chromium", "apt-get install chromium")
-    bundle, page = tmp_path / "bundle", tmp_path / "page"
+    bundle = tmp_path / "bundle"
     options = {"verify": False, "profile": False}
     compile_model(lookup(), output=bundle, target="webgpu", dims={"n": "0:300"}, options=options)
-    page.mkdir()
-    (page / "index.html").write_text("<script type='module' src='page.js'></script><body>-")
-    (page / "page.js").write_text(PROGRAM.read_text())
-    (page / "indices.json").write_text(json.dumps(INDICES))
-    with (
-        site.served({"/": page / "index.html"}) as pages,
-        chromium.opened(program) as (shown, wrong),
-    ):
-        pages.add("/", page)
-        pages.add("/relaxd/", PACKAGE)
-        pages.add("/bundle/", bundle)
-        shown.goto(pages.url)
-        shown.wait_for_selector("body[data-state]", timeout=60_000)
-        found = json.loads(shown.locator("body").inner_text())
+    found = ran(PROGRAM, bundle, tmp_path / "page", seconds=60, indices=INDICES)
     assert found["emulated"]
     for results in (found["alone"], found["together"]):
         for given, got in zip(INDICES, results, strict=True):
@@ -71,4 +52,3 @@ def test_what_a_run_finds_wrong_comes_with_its_end(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(
                     np.float32(got), table()[np.array(given, int)].ravel()
                 )
-    assert not [line for line in wrong if "favicon" not in line and "404" not in line]

@@ -12,10 +12,8 @@ import pytest
 import relaxd
 from compiler import compile_model
 from compiler.verify.emulation import browser as headless
+from tests.clients.page_programs import ran
 from tests.clients.test_state import CAPACITY, ENTRIES, FORMS, played, session
-from tests.servers import missing
-from tools.browser import chromium, site
-from tools.browser.checking import PACKAGE
 
 PROGRAM = Path(__file__).with_name("state_page.js")
 
@@ -42,38 +40,20 @@ def test_a_build_is_verified_where_a_page_can_run(bundles: Path) -> None:
     assert numerics["status"] == ("compiled_only" if headless.lacking() else "emulated")
 
 
-def shown(bundle: Path, page: Path, document: dict[str, Any]) -> Any:
-    """What a page makes of the calls."""
-    program = chromium.find()
-    if program is None:
-        missing("Chromium", "apt-get install chromium")
-    page.mkdir()
-    (page / "index.html").write_text("<script type='module' src='page.js'></script><body>-")
-    (page / "page.js").write_text(PROGRAM.read_text())
-    (page / "calls.json").write_text(json.dumps(document))
-    with (
-        site.served({"/": page / "index.html"}) as pages,
-        chromium.opened(program) as (opened, wrong),
-    ):
-        pages.add("/", page)
-        pages.add("/relaxd/", PACKAGE)
-        pages.add("/bundle/", bundle)
-        opened.goto(pages.url)
-        opened.wait_for_selector("body[data-state]", timeout=300_000)
-        found = json.loads(opened.locator("body").inner_text())
-    assert not [line for line in wrong if "favicon" not in line and "404" not in line]
-    return found
+def in_a_page(bundles: Path, page: Path, calls: list[Any], **options: int) -> Any:
+    """What a state with these options gives at each call."""
+    document = {"options": options, "calls": calls}
+    return ran(PROGRAM, bundles / "gpu", page, seconds=300, calls=document)
 
 
 def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: Path) -> None:
     free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
     calls = session(free)
-    options = {"entries": ENTRIES, "capacity": CAPACITY}
-    ran = shown(bundles / "gpu", tmp_path / "page", {"options": options, "calls": calls})
+    given = in_a_page(bundles, tmp_path / "page", calls, entries=ENTRIES, capacity=CAPACITY)
     wanted = played(bundles, calls)
     assert any("gave" in entry for entry in wanted)
     assert any(entry.get("code") == "run.capacity" for entry in wanted)
-    for found, want in zip(ran, wanted, strict=True):
+    for found, want in zip(given, wanted, strict=True):
         assert found.get("code") == want.get("code"), found
         if "code" not in want:
             assert found["lengths"] == want["lengths"]
@@ -88,14 +68,12 @@ def test_entries_that_shaders_cannot_reach(bundles: Path, tmp_path: Path) -> Non
     free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
     calls = [["step", {free[0]: [1, 2]}, {"first": 1, "entries": 1}]]
     # A head has an odd number of rows of 64 bytes, an entry two heads.
-    options = {"entries": 2, "capacity": 9}
-    (found,) = shown(bundles / "gpu", tmp_path / "page", {"options": options, "calls": calls})
+    (found,) = in_a_page(bundles, tmp_path / "page", calls, entries=2, capacity=9)
     assert found["code"] == "run.input"
     assert "begins with entry 1" in found["message"]
 
 
 def test_caches_that_no_buffer_holds(bundles: Path, tmp_path: Path) -> None:
-    document = {"options": {"entries": 1 << 24, "capacity": CAPACITY}, "calls": []}
-    found = shown(bundles / "gpu", tmp_path / "page", document)
+    found = in_a_page(bundles, tmp_path / "page", [], entries=1 << 24, capacity=CAPACITY)
     assert found["code"] == "run.input"
     assert "a buffer of the adapter at most" in found["message"]

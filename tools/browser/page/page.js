@@ -1,22 +1,15 @@
 // Shows what a check reports: from a worker, or with `?in=page` from the page itself.
 import { check } from './checking.js';
-
-const at = (id) => document.getElementById(id);
-const cell = (kind, text, className = '') => Object.assign(document.createElement(kind), { textContent: text, className });
+import { at, facts, made, progress } from './display.js';
 
 const show = {
-  progress({ done, total }) {
-    at('progress').value = done / total;
-  },
-  facts({ facts }) {
-    for (const [name, text] of Object.entries(facts)) at('facts').append(cell('dt', name), cell('dd', text));
-    at('verdict').textContent = 'running';
-  },
+  progress,
+  facts: facts('running'),
   row({ dims, name, shape, ms, difference, near }) {
     const row = document.createElement('tr'), text = Object.entries(dims).map((pair) => pair.join(' = ')).join(', ');
     row.append(
-      cell('td', text), cell('td', name), cell('td', shape.join(' x ')), cell('td', ms < 1 ? ms.toFixed(4) : ms.toFixed(1), 'number'),
-      cell('td', difference.toExponential(1), 'number'), cell('td', near ? 'near' : 'FAR', near ? 'good' : 'bad'),
+      made('td', text), made('td', name), made('td', shape.join(' x ')), made('td', ms < 1 ? ms.toFixed(4) : ms.toFixed(1), 'number'),
+      made('td', difference.toExponential(1), 'number'), made('td', near ? 'near' : 'FAR', near ? 'good' : 'bad'),
     );
     at('rows').append(row);
   },

@@ -1,15 +1,9 @@
 // Shows what a worker writes, each token as it comes.
-const at = (id) => document.getElementById(id);
-const made = (kind, text, className = '') => Object.assign(document.createElement(kind), { textContent: text, className });
+import { at, facts, made, progress } from './display.js';
 
 const show = {
-  progress({ done, total }) {
-    at('progress').value = done / total;
-  },
-  facts({ facts }) {
-    for (const [name, text] of Object.entries(facts)) at('facts').append(made('dt', name), made('dd', text));
-    at('verdict').textContent = 'writing';
-  },
+  progress,
+  facts: facts('writing'),
   prompt({ text }) {
     const line = made('p', '', 'text');
     line.append(made('b', text));
