@@ -1,5 +1,5 @@
 """Turns reshapes that FuseOps left alone into views of their input, or into flat copies where the
-reshape is a result of its block.
+reshape may be a result of its function.
 
 TVM recognises a view by proving that a program reads its input in order. It cannot prove that for
 extents that divide each other, so reshapes are marked when they are legalised.
@@ -32,10 +32,10 @@ def legalize_reshape(builder: relax.BlockBuilder, call: Any) -> Any:
 
 @dataclass(frozen=True)
 class Views:
-    """Replaces calls of marked programs by `relax.reshape`, unless their result leaves its block.
+    """Replaces calls of marked programs by `relax.reshape`, unless their result may be one of the
+    function's or of a branch's.
 
-    A result that leaves its block may be an output of the model, and must not share the memory of
-    an input.
+    Such a result may be an output of the model, and must not share the memory of an input.
     """
 
     name = "views"
@@ -58,13 +58,19 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self.inner: set[Any] = set()
 
     def note(self, node: Any) -> None:
-        """Remember the calls whose results stay in their dataflow block."""
-        for block in node.blocks if isinstance(node, relax.SeqExpr) else ():
-            self.inner |= {
-                binding.value
-                for binding in block.bindings
-                if isinstance(binding.var, relax.DataflowVar)
-            }
+        """Remember the calls whose results stay inside: those that a block hides, and those that
+        are nothing but operands of calls behind it.
+        """
+        if not isinstance(node, relax.SeqExpr):
+            return
+        bindings = [binding for block in node.blocks for binding in block.bindings]
+        passed_on = [b.value for b in bindings if not isinstance(b.value, relax.Call)]
+        leaving = {v for e in (node.body, *passed_on) for v in relax.analysis.free_vars(e)}
+        self.inner |= {
+            binding.value
+            for binding in bindings
+            if isinstance(binding.var, relax.DataflowVar) or binding.var not in leaving
+        }
 
     def visit_call_(self, call: Any) -> Any:
         stays = call in self.inner

@@ -54,3 +54,25 @@ def _calls(module: tvm.IRModule) -> list[str]:
         for binding in bindings
         if isinstance(binding.value, tvm.ir.Call)
     ]
+
+
+@pytest.mark.parametrize("returned", [False, True], ids=["read", "read and returned"])
+def test_what_a_later_block_reads_is_a_view_unless_it_is_returned(returned: bool) -> None:
+    n, m = (tirx.Var(name, "int64") for name in "nm")
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
+    count = relax.Var("count", relax.TensorType((1,), "int64"))
+    with builder.function("main", [x, count]):
+        with builder.dataflow():
+            flat = builder.emit_output(relax.op.reshape(x, [n * 4]))
+            found = builder.emit_output(relax.op.tensor_to_shape(count))
+        builder.match_cast(found, relax.ShapeType([m]))
+        with builder.dataflow():
+            ends = [
+                builder.emit_output(value)
+                for value in (relax.op.exp(flat), relax.op.zeros(relax.ShapeExpr([m]), "float32"))
+            ]
+        builder.emit_func_output(relax.Tuple([*ends, *([flat] if returned else [])]))
+    module = relax.transform.LegalizeOps({"relax.reshape": legalize_reshape})(builder.get())
+    assert _calls(module)[0] == "call_tir"
+    assert _calls(Views().apply(module))[0] == ("call_tir" if returned else "reshape")
