@@ -40,7 +40,7 @@ def check(node: Node) -> None:
             node.fail(
                 f"{node.op} takes no {dtype} as {name}",
                 reason="dtype",
-                hint=f"cast it to one of {', '.join(sorted(dtypes))}",
+                hint=f"cast it to {' or '.join(sorted(dtypes))}",
             )
         other = bound.setdefault(variable, dtype)
         if variable and other != dtype:
