@@ -14,7 +14,7 @@ REFUSED = {
     "Compress": (["x", "y"], (FLOATS, "float32[3]"), "takes no float32 as condition", "bool"),
     "Where": (["x", "y", "y"], (FLOATS, FLOATS), "takes no float32 as condition", "bool"),
     "And": (["x", "y"], (FLOATS, BOOLS), "takes no float32 as A", "bool"),
-    "Gather": (["x", "y"], (FLOATS, "float32[3]"), "takes no float32 as indices", "cast it to int32 or int64"),
+    "Gather": (["x", "y"], (FLOATS, "float32[3]"), "takes no float32 as indices", "int32 or int64"),
     "Exp": (["x"], (INTEGERS,), "takes no int64 as input", "float32"),
     "MatMul": (["x", "x"], (BOOLS,), "takes no bool as A", "float32"),
     "Concat": (["x", "y"], (FLOATS, INTEGERS), "float32 and int64 in one", "cast one of them"),
