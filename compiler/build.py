@@ -136,7 +136,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     manifest = files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
         trials = _trials(this, signature.original)
-        numerics = _verified(this, original, compiled, trials)
+        numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels))
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))

@@ -149,10 +149,10 @@ def _within_budget(
     """
     found: list[tuple[Record, Inputs]] = []
     for point in points:
-        inputs = npz.read(Path(point["inputs"]))
-        if objection := budget.objection(inputs, runs=WARM_UPS + FEWEST_ROUNDS):
+        if objection := budget.objection(point["effort"], runs=WARM_UPS + FEWEST_ROUNDS):
             record({"left_out": {**_named(point), "reason": objection}})
             continue
+        inputs = npz.read(Path(point["inputs"]))
         started = time.perf_counter()
         try:
             model.run(inputs)
@@ -160,7 +160,7 @@ def _within_budget(
         except ExecutionError as error:
             record({"left_out": {**_named(point), "reason": summary(error)}})
             continue
-        budget.took(inputs, time.perf_counter() - started)
+        budget.took(point["effort"], time.perf_counter() - started)
         found.append((point, inputs))
     return found
 

@@ -3,16 +3,12 @@ model (2009).
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from compiler.isolation.step import Record
-from relaxd.contract.axes import Axis
+from compiler.verify.effort import Note, work_at
 
 _FLOAT = "float32"
 """What the machine's peak is measured in."""
-
-Note = Mapping[str, Any]
-"""A kernel of kernels.json."""
 
 
 def rated(row: Record, note: Note | None, dims: Mapping[str, int], machine: Record) -> Record:
@@ -36,19 +32,6 @@ def rated(row: Record, note: Note | None, dims: Mapping[str, int], machine: Reco
         "gb_s": round(moved / seconds / 1e9, 3),
         **_bound(flops, moved, seconds, note.get("computes", ""), machine),
     }
-
-
-def work_at(note: Note, dims: Mapping[str, int]) -> tuple[int, int] | None:
-    """Operations and bytes of a kernel in one run; None where the note does not tell, or by a dim
-    whose value only the run knew.
-    """
-    if "flops" not in note:
-        return None
-    try:
-        flops, moved = (Axis(note[name]).evaluate(dims) for name in ("flops", "bytes"))
-    except (KeyError, ZeroDivisionError):
-        return None
-    return flops, moved
 
 
 def _bound(flops: int, moved: int, seconds: float, dtype: str, machine: Record) -> Record:

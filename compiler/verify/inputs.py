@@ -2,7 +2,7 @@
 bytes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ from compiler.ir.imported import Imported, Kept
 from compiler.verify import npz
 from compiler.verify.buffers import step
 from compiler.verify.drawing import Arrays, draw
+from compiler.verify.effort import Note, effort
 from compiler.verify.filling import agreeing, filled, objection
 from compiler.verify.points import Point, bytes_of, points, points_nearby, shape_at
 from compiler.verify.samples import fitted, from_npz
@@ -75,11 +76,15 @@ class Signature:
 
 @dataclass(frozen=True)
 class Trial:
-    """A point and the file that holds its inputs."""
+    """A point and the file that holds its inputs.
+
+    effort: of a run, in bytes, as `TimeBudget` takes it: of its inputs, until it is `weighed`.
+    """
 
     index: int
     point: Point
     inputs: Path
+    effort: int
 
     def outputs(self, side: str) -> Path:
         """Where one side's outputs go."""
@@ -87,7 +92,18 @@ class Trial:
 
     def to_spec(self, side: str) -> dict[str, Any]:
         """The form in a task's spec."""
-        return {"index": self.index, "inputs": str(self.inputs), "outputs": str(self.outputs(side))}
+        return {
+            "index": self.index,
+            "effort": self.effort,
+            "inputs": str(self.inputs),
+            "outputs": str(self.outputs(side)),
+        }
+
+    def weighed(self, kernels: Iterable[Note]) -> "Trial":
+        """With the work of the kernels added to its effort: inputs grow unlike the work where a
+        decoder reads weights for each token and a row of its caches for each token of the past.
+        """
+        return replace(self, effort=self.effort + effort(kernels, self.point.dims))
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,10 @@ class Trials:
 
     chosen: tuple[Trial, ...]
     left_out: tuple[LeftOut, ...]
+
+    def weighed(self, kernels: Sequence[Note]) -> "Trials":
+        """With the work of the kernels in the effort of each."""
+        return replace(self, chosen=tuple(trial.weighed(kernels) for trial in self.chosen))
 
 
 def prepare(
@@ -220,4 +240,4 @@ def _all_written(folder: Path, made: Iterable[tuple[Point, Arrays]]) -> tuple[Tr
 def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
     path = folder / f"{index}.inputs.npz"
     npz.write(path, inputs)
-    return Trial(index, point, path)
+    return Trial(index, point, path, sum(array.nbytes for array in inputs.values()))

@@ -30,22 +30,23 @@ def run_points(
 ) -> None:
     """Call `run` with the inputs of each point, write the outputs it returns, record the point.
 
-    spec: seconds by `clock`, and points as `{index, inputs, outputs}` with paths of .npz files. A
-    record is `{index}` alone for a point that went well, with `skipped` where the budget would not
-    have lasted, and with the key `failure` where `run` raised PointFailed.
+    spec: seconds by `clock`, and points as `{index, effort, inputs, outputs}` with paths of .npz
+    files and what `TimeBudget` takes. A record is `{index}` alone for a point that went well, with
+    `skipped` where the budget would not have lasted, and with the key `failure` where `run` raised
+    PointFailed.
     """
     budget = TimeBudget(spec["seconds"], clock)
     for point in spec["points"]:
-        inputs = npz.read(Path(point["inputs"]))
-        if objection := budget.objection(inputs):
+        if objection := budget.objection(point["effort"]):
             record({"index": point["index"], "skipped": objection})
             continue
+        inputs = npz.read(Path(point["inputs"]))
         started = clock()
         try:
             outputs = run(inputs)
         except PointFailed as error:
             record({"index": point["index"], failure: str(error)})
             continue
-        budget.took(inputs, clock() - started)
+        budget.took(point["effort"], clock() - started)
         npz.write(Path(point["outputs"]), outputs)
         record({"index": point["index"]})

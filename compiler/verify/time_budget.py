@@ -3,20 +3,17 @@ before it.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable
 
 _TELLING = 0.1
-"""By what part of its bytes a run is larger that says how time grows with them. Below it, noise in
-the times would be taken for growth: a step of a decoder has an encoder's states beside its tokens.
+"""By what part of its effort a run is larger that says how time grows with it. Below it, noise in
+the times would be taken for growth.
 """
 
 
 class TimeBudget:
-    """A budget of seconds from now on. Predicts the next run's time by linear extrapolation in
-    bytes of inputs, from the first run to the last.
+    """A budget of seconds from now on. Predicts the next run's time by linear extrapolation in its
+    effort, from the first run to the last.
 
     clock: gives seconds, wall-clock time by default.
     """
@@ -32,29 +29,27 @@ class TimeBudget:
         """Seconds left of the budget, 0 at least."""
         return max(self._deadline - self._clock(), 0.0)
 
-    def objection(self, inputs: Mapping[str, np.ndarray[Any, Any]], runs: int = 1) -> str | None:
-        """Why so many runs on the inputs should not be started; None when they fit, as far as the
+    def objection(self, effort: int, runs: int = 1) -> str | None:
+        """Why so many runs of this effort should not be started; None when they fit, as far as the
         runs so far show.
+
+        effort: what time is about proportional to, in any unit.
         """
-        expected = self._expected(_bytes_of(inputs)) * runs
+        expected = self._expected(effort) * runs
         if 0 < self.left >= expected:
             return None
         return (
             f"it would take about {expected:.1f} s, of the time budget {self.left:.1f} s are left"
         )
 
-    def took(self, inputs: Mapping[str, np.ndarray[Any, Any]], seconds: float) -> None:
-        """One run on the inputs took so long."""
-        self._last = (_bytes_of(inputs), seconds)
+    def took(self, effort: int, seconds: float) -> None:
+        """One run of this effort took so long."""
+        self._last = (effort, seconds)
         self._first = self._first or self._last
 
-    def _expected(self, size: int) -> float:
+    def _expected(self, effort: int) -> float:
         if not self._first or not self._last:
             return 0.0
         grown, longer = self._last[0] - self._first[0], self._last[1] - self._first[1]
         rate = max(longer, 0.0) / grown if grown > _TELLING * self._first[0] else 0.0
-        return self._last[1] + rate * max(size - self._last[0], 0)
-
-
-def _bytes_of(inputs: Mapping[str, np.ndarray[Any, Any]]) -> int:
-    return sum(array.nbytes for array in inputs.values()) or 1
+        return self._last[1] + rate * max(effort - self._last[0], 0)

@@ -114,7 +114,8 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
     npz.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
     results = []
     for engine in ("onnxruntime", "onnx.reference"):
-        point = {"index": 0, "inputs": str(tmp_path / "in"), "outputs": str(tmp_path / engine)}
+        files = {"inputs": str(tmp_path / "in"), "outputs": str(tmp_path / engine)}
+        point = {"index": 0, "effort": 0, **files}
         spec = {
             "engine": engine,
             "model": str(tmp_path / "m.onnx"),

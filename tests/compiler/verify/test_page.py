@@ -89,7 +89,7 @@ LATE = "the time budget of 240 s ran out"
 def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
     outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    trial = Trial(0, Point("min", {}), tmp_path)
+    trial = Trial(0, Point("min", {}), tmp_path, 0)
     monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", [trial], []))
     monkeypatch.setattr(report, "run_task", lambda *given, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
@@ -137,7 +137,8 @@ def _spec(bundle: Path, folder: Path, mask: np.ndarray) -> dict[str, Any]:
     inputs = folder / "inputs.npz"
     x = np.random.default_rng(0).standard_normal((1, 2, 32)).astype("float32")
     npz.write(inputs, {"x": x, "mask": mask})
-    points = [{"index": 0, "inputs": str(inputs), "outputs": str(folder / "outputs.npz")}]
+    files = {"inputs": str(inputs), "outputs": str(folder / "outputs.npz")}
+    points = [{"index": 0, "effort": 0, **files}]
     return {"bundle": str(bundle), "scratch": str(folder), "seconds": 60, "points": points}
 
 

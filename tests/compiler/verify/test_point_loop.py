@@ -16,7 +16,8 @@ def spec_of(folder: Path, *sizes: int, seconds: float = 60.0) -> dict[str, Any]:
     for index, size in enumerate(sizes):
         inputs, outputs = (folder / f"{index}.{side}.npz" for side in ("inputs", "outputs"))
         npz.write(inputs, {"x": np.arange(size, dtype="float32")})
-        points.append({"index": index, "inputs": str(inputs), "outputs": str(outputs)})
+        files = {"inputs": str(inputs), "outputs": str(outputs)}
+        points.append({"index": index, "effort": size, **files})
     return {"seconds": seconds, "points": points}
 
 

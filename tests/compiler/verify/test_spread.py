@@ -20,7 +20,7 @@ SIDES = ("nudged0", "nudged1")
 
 def trial(folder: Path, apart: float, places: np.ndarray = PLACES) -> Trial:
     """A library that is `apart` from the reference, whose nudges are 0.01 and 0.02 from it."""
-    made = Trial(0, Point("one", {"n": 64}), folder / "0.inputs.npz")
+    made = Trial(0, Point("one", {"n": 64}), folder / "0.inputs.npz", 0)
     moved = {"library": apart, "reference": 0.0, "nudged0": 0.01, "nudged1": -0.02}
     for side, by in moved.items():
         values = WANT.copy()

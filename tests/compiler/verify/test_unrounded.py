@@ -20,7 +20,7 @@ SIDES = ("reference", "nudged0", "nudged1")
 
 def trial(folder: Path, library: float, rounded: float, elements: int = 4096) -> Trial:
     """Outputs whose errors have those deviations, and integers that differ on every side."""
-    made = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz")
+    made = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz", 0)
     random = np.random.default_rng(elements)
     want = random.standard_normal(elements).astype("float32")
     apart = {PRECISION.side: 0.0, "library": library, **dict.fromkeys(SIDES, rounded)}

@@ -65,7 +65,8 @@ def test_what_fails_in_a_module_is_reported_with_its_sentence(bundle: Path, tmp_
     (broken / "model.wasm").write_bytes(b"\0asm\1\0\0\0" + b"\x63")
     inputs = tmp_path / "inputs.npz"
     _write_inputs(inputs)
-    points = [{"index": 0, "inputs": str(inputs), "outputs": str(tmp_path / "outputs.npz")}]
+    files = {"inputs": str(inputs), "outputs": str(tmp_path / "outputs.npz")}
+    points = [{"index": 0, "effort": 0, **files}]
     records: list[dict[str, object]] = []
     spec = {"bundle": str(broken), "scratch": str(tmp_path), "seconds": 60, "points": points}
     run_library(spec, records.append)
