@@ -23,6 +23,7 @@ from tests.geometries import builds_for
 Outputs = list[Array]
 _OPTIONS = {"verify": False, "profile": False}
 _FRONT = Front()
+_EXACT = (float64.by_runtime, float64.by_definition, float64.narrowed)
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,28 @@ def runtime(case: Case) -> list[Outputs] | Failed:
 
 def exact(case: Case) -> list[Outputs] | Failed:
     """In float64, by ONNX Runtime's kernels where there are some."""
-    return _wide(case, (float64.by_runtime, float64.by_definition, float64.narrowed))
+    return _wide(case, _EXACT)
 
 
 def definition(case: Case) -> list[Outputs] | Failed:
     """In float64 by onnx.reference, which shares no fault with ONNX Runtime."""
     return _wide(case, (float64.by_definition, float64.by_runtime, float64.narrowed))
+
+
+def by_node(case: Case) -> list[Outputs] | Failed:
+    """ONNX Runtime in float32, of which it is given one node after the other: it refuses graphs all
+    of whose nodes it takes.
+    """
+    names = [output.name for output in case.model.graph.output]
+    engines = (float64.by_runtime, float64.by_definition)
+    try:
+        found = [
+            float64.values_of(case.model, case.feed(point), engines, wide=False)
+            for point in case.points
+        ]
+    except RuntimeError as error:
+        return Failed(type(error).__name__, str(error))
+    return [[values[name] for name in names] for values in found]
 
 
 def _wide(case: Case, engines: Sequence[float64.Engine]) -> list[Outputs] | Failed:
@@ -106,13 +123,16 @@ def _wide(case: Case, engines: Sequence[float64.Engine]) -> list[Outputs] | Fail
 
 
 def values(case: Case) -> list[dict[str, Array]] | Failed:
-    """Every value of the graph at every point, by ONNX Runtime."""
+    """Every value of the graph at every point, by ONNX Runtime; in float64, what it refuses."""
     names = [name for node in case.model.graph.node for name in node.output if name]
     open_case = case.with_graph(case.model.graph.node, names)
     outputs = runtime(open_case)
-    if isinstance(outputs, Failed):
-        return outputs
-    return [dict(zip(names, found, strict=True)) for found in outputs]
+    if not isinstance(outputs, Failed):
+        return [dict(zip(names, found, strict=True)) for found in outputs]
+    try:
+        return [float64.values_of(case.model, case.feed(point), _EXACT) for point in case.points]
+    except RuntimeError as error:
+        return Failed(type(error).__name__, str(error))
 
 
 def _silent() -> onnxruntime.SessionOptions:

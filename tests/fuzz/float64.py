@@ -48,20 +48,36 @@ def narrowed(model: onnx.ModelProto, feed: Arrays) -> Sequence[Array]:
 
 def run(model: onnx.ModelProto, feed: Arrays, engines: Sequence[Engine]) -> list[Array]:
     """The outputs for the feed; of the engines, the first that knows a node computes it."""
-    values: Arrays = {name: array.astype("float64") for name, array in feed.items()}
+    values = values_of(model, feed, engines)
+    return [values[output.name] for output in model.graph.output]
+
+
+def values_of(
+    model: onnx.ModelProto, feed: Arrays, engines: Sequence[Engine], *, wide: bool = True
+) -> Arrays:
+    """As `run`, every value of the graph by name.
+
+    wide: in float64 what is float32; else each node is computed as it is.
+    """
+    values: Arrays = {name: _wider(array) if wide else array for name, array in feed.items()}
     for constant in model.graph.initializer:
         array = numpy_helper.to_array(constant)
-        values[constant.name] = array.astype("float64") if array.dtype == np.float32 else array
+        values[constant.name] = _wider(array) if wide else array
     for node in model.graph.node:
         known = {name: values[name] for name in taken_by(node)}
         # ONNX Runtime 1.31 keeps the axis when it reduces nothing over a negative one.
         empty = node.op_type.startswith("Reduce") and not all(a.size for a in known.values())
         first = (by_definition, *engines) if empty else engines
-        results = _computed(_alone(_widened(node), known, model.opset_import), known, first)
+        alone = _alone(_widened(node) if wide else node, known, model.opset_import)
+        results = _computed(alone, known, first)
         values.update(
             (name, result) for name, result in zip(node.output, results, strict=True) if name
         )
-    return [values[output.name] for output in model.graph.output]
+    return values
+
+
+def _wider(array: Array) -> Array:
+    return array.astype("float64") if array.dtype == np.float32 else array
 
 
 def _computed(model: onnx.ModelProto, feed: Arrays, engines: Sequence[Engine]) -> Sequence[Array]:

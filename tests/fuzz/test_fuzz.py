@@ -127,7 +127,7 @@ class Answers(Child):
     """A child that gives the same outputs to every question."""
 
     def __init__(self, *outputs: float) -> None:
-        self.outputs: list[Any] = [[np.array([value], np.float32) for value in outputs]]
+        self.outputs: Any = [[np.array([value], np.float32) for value in outputs]]
 
     def ask(self, question: Any) -> Any:
         return self.outputs
@@ -185,6 +185,28 @@ def test_what_float32_is_too_short_for_is_told_from_a_fault(
     judge._exact = judge._definition = Answers(exact)
     judge.values = Answers(greatest)
     judge.values.outputs = [{y: np.array([greatest], np.float32)}]
+    assert judge.judge(case).verdict is verdict
+    judge.stop()
+
+
+@pytest.mark.parametrize(
+    ("by_node", "verdict"), [(2e-6, Verdict.ROUNDING), (0.0, Verdict.OURS), (None, Verdict.OURS)]
+)
+def test_what_onnxruntime_takes_only_by_node_rounds_too(
+    by_node: float | None, verdict: Verdict
+) -> None:
+    draft = Draft(np.random.default_rng(0))
+    y = draft.apply("Sin", ["x"], (1,)).name
+    case = Case(model_of(draft.nodes, {"x": (1,)}, [], [y]), ({},), False, 0)
+    judge = Judge(GEOMETRY)
+    judge._ours, judge._theirs = Answers(3e-6), Answers(0.0)
+    judge._exact = judge._definition = Answers(0.0)
+    refused = Failed("Fail", "Subgraph must have the shape set for all outputs")
+    judge._theirs.outputs = refused
+    judge._by_node = Answers(0.0)
+    judge._by_node.outputs = refused if by_node is None else [[np.array([by_node], np.float32)]]
+    judge.values = Answers(1.0)
+    judge.values.outputs = [{y: np.array([1.0], np.float32)}]
     assert judge.judge(case).verdict is verdict
     judge.stop()
 
