@@ -16,22 +16,32 @@ from compiler.codegen.plain_functions import plain_function, unpacked
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
-from compiler.tir.loops import TAKE, TAKE_CODE, Stmt, seq
+from compiler.tir.loops import SHARES, TAKE, TAKE_CODE, Stmt, seq
 
 _IMPORT = "pragma_import_llvm"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A parallel loop as a function of its own: int32 index, int32 count, scratch, `params`.
+    """A parallel loop as a function of its own: int32 index, int32 count, scratch, `params`. It
+    computes the iterations from index/count of them on to (index + 1)/count.
 
     launch: the function that the kernel calls for it, with the context and `params`. params: None
-    for a pointer, the dtype of a number.
+    for a pointer, the dtype of a number. flags: the position in `params` of the flags by which
+    workers take shares, None where the iterations are the tasks themselves.
     """
 
     symbol: str
     launch: str
     params: tuple[str | None, ...]
+    flags: int | None = None
+
+    @property
+    def alone(self) -> int:
+        """The count with which index 0 computes all tasks: a worker that is given no flags takes
+        everything at once.
+        """
+        return 1 if self.flags is None else SHARES
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,10 @@ class Plain:
         )
         head = [context] if made.needs_context else []
         head += [place] if made.needs_scratch else []
-        own = [tirx.DeclBuffer(base, data=place)] if made.needs_scratch else []
+        own = [tirx.DeclBuffer(base, data=place)]
+        if not made.needs_scratch:
+            # Its tasks have none either, and take a pointer all the same.
+            own = [tirx.Bind(place, _null(place)), *own] if made.tasks else []
         self.add(symbol, [*head, *pointers, *free], seq(*own, body), func.attrs)
         return made
 
@@ -123,7 +136,10 @@ class Plain:
 
 @dataclass
 class _Body:
-    """Rewrites the statements of one kernel: allocations, and parallel loops into tasks."""
+    """Rewrites the statements of one kernel: allocations, and parallel loops into tasks.
+
+    given: the variables that the last task takes.
+    """
 
     plain: Plain
     symbol: str
@@ -133,6 +149,7 @@ class _Body:
     in_task: bool = False
     loops: int = 0
     tasks: list[Task] = field(default_factory=list)
+    given: list[Any] = field(default_factory=list)
 
     def statement(self, stmt: Stmt) -> Stmt:
         """The statement without allocations from a heap, and without parallel loops."""
@@ -172,6 +189,8 @@ class _Body:
         """Branches share memory where a run of the kernel takes one of them alone."""
         before = self.scratch.bytes
         then = self.statement(stmt.then_case)
+        if self._is_whole(stmt):
+            return tirx.IfThenElse(stmt.condition, then, self._whole())
         other, taken = None, self.scratch.bytes
         if stmt.else_case is not None:
             if not self.loops:
@@ -201,14 +220,46 @@ class _Body:
         free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
         pointers, declared, params = unpacked(free)
         number = len(self.tasks)
-        task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params)
+        flags = next((at for at, var in enumerate(free) if var.same_as(self._flags(loop))), None)
+        task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params, flags)
         self.tasks.append(task)
         view = tirx.DeclBuffer(base, data=place)
         whole = seq(view, *declared, body)
         self.plain.add(task.symbol, [index, count, place, *pointers], whole, self.attrs)
-        given = [var.data if hasattr(var.ty, "shape") else var for var in free]
-        call = tirx.call_extern("int32", task.launch, self.context, *given)
+        self.given = free
+        call = tirx.call_extern("int32", task.launch, self.context, *map(_passed, free))
         return tirx.Evaluate(call)
+
+    def _is_whole(self, stmt: Any) -> bool:
+        """Whether the other branch does what the task that was made last does, of what is known
+        there.
+        """
+        if self.in_task or not is_serial_half(stmt.then_case, stmt.else_case):
+            return False
+        flags = self.tasks[-1].flags
+        taken = [var for at, var in enumerate(self.given) if at != flags]
+        return not any(var.same_as(one) for var in taken for one in _declared(stmt.then_case))
+
+    def _whole(self) -> Stmt:
+        """Calls the last task for all of its loop: the serial half would be the same code again."""
+        task, given = self.tasks[-1], [_passed(var) for var in self.given]
+        if task.flags is not None:
+            given[task.flags] = _null(given[task.flags])
+        counts = tirx.const(0, "int32"), tirx.const(task.alone, "int32")
+        call = tirx.call_extern("int32", task.symbol, *counts, self.scratch.base.data, *given)
+        return tirx.Evaluate(call)
+
+    def _flags(self, loop: Any) -> Any:
+        """The buffer of flags by which the loop's workers take shares, if they do."""
+        found: list[Any] = []
+
+        def take(node: Any) -> None:
+            named = str(node.args[0].value) if op_name(node) == "tirx.call_extern" else ""
+            if named == take_symbol(self.plain.prefix):
+                found.append(node.args[1].args[0].source)
+
+        structural_walk(loop.body, (tvm.ir.Call, take), order="pre")
+        return found[0] if found else None
 
 
 def _share(loop: Any, index: Any, count: Any) -> Stmt:
@@ -224,6 +275,23 @@ def _share(loop: Any, index: Any, count: Any) -> Stmt:
         ForKind.SERIAL,
         loop.body,
     )
+
+
+def _declared(stmt: Stmt) -> list[Any]:
+    """The variables that the statements before a statement's last part declare."""
+    parts = stmt.seq[:-1] if isinstance(stmt, tirx.SeqStmt) else []
+    buffers = [one.buffer for one in parts if isinstance(one, (tirx.AllocBuffer, tirx.DeclBuffer))]
+    return [*buffers, *(one.var for one in parts if isinstance(one, tirx.Bind))]
+
+
+def _passed(var: Any) -> Any:
+    """A variable as an argument: a buffer by its address."""
+    return var.data if hasattr(var.ty, "shape") else var
+
+
+def _null(like: Any) -> Any:
+    """A null pointer of the type of another."""
+    return tvm.ir.Call("tirx.reinterpret", [const(0)], ret_ty=like.ty)
 
 
 def takes_shares(stmt: Any) -> bool:

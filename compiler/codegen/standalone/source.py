@@ -141,6 +141,7 @@ def _launcher(task: Task) -> str:
     given = "".join(f", {kind} v{i}" for i, kind in enumerate(types))
     values = "".join(f", v{i}" for i in range(len(types)))
     passed = "".join(f", job->v{i}" for i in range(len(types)))
+    alone = "".join(", NULL" if i == task.flags else f", v{i}" for i in range(len(types)))
     job = f"{task.symbol}_job"
     return f"""typedef struct {{ P *c; int count;{fields} }} {job};
 static int {task.symbol}_run(void *at, int index, int slot) {{
@@ -149,8 +150,10 @@ static int {task.symbol}_run(void *at, int index, int slot) {{
 }}
 int {task.launch}(void *context{given});
 int {task.launch}(void *context{given}) {{
-  {job} job = {{context, 1{values}}};
-  return rd_launch(&job.c->own, {task.symbol}_run, &job, &job.count);
+  rd_context *own = context;
+  {job} job = {{context, rd_threads(own){values}}};
+  if (job.count == 1) return {task.symbol}(0, {task.alone}, rd_scratch(own, 0){alone});
+  return own->host.parallel(own->host.user, {task.symbol}_run, &job, job.count);
 }}"""
 
 

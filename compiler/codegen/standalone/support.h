@@ -208,11 +208,6 @@ static RD_UNUSED int rd_widen(rd_context *c, int64_t bytes) {
   return rd_grow(c, &c->wide, c->widened * rd_threads(c));
 }
 
-static RD_UNUSED int rd_launch(rd_context *c, relaxd_task *task, void *job, int *count) {
-  *count = rd_threads(c);
-  return *count > 1 ? c->host.parallel(c->host.user, task, job, *count) : task(job, 0, 0);
-}
-
 #if defined(RD_THREADS)
 enum { RD_SHARES = 256 };
 /* clang calls functions of its own library for atomics on Android, which not every NDK links. */
@@ -223,10 +218,16 @@ enum { RD_SHARES = 256 };
 #endif
 /* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1,
  * and stores its end in state[1]. taken: a flag for each share and one for all of them, zero at
- * first; state[0]: how many shares were passed. */
+ * first, NULL for a worker without company, which has all tasks at once; state[0]: how many shares
+ * were passed. */
 static inline RD_INLINE_ATOMICS int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker,
                                                  int64_t *state) {
   int64_t shares = rd_min(total, RD_SHARES), home = worker * shares / RD_SHARES, step;
+  if (taken == NULL) {
+    if (total <= 0 || state[0]++ != 0) return -1;
+    state[1] = total;
+    return 0;
+  }
   if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return -1;
   for (step = state[0]; step < shares; ++step) {
     int64_t share = home + step - (home + step >= shares ? shares : 0);

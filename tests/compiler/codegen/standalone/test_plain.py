@@ -9,8 +9,11 @@ from tvm.script import tirx as T
 
 from compiler import targets
 from compiler.codegen.standalone.kernels import compile_kernels
+from compiler.codegen.standalone.plain import Plain
 from compiler.errors import CodegenError
-from compiler.tir.exprs import substitute
+from compiler.tir.building import share_out, statements, store
+from compiler.tir.exprs import const, substitute
+from compiler.tir.loops import SHARES
 
 
 def kernels(function, threads=True):
@@ -55,6 +58,58 @@ def test_a_parallel_loop_is_a_function_that_the_host_starts():
     text = made.code.inspect_source("ll")
     assert f"call i32 @{task.launch}" in text
     assert re.search(rf"define\b.* i32 @{task.symbol}\(i32", text)
+
+
+def converted(function):
+    """The kernel, and the statements of its function and of its task."""
+    plain = Plain("relaxd_m", True)
+    kernel = plain.kernel(function.with_attr("global_symbol", "double"))
+    return kernel, *(plain.functions[name].script() for name in ("double", "double_task0"))
+
+
+def taking_shares(n):
+    """As `shared`, in the vocabulary of the kernels."""
+    x, y = (tirx.decl_buffer([n], "float32", name=name) for name in "xy")
+    with statements() as body:
+        for i in share_out(n, n > const(1000)):
+            store(y, x[i] * tirx.const(2, "float32"), i)
+    return tirx.PrimFunc([x, y], body.stmt)
+
+
+def test_the_serial_half_is_one_call_of_the_task_for_everything():
+    kernel, text, task = converted(shared)
+    (only,) = kernel.tasks
+    assert (only.flags, only.alone) == (None, 1)
+    assert '"double_task0", 0, 1,' in text
+    assert "for " not in text
+    assert "for " in task
+
+
+def test_a_worker_that_takes_shares_alone_gets_no_flags():
+    kernel, text, _ = converted(taking_shares(tirx.Var("n", "int64")))
+    (only,) = kernel.tasks
+    assert only.flags is not None
+    assert only.alone == SHARES
+    assert re.search(rf'"double_task0", 0, {SHARES},.*reinterpret', text)
+
+
+def test_a_loop_over_what_its_branch_alone_declares_keeps_its_serial_half():
+    @T.prim_func(private=True, s_tir=True)
+    def apart(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n,), "float32")
+        y = T.match_buffer(b, (n,), "float32")
+        if n > T.int64(1000):
+            twice: T.let[T.float32] = x[0] * T.float32(2)
+            for i in T.parallel(n):
+                y[i] = x[i] * twice
+        else:
+            for i in range(n):
+                y[i] = x[i]
+
+    _, text, _ = converted(apart)
+    assert "double_task0" not in text
+    assert "for " in text
 
 
 def test_without_threads_the_serial_half_is_left():
