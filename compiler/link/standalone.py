@@ -50,6 +50,16 @@ _COMPILED = (
     "-fno-stack-protector",
 )
 
+_ELF = ("--gc-sections", "--hash-style=gnu")
+"""Loaders have read the older table of symbols' names beside this one for twenty years, Android's
+since version 6.
+"""
+
+_SCRIPT = """VERSION { { global: @NAMES@ local: *; }; }
+SECTIONS { /DISCARD/ : { *(.comment) } } INSERT AFTER .text;
+"""
+"""What a library exports, and no names of compilers beside the lists that a linker makes itself."""
+
 _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 
@@ -113,12 +123,13 @@ def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
 def _flags_of(target: Target) -> tuple[str, ...]:
     """Where a driver gets memory (from malloc, in WebAssembly by growing its own, and without an
     operating system from its caller alone), and whether it is compiled to few bytes: it is mostly
-    calls in a row, but in WebAssembly it runs its own threads.
+    calls in a row, but in WebAssembly it runs its own threads. On x86 its few calls of C's
+    functions take less by way of addresses than of a table of jumps.
     """
     if target.platform.bare:
         return (zig.bare_processor(target.cpu), "-fno-pic", "-O2")
     if target.platform.object_format is not ObjectFormat.WASM:
-        return ("-DRD_LIBC", "-Os")
+        return ("-DRD_LIBC", "-Os", *(("-fno-plt",) if target.arch == "x86_64" else ()))
     return ("-DRD_GROWS", "-O2", "-mcpu=" + "".join(("generic", *_wasm_features(target))))
 
 
@@ -161,9 +172,9 @@ def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *mor
         dll.link(objects, output, target, exports=names)
         return
     if target.platform.object_format is ObjectFormat.ELF:
-        script = workspace / "exports.map"
-        script.write_text("{ global: " + " ".join(f"{n};" for n in names) + " local: *; };\n")
-        linux.link(objects, output, target, ("--gc-sections", f"--version-script={script}"))
+        script = workspace / "link.ld"
+        script.write_text(_SCRIPT.replace("@NAMES@", " ".join(f"{name};" for name in names)))
+        linux.link(objects, output, target, (*_ELF, "-T", str(script)))
         return
     linked = workspace / output.name
     zig.compile_with_zig(
