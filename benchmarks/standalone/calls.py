@@ -50,8 +50,9 @@ def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
 
 
 _START = """
-import sys, time, numpy as np, relaxd.loader.model, relaxd.loader.standalone, relaxd.loader.runtime
+import sys, time, importlib, numpy as np, relaxd.loader.model
 from pathlib import Path
+importlib.import_module(sys.argv[4])
 before = time.process_time_ns()
 model = relaxd.loader.model.load(sys.argv[1], threads=1)
 loaded = time.process_time_ns()
@@ -95,7 +96,9 @@ def starts(subject: Subject, work: Path, flavour: str) -> Start:
     bundle = subject.built(work, NATIVE, flavour)
     another = work / f"{bundle.name}-another"
     shutil.copytree(bundle, another, dirs_exist_ok=True)
-    command = [sys.executable, "-c", _START, str(bundle), str(inputs), str(another)]
+    # A process that loads one flavour does not import what the other takes.
+    taken = f"relaxd.loader.{'standalone' if flavour == 'standalone' else 'runtime'}"
+    command = [sys.executable, "-c", _START, str(bundle), str(inputs), str(another), taken]
     found = [
         [int(word) / 1e9 for word in subprocess.check_output(command, text=True).split()]
         for _ in range(_STARTS)

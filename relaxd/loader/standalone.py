@@ -27,18 +27,20 @@ _OPENED: dict[str, ctypes.CDLL] = {}
 _KEPT: list[Any] = []
 """Callbacks that libraries hold."""
 
+_STATUS, _ADDRESS = ctypes.CFUNCTYPE(ctypes.c_int), ctypes.CFUNCTYPE(ctypes.c_void_p)
 _FUNCTIONS: dict[str, Any] = {
-    "size": ctypes.c_size_t,
-    "open": ctypes.c_int,
-    "bind": ctypes.c_int64,
-    "arena": ctypes.c_int,
-    "run": ctypes.c_int,
-    "shape": ctypes.POINTER(ctypes.c_int64),
-    "output": ctypes.c_void_p,
-    "failure": ctypes.c_char_p,
-    "interface": ctypes.c_void_p,
-    "close": None,
+    "size": ctypes.CFUNCTYPE(ctypes.c_size_t),
+    "open": _STATUS,
+    "bind": ctypes.CFUNCTYPE(ctypes.c_int64),
+    "arena": _STATUS,
+    "run": _STATUS,
+    "shape": ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_int64)),
+    "output": _ADDRESS,
+    "failure": ctypes.CFUNCTYPE(ctypes.c_char_p),
+    "interface": _ADDRESS,
+    "close": ctypes.CFUNCTYPE(None),
 }
+"""What each function returns; of no arguments, which C takes however many are given."""
 
 
 class _Host(ctypes.Structure):
@@ -88,10 +90,8 @@ class Code:
     def __init__(self, bundle: Bundle, library: ctypes.CDLL) -> None:
         manifest = bundle.manifest
         try:
-            for name, result in _FUNCTIONS.items():
-                function = library[f"{manifest.entry}_{name}"]
-                function.restype = result
-                setattr(self, name, function)
+            for name, form in _FUNCTIONS.items():
+                setattr(self, name, form((f"{manifest.entry}_{name}", library)))
         except AttributeError as error:
             raise BundleError(
                 f"{manifest.library} lacks a function: {error}",
