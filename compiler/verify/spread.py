@@ -22,24 +22,53 @@ BLOCK_NUDGES = (2.0**-19, -(2.0**-19))
 """By what share of the greatest number of their block those of rounded blocks are moved: sums of
 thousands of products differ by less.
 """
+JOSTLES = 4
+"""How often inputs are moved."""
+_JOSTLE = 2.0**-19
+"""By what share of themselves numbers of inputs are moved, one standard deviation."""
 TIMES = 4.0
 """How much further the library may be than the nudged references: they are two samples, and the
 greatest of many elements varies.
 """
 
 
+def jostled(trial: Trial, number: int) -> Trial | None:
+    """The trial with inputs of floats moved at random, by that number; None where it has none."""
+    random, inputs = np.random.default_rng(number), npz.read(trial.inputs)
+    moved = {
+        name: array * (1 + _JOSTLE * random.standard_normal(array.shape)).astype(array.dtype)
+        for name, array in inputs.items()
+        if array.dtype == np.float32 and array.size
+    }
+    if not moved:
+        return None
+    path = trial.inputs.with_name(f"{trial.index}.jostled{number}.inputs.npz")
+    npz.write(path, inputs | moved)
+    return replace(trial, inputs=path)
+
+
 def spreads(
-    trials: Sequence[Trial], signature: Signature, sides: Sequence[str]
+    trials: Sequence[Trial], signature: Signature, sides: Sequence[str], base: str = "reference"
 ) -> Mapping[str, float]:
-    """By output of floats, the greatest difference of the nudged sides from the reference."""
+    """By output of floats, the greatest difference of the sides from the one that they are nudged
+    from.
+    """
     found = {output.name: 0.0 for output in signature.outputs}
     for trial in trials:
-        want = npz.read(trial.outputs("reference"))
+        want = npz.read(trial.outputs(base))
         for side in sides:
             moved = npz.read(trial.outputs(side))
             for name in found:
                 found[name] = max(found[name], _apart(moved[name], want[name]))
     return found
+
+
+def same_outputs(trial: Trial, side: str, other: str) -> bool:
+    """Whether two sides have the same bytes: what reads memory that nobody wrote may not."""
+    one, two = (npz.read(trial.outputs(name)) for name in (side, other))
+    return one.keys() == two.keys() and all(
+        one[name].tobytes() == two[name].tobytes() for name in one
+    )
 
 
 def _apart(moved: np.ndarray, want: np.ndarray) -> float:

@@ -1,14 +1,16 @@
 """What equal roundings come apart by, and what a library may differ by beside it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from compiler.verify import npz
+from compiler.verify import npz, report
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import judge_all
 from compiler.verify.points import Point
-from compiler.verify.spread import TIMES, spreads, undecided_integers
+from compiler.verify.spread import JOSTLES, TIMES, jostled, spreads, undecided_integers
 from relaxd.contract.options import CompileOptions
 from tests import declared
 
@@ -61,3 +63,54 @@ def test_integers_of_rounded_numbers_prove_nothing_where_they_differ(tmp_path: P
         found = undecided_integers(i).difference
         assert found.problem is None
         assert bool(found.undecided) is differs
+
+
+@pytest.mark.parametrize(
+    ("moves", "again", "passes"),
+    [
+        (0.03, 0.0, True),  # the library hangs on the last bits of its inputs
+        (0.001, 0.0, False),  # it is off whatever they are
+        (0.03, 0.001, False),  # and gives other bytes for the same inputs
+    ],
+)
+def test_a_library_that_hangs_on_last_bits_is_told_from_a_wrong_one(
+    moves: float, again: float, passes: bool, tmp_path: Path
+) -> None:
+    one = trial(tmp_path, 0.1)
+    npz.write(one.inputs, {"x": np.ones(3, np.float32)})
+    asked = []
+
+    def run(trials: Sequence[Trial], side: str) -> list[Trial]:
+        asked.append(side)
+        for item in trials:
+            values = npz.read(one.outputs("library"))
+            values["y"][5] += np.float32(again if side == "again" else moves)
+            npz.write(item.outputs(side), values)
+        return list(trials)
+
+    slack = {name: TIMES * by for name, by in spreads([one], SIGNATURE, SIDES).items()}
+    before = judge_all([one], SIGNATURE, CompileOptions(), slack)
+    assert before[0].difference.problem
+    judged = report._jostled(before, run, SIGNATURE, CompileOptions(), SIDES)
+    assert (judged[0].difference.problem is None) is passes
+    assert asked == ["again", *(f"jostled{number}" for number in range(JOSTLES))]
+
+
+def test_inputs_are_moved_by_less_than_sums_differ(tmp_path: Path) -> None:
+    one = trial(tmp_path, 0.0)
+    given: dict[str, np.ndarray] = {
+        "x": np.full(1000, 3, np.float32),
+        "ids": np.arange(4),
+        "empty": np.zeros((0, 2), np.float32),
+    }
+    npz.write(one.inputs, given)
+    first, second = (jostled(one, number) for number in (0, 1))
+    assert first is not None
+    assert second is not None
+    moved, others = npz.read(first.inputs), npz.read(second.inputs)
+    assert 0 < np.abs(moved["x"] / 3 - 1).max() < 1e-5
+    assert not np.array_equal(moved["x"], others["x"])
+    np.testing.assert_array_equal(moved["ids"], given["ids"])
+    assert first.outputs("jostled0") == one.outputs("jostled0")
+    npz.write(one.inputs, {"ids": given["ids"]})
+    assert jostled(one, 0) is None
