@@ -30,6 +30,7 @@ from relaxd.contract.options import CompileOptions
 
 _PATIENCE = 3.0
 """How many times its seconds a reference may take that answers trials once more."""
+_LATE = "the references that tell how far equal roundings come apart did not end in time"
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,13 @@ def verify(
         raise _nothing_ran(reason, left_out)
     judged, equals = judge_all(ran, signature, options), list[str]()
     if any(one.nudged for one in rounded) and any(item.difference.problem for item in judged):
-        equals = _nudged(ran, rounded, folder, budget)
+        equals, known = _nudged(ran, rounded, folder, budget)
+        left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index not in known]
+        ran = [trial for trial in ran if trial.index in known]
+        if not ran:
+            raise _nothing_ran(_LATE, left_out)
         judged = _with_spread(ran, signature, options, rounded, equals)
-    if equals and any(item.difference.problem for item in judged):
+    if any(one.nudged for one in rounded) and any(item.difference.problem for item in judged):
 
         def again(trials: Sequence[Trial], side: str) -> list[Trial]:
             return _run_library(bundle, trials, folder, budget, runner, side)[0] if trials else []
@@ -213,17 +218,16 @@ def _state_changes(
 
 def _nudged(
     ran: Sequence[Trial], rounded: Sequence[Rounded], folder: Path, budget: Budget
-) -> list[str]:
-    """The sides of the nudged references that answer every trial."""
+) -> tuple[list[str], set[int]]:
+    """The sides of the nudged references, and the indices of the trials that all of them answer."""
     # The reference may have answered these just in time, and the machine may be busier by now.
     longer = replace(budget, seconds=_PATIENCE * budget.seconds)
-    sides = []
+    sides, known = list[str](), {trial.index for trial in ran}
     for number, nudged in enumerate(nudged for one in rounded for nudged in one.nudged):
-        side = f"nudged{number}"
-        _, answered, _ = _ask_reference(nudged, ran, folder, longer, side)
-        if len(answered) == len(ran):
-            sides.append(side)
-    return sides
+        sides.append(f"nudged{number}")
+        _, answered, _ = _ask_reference(nudged, ran, folder, longer, sides[-1])
+        known &= {trial.index for trial in answered}
+    return sides, known
 
 
 def _with_spread(

@@ -11,6 +11,7 @@ from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import judge_all
 from compiler.verify.points import Point
 from compiler.verify.spread import JOSTLES, TIMES, jostled, spreads, undecided_integers
+from compiler.verify.unrounded import PRECISION
 from relaxd.contract.options import CompileOptions
 from tests import declared
 
@@ -94,6 +95,18 @@ def test_a_library_that_hangs_on_last_bits_is_told_from_a_wrong_one(
     judged = report._jostled(before, run, SIGNATURE, CompileOptions(), SIDES)
     assert (judged[0].difference.problem is None) is passes
     assert asked == ["again", *(f"jostled{number}" for number in range(JOSTLES))]
+
+
+def test_what_not_every_nudged_reference_answers_in_time_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trials = [Trial(index, Point(str(index), {"n": 64}), tmp_path, 0) for index in range(3)]
+    in_time = {"nudged0": trials, "nudged1": trials[:2], "nudged2": trials[1:]}
+    monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", in_time[given[-1]], []))
+    nudged = report.Reference(tmp_path, {})
+    rounded = report.Rounded(nudged, PRECISION, (nudged,) * 3)
+    found = report._nudged(trials, [rounded], tmp_path, report.Budget())
+    assert found == (list(in_time), {1})
 
 
 def test_inputs_are_moved_by_less_than_sums_differ(tmp_path: Path) -> None:
