@@ -78,13 +78,15 @@ def main_function(
 def _dims(function: Function, func: Any, inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> None:
     """Names the dims that bind takes, and the parameters."""
     names = {dim.name: f"c->dims[{i}]" for i, dim in enumerate(dims)}
-    for i, (param, spec) in enumerate(zip(func.params, inputs, strict=False)):
-        shape = []
+    given = list(zip(func.params, inputs, strict=False))
+    # An axis past+seq may stand in an input before the one that has past.
+    for param, spec in given:
         for extent, axis in zip(param.ty.shape.values, spec.shape, strict=True):
             if isinstance(extent, tvm.ir.Var) and extent not in function.names:
                 function.define(extent, axis_expression(axis, names), early=True)
-            shape.append(function.text(extent))
-        function.values[param] = TensorValue(f"((void *)inputs[{i}])", tuple(shape))
+    for i, (param, _) in enumerate(given):
+        shape = tuple(map(function.text, param.ty.shape.values))
+        function.values[param] = TensorValue(f"((void *)inputs[{i}])", shape)
     for i, param in enumerate(func.params[len(inputs) :]):
         shape = [str(int(extent)) for extent in param.ty.shape.values]
         function.values[param] = TensorValue(function.driver.weight(i), tuple(shape))

@@ -275,6 +275,36 @@ def test_dims_are_bound_in_the_order_of_their_names(tmp_path):
     compare(tmp_path, "many", feed)
 
 
+def test_an_axis_of_a_dim_that_a_later_input_has(tmp_path):
+    """As of a decoder's mask, which comes before its caches."""
+    names = ("tokens", "mask", "cache")
+    model = models._model(
+        [
+            models._node("Concat", ["cache", "tokens"], ["rows"], axis=0),
+            models._node("Add", ["mask", "rows"], ["y"]),
+        ],
+        [models._value(name, models.FLOAT, [name]) for name in names],
+        [models._value("y", models.FLOAT, ["mask"])],
+    )
+    onnx.save(model, tmp_path / "late.onnx")
+    axes = ("seq", "past+seq", "past")
+    compile_model(
+        tmp_path / "late.onnx",
+        output=tmp_path / "late",
+        dims={"past": (1, 9), "seq": (1, 9)},
+        inputs={name: f"float32[{axis}]" for name, axis in zip(names, axes, strict=True)},
+        options={"flavour": "standalone", "profile": False},
+    )
+    random = np.random.default_rng(0)
+    for past, seq in ((1, 1), (5, 7), (9, 9)):
+        sizes = (seq, past + seq, past)
+        feed = {
+            name: random.standard_normal(size).astype("float32")
+            for name, size in zip(names, sizes, strict=True)
+        }
+        compare(tmp_path, "late", feed)
+
+
 def test_a_check_of_the_model_says_what_differs(tmp_path):
     model = models._model(
         [models._node("Reshape", ["x", "shape"], ["r"]), models._node("Add", ["r", "z"], ["y"])],
