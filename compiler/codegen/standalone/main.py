@@ -88,8 +88,8 @@ def _dims(function: Function, func: Any, inputs: Sequence[TensorSpec], dims: Seq
         shape = tuple(map(function.text, param.ty.shape.values))
         function.values[param] = TensorValue(f"((void *)inputs[{i}])", shape)
     for i, param in enumerate(func.params[len(inputs) :]):
-        shape = [str(int(extent)) for extent in param.ty.shape.values]
-        function.values[param] = TensorValue(function.driver.weight(i), tuple(shape))
+        shape = tuple(str(int(extent)) for extent in param.ty.shape.values)
+        function.values[param] = TensorValue(function.driver.weight(i), shape)
 
 
 def _results(func: Any) -> dict[Any, int]:
