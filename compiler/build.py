@@ -29,7 +29,7 @@ from compiler.runners import runner_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
-from compiler.verify import npz, report
+from compiler.verify import npz, report, sides
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from compiler.ir.imported import Imported
     from compiler.passes.framework.dump import Dump
 
-_VERIFY = report.Budget()
-_EMULATED_VERIFY = report.Budget(seconds=480.0)
+_VERIFY = sides.Budget()
+_EMULATED_VERIFY = sides.Budget(seconds=480.0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
 
 
 def _compile(
-    this: _Build, model: LoadedModel | LoadedScript, original: report.Reference, writer: Executor
+    this: _Build, model: LoadedModel | LoadedScript, original: sides.Reference, writer: Executor
 ) -> _Compiled:
     """Writes the library, its weights and its runtime into the partial bundle.
 
@@ -255,15 +255,13 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     return (dump,)
 
 
-def _reference(this: _Build, model: LoadedModel | LoadedScript) -> report.Reference:
+def _reference(this: _Build, model: LoadedModel | LoadedScript) -> sides.Reference:
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
-        return report.Reference(model.path, consts, reference.TORCHSCRIPT)
+        return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
     path = reference.written(model.proto, this.scratch) if model.built else Path(this.job.model)
     found = reference.prepare(model.proto, path, this.request, this.scratch)
-    return report.Reference(
-        found.path, consts, reference.engines_of(model.proto), draws=found.draws
-    )
+    return sides.Reference(found.path, consts, reference.engines_of(model.proto), draws=found.draws)
 
 
 def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
@@ -304,7 +302,7 @@ def _trials(this: _Build, signature: Signature) -> Trials:
 
 
 def _verified(
-    this: _Build, original: report.Reference, compiled: _Compiled, trials: Trials
+    this: _Build, original: sides.Reference, compiled: _Compiled, trials: Trials
 ) -> Record:
     """As `_verify`; a mismatch leaves its inputs in the job's reproducer."""
     try:
@@ -317,9 +315,7 @@ def _verified(
         raise
 
 
-def _verify(
-    this: _Build, original: report.Reference, compiled: _Compiled, trials: Trials
-) -> Record:
+def _verify(this: _Build, original: sides.Reference, compiled: _Compiled, trials: Trials) -> Record:
     signature = compiled.signature.original
     if not this.request.options.verify:
         return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
@@ -332,7 +328,7 @@ def _verify(
     )
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
-    budget = _VERIFY if runner is report.NATIVE else _EMULATED_VERIFY
+    budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
     kept = compiled.signature.kept
     original, rounded = rounding.references_of(original, compiled.rounded, kept, this.scratch)
     return report.verify(

@@ -19,8 +19,8 @@ from compiler.verify.reference.rounded import (
     with_rounded_rows,
     with_stored_caches,
 )
-from compiler.verify.report import Reference, Rounded
-from compiler.verify.spread import BLOCK_NUDGES, NUDGES
+from compiler.verify.sides import Reference
+from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
 from relaxd.contract.options import Precision, WeightForm
 from relaxd.contract.request import CompileRequest

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Target, TargetStatus
-from compiler.verify import report
+from compiler.verify import sides
 from compiler.verify.emulation import board, browser, emulator, engine, program
 from relaxd.contract.options import Flavour
 from relaxd.loader.bundle import read_manifest
@@ -12,13 +12,13 @@ from relaxd.loader.bundle import read_manifest
 _PATIENCE = 5.0
 
 
-def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> report.Runner | str:
+def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> sides.Runner | str:
     """The runner of the bundle's library, which may be a program that is built in `scratch`; else
     why this machine cannot run the library. Raises LinkError.
     """
     reason = cannot_run(target)
     if reason is None:
-        return report.ON_SOFTWARE if in_software(target) else report.NATIVE
+        return sides.ON_SOFTWARE if in_software(target) else sides.NATIVE
     if target.launches:
         return _page(scratch / "page", reason)
     if target.platform.object_format is ObjectFormat.WASM:
@@ -37,33 +37,33 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     else:
         program.build(bundle, target, folder / "program")
     spec = (("target", target.name), ("scratch", str(folder)))
-    return report.Runner("compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _PATIENCE)
+    return sides.Runner("compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _PATIENCE)
 
 
-def _board(bundle: Path, target: Target, folder: Path, reason: str) -> report.Runner | str:
+def _board(bundle: Path, target: Target, folder: Path, reason: str) -> sides.Runner | str:
     folder.mkdir()
     entry = read_manifest(bundle).entry
     if too_large := board.build(bundle, entry, target, folder / "program"):
         return f"{reason}; {too_large}"
     spec = (("target", target.name), ("scratch", str(folder)))
-    return report.Runner("compiler.verify.run.board", spec, TargetStatus.EMULATED, _PATIENCE)
+    return sides.Runner("compiler.verify.run.board", spec, TargetStatus.EMULATED, _PATIENCE)
 
 
-def _engine(target: Target, folder: Path, reason: str) -> report.Runner | str:
+def _engine(target: Target, folder: Path, reason: str) -> sides.Runner | str:
     """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
     if lacking := engine.lacking(threads=target.threads):
         return f"{reason}; {lacking}"
     folder.mkdir()
     spec = (("scratch", str(folder)),)
-    return report.Runner("compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _PATIENCE)
+    return sides.Runner("compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _PATIENCE)
 
 
-def _page(folder: Path, reason: str) -> report.Runner | str:
+def _page(folder: Path, reason: str) -> sides.Runner | str:
     """A page of a browser, on an adapter that is made of this machine's processor."""
     if lacking := browser.lacking():
         return f"{reason}; {lacking}"
     folder.mkdir()
     spec = (("scratch", str(folder)),)
-    return report.Runner(
+    return sides.Runner(
         "compiler.verify.run.page", spec, TargetStatus.EMULATED, _PATIENCE, slow=True
     )

@@ -12,8 +12,8 @@ from compiler.ir.weights import Rounding
 from compiler.isolation.step import run_task
 from compiler.verify import npz
 from compiler.verify.inputs import Signature
-from compiler.verify.report import Reference
 from compiler.verify.samples import from_npz
+from compiler.verify.sides import Reference
 from relaxd.contract.options import Calibration
 from relaxd.contract.request import CompileRequest
 

@@ -51,14 +51,14 @@ _COMPILED = (
 )
 
 _ELF = ("--gc-sections", "--hash-style=gnu")
-"""Loaders have read the older table of symbols' names beside this one for twenty years, Android's
-since version 6.
+"""Of the two tables by which loaders find symbols, GNU's alone: glibc reads it since 2.5, Android
+since 6.
 """
 
 _SCRIPT = """VERSION { { global: @NAMES@ local: *; }; }
 SECTIONS { /DISCARD/ : { *(.comment) } } INSERT AFTER .text;
 """
-"""What a library exports, and no names of compilers beside the lists that a linker makes itself."""
+"""A library exports these names alone, and has no section in which compilers name themselves."""
 
 _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 

@@ -13,7 +13,7 @@ from compiler.profile.report import completed
 from compiler.targets import Target
 from compiler.verify.inputs import Signature, Trials, in_buffers, prepare_at
 from compiler.verify.points import Point
-from compiler.verify.report import Reference
+from compiler.verify.sides import Reference
 from relaxd.contract.grid import ProfileOptions
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.request import CompileRequest

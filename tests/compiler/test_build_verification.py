@@ -16,6 +16,7 @@ from compiler.errors import VerifyError
 from compiler.isolation.messages import CompileJob, Event
 from compiler.isolation.step import run_task
 from compiler.verify import report as verify
+from compiler.verify import sides
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
@@ -84,12 +85,12 @@ def test_a_library_that_crashes_fails_verify(
     with pytest.raises(VerifyError, match="SIGSEGV") as caught:
         verify.verify(
             broken,
-            verify.Reference(tmp_path / "m.onnx", {}),
+            sides.Reference(tmp_path / "m.onnx", {}),
             signature,
             trials,
             CompileOptions(),
             tmp_path,
-            verify.Budget(),
+            sides.Budget(),
         )
     assert caught.value.code == "verify.crashed"
 
@@ -148,12 +149,12 @@ def test_a_reference_that_cannot_be_had_is_said_so(
     with pytest.raises(VerifyError, match="the reference answered at no point") as caught:
         verify.verify(
             built[0],
-            verify.Reference(tmp_path / "m.onnx", {}),
+            sides.Reference(tmp_path / "m.onnx", {}),
             signature,
             trials,
             CompileOptions(),
             tmp_path,
-            verify.Budget(),
+            sides.Budget(),
         )
     assert caught.value.code == "verify.nothing_ran"
     assert len(caught.value.failure.details["left_out"]) == len(trials.chosen)
@@ -168,7 +169,7 @@ def test_without_verification_a_build_is_unverified(tmp_path: Path) -> None:
 def test_a_build_that_compared_nothing_is_not_published(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(builder, "_VERIFY", verify.Budget(memory_bytes=1))
+    monkeypatch.setattr(builder, "_VERIFY", sides.Budget(memory_bytes=1))
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
     request = CompileRequest.of(dims=DIMS).to_json()
     job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")
@@ -232,7 +233,7 @@ def test_a_loop_without_an_end_is_not_published(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The reference does not return from it, and is ended with the budget."""
-    monkeypatch.setattr(builder, "_VERIFY", verify.Budget(seconds=4.0))
+    monkeypatch.setattr(builder, "_VERIFY", sides.Budget(seconds=4.0))
     (tmp_path / "m.onnx").write_bytes(endless().SerializeToString())
     request = CompileRequest.of(dims={"n": (1, 4)}).to_json()
     job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")

@@ -17,7 +17,7 @@ from compiler.ir.onnx.graph import Graph
 from compiler.ir.onnx.weights import round_weights
 from compiler.ir.weights import Rounding, digest_of
 from compiler.verify.reference.onnx import written
-from compiler.verify.report import Reference
+from compiler.verify.sides import Reference
 from relaxd.contract.options import WeightForm
 from tests.compiler.calibration.test_gptq import rows_of
 from tests.compiler.ir.onnx.running import model_of, normal, session_of

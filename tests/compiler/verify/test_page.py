@@ -12,7 +12,7 @@ import pytest
 from compiler import capabilities, compile_model, targets
 from compiler.isolation.step import Outcome
 from compiler.targets import TargetStatus
-from compiler.verify import npz, report
+from compiler.verify import npz, report, sides
 from compiler.verify.emulation import browser
 from compiler.verify.inputs import Signature, Trial, Trials
 from compiler.verify.points import Point
@@ -90,18 +90,18 @@ def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
     outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trial = Trial(0, Point("min", {}), tmp_path, 0)
-    monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", [trial], []))
-    monkeypatch.setattr(report, "run_task", lambda *given, **more: outcome)
+    monkeypatch.setattr(report, "ask_reference", lambda *given: ("", [trial], []))
+    monkeypatch.setattr(sides, "run_task", lambda *given, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
     found = report.verify(
         tmp_path,
-        report.Reference(tmp_path, {}),
+        sides.Reference(tmp_path, {}),
         signature,
         trials,
         options,
         tmp_path,
-        report.Budget(),
-        report.Runner("", slow=True),
+        sides.Budget(),
+        sides.Runner("", slow=True),
     )
     assert (found["status"], found["reason"]) == ("compiled_only", reason)
 

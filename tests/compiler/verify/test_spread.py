@@ -6,11 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.verify import npz, report
+from compiler.verify import npz, spread
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import judge_all
 from compiler.verify.points import Point
-from compiler.verify.spread import JOSTLES, TIMES, jostled, spreads, undecided_integers
+from compiler.verify.sides import Budget, Reference
+from compiler.verify.spread import (
+    TIMES,
+    Rounded,
+    jostled,
+    judged_without_hanging,
+    nudged_sides,
+    spreads,
+    undecided_integers,
+)
 from compiler.verify.unrounded import PRECISION
 from relaxd.contract.options import CompileOptions
 from tests import declared
@@ -66,35 +75,45 @@ def test_integers_of_rounded_numbers_prove_nothing_where_they_differ(tmp_path: P
         assert bool(found.undecided) is differs
 
 
+ROWS = 64
+"""Of an output y=float32[64,4]."""
+
+
 @pytest.mark.parametrize(
-    ("moves", "again", "passes"),
+    ("off", "moved", "again", "passes"),
     [
-        (0.03, 0.0, True),  # the library hangs on the last bits of its inputs
-        (0.001, 0.0, False),  # it is off whatever they are
-        (0.03, 0.001, False),  # and gives other bytes for the same inputs
+        ([5], [5], 0.0, True),  # one row hangs on the last bits of the inputs
+        ([5], [], 0.0, False),  # it is off whatever they are
+        ([5, 6], [5], 0.0, False),  # and another is
+        ([5], [5], 0.001, False),  # equal inputs give other bytes
+        (list(range(5)), list(range(5)), 0.0, False),  # more rows than one in sixteen
     ],
 )
-def test_a_library_that_hangs_on_last_bits_is_told_from_a_wrong_one(
-    moves: float, again: float, passes: bool, tmp_path: Path
+def test_rows_that_hang_on_last_bits_are_told_from_wrong_ones(
+    off: list[int], moved: list[int], again: float, passes: bool, tmp_path: Path
 ) -> None:
-    one = trial(tmp_path, 0.1)
+    signature = Signature((), (declared.spec("y=float32[n,4]"),), (), {})
+    one = Trial(0, Point("one", {"n": ROWS}), tmp_path / "0.inputs.npz", 0)
     npz.write(one.inputs, {"x": np.ones(3, np.float32)})
-    asked = []
+    want = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
+    got = want.copy()
+    got[off] += np.float32(0.1)
+    npz.write(one.outputs("reference"), {"y": want})
+    npz.write(one.outputs("library"), {"y": got})
 
-    def run(trials: Sequence[Trial], side: str) -> list[Trial]:
-        asked.append(side)
+    def run(trials: Sequence[Trial], side: str) -> Sequence[Trial]:
         for item in trials:
-            values = npz.read(one.outputs("library"))
-            values["y"][5] += np.float32(again if side == "again" else moves)
-            npz.write(item.outputs(side), values)
-        return list(trials)
+            values = got + np.float32(again if side == "again" else 0.0)
+            if side != "again":
+                values[moved] += np.float32(0.03)
+            npz.write(item.outputs(side), {"y": values})
+        return trials
 
-    slack = {name: TIMES * by for name, by in spreads([one], SIGNATURE, SIDES).items()}
-    before = judge_all([one], SIGNATURE, CompileOptions(), slack)
+    before = judge_all([one], signature, CompileOptions())
     assert before[0].difference.problem
-    judged = report._jostled(before, run, SIGNATURE, CompileOptions(), SIDES)
-    assert (judged[0].difference.problem is None) is passes
-    assert asked == ["again", *(f"jostled{number}" for number in range(JOSTLES))]
+    (judged,) = judged_without_hanging(before, run)
+    assert (judged.difference.problem is None) is passes
+    assert judged.difference.max_abs == before[0].difference.max_abs
 
 
 def test_what_not_every_nudged_reference_answers_in_time_is_left_out(
@@ -102,10 +121,10 @@ def test_what_not_every_nudged_reference_answers_in_time_is_left_out(
 ) -> None:
     trials = [Trial(index, Point(str(index), {"n": 64}), tmp_path, 0) for index in range(3)]
     in_time = {"nudged0": trials, "nudged1": trials[:2], "nudged2": trials[1:]}
-    monkeypatch.setattr(report, "_ask_reference", lambda *given: ("", in_time[given[-1]], []))
-    nudged = report.Reference(tmp_path, {})
-    rounded = report.Rounded(nudged, PRECISION, (nudged,) * 3)
-    found = report._nudged(trials, [rounded], tmp_path, report.Budget())
+    monkeypatch.setattr(spread, "ask_reference", lambda *given: ("", in_time[given[-1]], []))
+    nudged = Reference(tmp_path, {})
+    rounded = Rounded(nudged, PRECISION, (nudged,) * 3)
+    found = nudged_sides(trials, [rounded], tmp_path, Budget())
     assert found == (list(in_time), {1})
 
 

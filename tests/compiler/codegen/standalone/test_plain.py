@@ -11,7 +11,16 @@ from compiler import targets
 from compiler.codegen.standalone.kernels import compile_kernels
 from compiler.codegen.standalone.plain import Plain
 from compiler.errors import CodegenError
-from compiler.tir.building import share_out, statements, store
+from compiler.tir.building import (
+    alloc,
+    otherwise,
+    parallel,
+    serial,
+    share_out,
+    statements,
+    store,
+    when,
+)
 from compiler.tir.exprs import const, substitute
 from compiler.tir.loops import SHARES
 
@@ -94,22 +103,20 @@ def test_a_worker_that_takes_shares_alone_gets_no_flags():
 
 
 def test_a_loop_over_what_its_branch_alone_declares_keeps_its_serial_half():
-    @T.prim_func(private=True, s_tir=True)
-    def apart(a: T.handle, b: T.handle):
-        n = T.int64()
-        x = T.match_buffer(a, (n,), "float32")
-        y = T.match_buffer(b, (n,), "float32")
-        if n > T.int64(1000):
-            twice: T.let[T.float32] = x[0] * T.float32(2)
-            for i in T.parallel(n):
-                y[i] = x[i] * twice
-        else:
-            for i in range(n):
-                y[i] = x[i]
-
-    _, text, _ = converted(apart)
-    assert "double_task0" not in text
-    assert "for " in text
+    n = tirx.Var("n", "int64")
+    x, y = (tirx.decl_buffer([n], "float32", name=name) for name in "xy")
+    with statements() as body:
+        with when(n > const(1000)):
+            kept = alloc([1], "float32", "kept")
+            store(kept, x[0], 0)
+            with parallel(n) as i:
+                store(y, x[i] * kept[0], i)
+        with otherwise(), serial(n) as i:
+            store(y, x[i], i)
+    _, text, _ = converted(tirx.PrimFunc([x, y], body.stmt))
+    assert '"double_launch0"' in text
+    assert '"double_task0"' not in text
+    assert "y[i] = x[i]" in text
 
 
 def test_without_threads_the_serial_half_is_left():

@@ -1,0 +1,175 @@
+"""The two sides of a verification, the reference and the library, each run in a process of its own
+at the points of its trials.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import VerifyError
+from compiler.ir.draws import Draw
+from compiler.isolation.step import Outcome, run_task
+from compiler.targets import TargetStatus
+from compiler.verify.inputs import LeftOut, Trial
+from compiler.verify.reference.onnx import ONNX
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for both sides together, shared evenly; bytes of one side's private memory, and of
+    one point's inputs.
+    """
+
+    seconds: float = 60.0
+    memory_bytes: int = 8 << 30
+    input_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The model the reference runs, the scalars for inputs that the library has fixed, the engines
+    to ask, in order, and the numbers that inputs by these names are fed.
+    """
+
+    model: Path
+    consts: dict[str, Any]
+    engines: tuple[str, ...] = ONNX
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What runs the library: the task's module, what its spec has beside the bundle and the points,
+    and the status a pass gives.
+
+    patience: after how many times its seconds it is killed, more than 1 where they are of processor
+    time. slow: it is so much slower than what the library is for that a library of which it
+    finishes no point is only compiled; else that is a failure.
+    """
+
+    module: str = "compiler.verify.run.native"
+    spec: tuple[tuple[str, str], ...] = ()
+    status: TargetStatus = TargetStatus.EXECUTED
+    patience: float = 1.0
+    slow: bool = False
+
+
+class Unable(Exception):
+    """The library turns out not to run on this machine; the text says why."""
+
+
+NATIVE = Runner()
+ON_SOFTWARE = Runner(status=TargetStatus.EMULATED)
+"""For a device that is this machine's processor under another name."""
+
+
+def ask_reference(
+    reference: Reference,
+    trials: Sequence[Trial],
+    folder: Path,
+    budget: Budget,
+    side: str = "reference",
+) -> tuple[str, list[Trial], list[LeftOut]]:
+    """The first engine that answers at any point: its name, the trials it answered, and the others
+    with its reason. `side` names the files of its outputs.
+    """
+    first_refusal: list[LeftOut] = []
+    deadline = time.monotonic() + budget.seconds / 2
+    for name in reference.engines:
+        seconds = max(deadline - time.monotonic(), 1.0)
+        spec = {
+            "engine": name,
+            "model": str(reference.model),
+            "consts": reference.consts,
+            "draws": {input: draw.to_json() for input, draw in reference.draws.items()},
+            "seconds": seconds,
+            "points": [trial.to_spec(side) for trial in trials],
+        }
+        outcome = run_task(
+            "compiler.verify.reference.onnx",
+            spec,
+            folder / f"{side}.{name}.jsonl",
+            seconds=seconds,
+            memory_bytes=budget.memory_bytes,
+        )
+        answered, left_out = _sorted_out(trials, outcome, "refused", f"{name} refused")
+        if answered:
+            return str(outcome.records[0]["engine"]), answered, left_out
+        first_refusal = first_refusal or left_out
+    return "", [], first_refusal
+
+
+def run_library(
+    bundle: Path,
+    trials: Sequence[Trial],
+    folder: Path,
+    budget: Budget,
+    runner: Runner,
+    side: str = "library",
+) -> tuple[list[Trial], list[LeftOut]]:
+    """The trials that the library finished, and those that the budget left out; raises Unable
+    where the task says so, VerifyError for any other end. `side` names the files of its outputs.
+    """
+    points = [trial.to_spec(side) for trial in trials]
+    seconds = budget.seconds / 2
+    spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": seconds, "points": points}
+    limit = seconds * runner.patience
+    outcome = run_task(
+        runner.module,
+        spec,
+        folder / f"{side}.jsonl",
+        seconds=limit,
+        memory_bytes=budget.memory_bytes,
+    )
+    if unable := [record["unable"] for record in outcome.records if "unable" in record]:
+        raise Unable(unable[0])
+    ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
+    for record in outcome.records:
+        if "failed" in record and not _out_of_memory(record["failed"]):
+            point = trials[[trial.index for trial in trials].index(record["index"])].point
+            raise VerifyError(
+                f"the library failed at {where(point.dims)}: {record['failed']}",
+                reason="run_failed",
+                point=point.to_json(),
+            )
+    if not outcome.ended and "time budget" not in (outcome.reason or ""):
+        raise VerifyError(
+            f"the library's process {outcome.reason}",
+            reason="crashed",
+            point=unfinished[0].point.to_json() if unfinished else None,
+            output=outcome.output,
+        )
+    return ran, unfinished
+
+
+def _out_of_memory(message: str) -> bool:
+    return any(
+        sign in message
+        for sign in ("bad_alloc", "MemoryError", "Unable to allocate", "out of memory")
+    )
+
+
+def _sorted_out(
+    trials: Sequence[Trial], outcome: Outcome, key: str, refusal: str
+) -> tuple[list[Trial], list[LeftOut]]:
+    """Trials that ended well, and the others with the record's reason or that of the task's end."""
+    well, others = [], []
+    records = {record["index"]: record for record in outcome.records if "index" in record}
+    for trial in trials:
+        match records.get(trial.index):
+            case None:
+                others.append(LeftOut(trial.point, outcome.reason or "it was not reached"))
+            case {"skipped": reason}:
+                others.append(LeftOut(trial.point, reason))
+            case record if key in record:
+                others.append(LeftOut(trial.point, f"{refusal}: {record[key]}"))
+            case _:
+                well.append(trial)
+    return well, others
+
+
+def where(dims: Any) -> str:
+    """The dims of a point, as messages state them."""
+    return ", ".join(f"{name}={value}" for name, value in dims.items()) or "its only shape"
