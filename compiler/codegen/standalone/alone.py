@@ -1,4 +1,4 @@
-"""Loops over threads as plain loops, for processors with one core."""
+"""Loops over threads as plain loops, for libraries without threads."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from tvm import tirx
 from tvm.tirx.stmt import ForKind
 from tvm_ffi import structural_map, structural_mutate, structural_walk
 
-from compiler.codegen.standalone.plain import is_serial_half, takes_shares
+from compiler.codegen.standalone.plain import is_serial_half, loop_as, takes_shares
 from compiler.tir.exprs import const, op_name
 from compiler.tir.loops import TAKE, Stmt, with_body
 
 
 def alone(module: tvm.IRModule) -> tvm.IRModule:
-    """The scheduled module in which each loop whose workers take shares is serial."""
+    """The scheduled module in which each loop over threads is serial."""
     functions = {
-        gvar: with_body(func, _without_shares(func.body))
+        gvar: with_body(func, _without_threads(func.body))
         if isinstance(func, tirx.PrimFunc)
         else func
         for gvar, func in module.functions.items()
@@ -23,14 +23,18 @@ def alone(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def _without_shares(body: Stmt) -> Stmt:
+def _without_threads(body: Stmt) -> Stmt:
     halves = structural_map(body, [(tirx.IfThenElse, _serial_half)])
-    return structural_map(halves, [(tirx.AttrStmt, _serial)])
+    return structural_map(halves, [(tirx.AttrStmt, _serial), (tirx.For, _plain)])
 
 
 def _serial_half(choice: Any) -> Stmt:
     chosen = is_serial_half(choice.then_case, choice.else_case)
     return choice.else_case if chosen else choice
+
+
+def _plain(loop: Any) -> Stmt:
+    return loop_as(loop, ForKind.SERIAL, loop.body) if loop.kind == ForKind.PARALLEL else loop
 
 
 def _serial(stmt: Any) -> Stmt:

@@ -44,24 +44,26 @@ class Kernels:
 def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: bool) -> Kernels:
     """Code of every tensor program of the module; raises CodegenError.
 
-    prefix: begins every symbol; threads: whether kernels may share out loops.
+    prefix: begins every symbol; threads: whether kernels may share out loops. Without threads every
+    loop is serial before it is lowered.
     """
     host_code.mark_vector_calls()
     machine = tvm.target.Target(target.to_tvm())
     context = tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG)
     with host_code.failures(target), context:
         steps = _bare_steps(target) if target.platform.bare else host_code.lowering_steps()
-        return _compile(module, machine, prefix, threads, steps)
+        first = [] if threads else [host_code.step_of(alone)]
+        return _compile(module, machine, prefix, [*first, *steps])
 
 
 def _bare_steps(target: Target) -> list[Any]:
-    """The lowering for micro-controllers: one core, addresses of 32 bits."""
+    """The lowering for micro-controllers: addresses of 32 bits."""
     last = [unrolled_pairs] if target.vector_bits else [unrolled_pairs, saturating]
-    return [host_code.step_of(alone), *host_code.lowering_steps([narrow_indices], last)]
+    return host_code.lowering_steps([narrow_indices], last)
 
 
 def _compile(
-    module: tvm.IRModule, target: tvm.target.Target, prefix: str, threads: bool, steps: list[Any]
+    module: tvm.IRModule, target: tvm.target.Target, prefix: str, steps: list[Any]
 ) -> Kernels:
     programs = {
         gvar: func.with_attr("global_symbol", f"{prefix}_k_{gvar.name_hint}")
@@ -72,7 +74,7 @@ def _compile(
     lowered = tvm.ir.transform.Sequential([lower.BindTarget(target.with_host(target)), *steps])(
         no_alias(tvm.IRModule(programs))
     )
-    plain, table = Plain(prefix, threads), {}
+    plain, table = Plain(prefix), {}
     for gvar, func in lowered.functions.items():
         table[gvar.name_hint] = plain.kernel(func)
     finished = tvm.ir.transform.Sequential(

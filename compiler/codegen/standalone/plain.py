@@ -80,19 +80,15 @@ def take_symbol(prefix: str) -> str:
 
 @dataclass
 class Plain:
-    """Converts one PrimFunc after `host_code.lowering_steps`; `functions` are it and its tasks.
-
-    threads: whether parallel loops may be shared out; without, their serial halves are left.
-    """
+    """Converts PrimFuncs after `host_code.lowering_steps`; `functions` are they and their tasks."""
 
     prefix: str
-    threads: bool
     functions: dict[str, tirx.PrimFunc] = field(default_factory=dict)
 
     def kernel(self, func: tirx.PrimFunc) -> Kernel:
         """Adds the function and its tasks; raises CodegenError."""
         symbol = str(func.attrs["global_symbol"])
-        body = func.body if self.threads else serial(func.body)
+        body = func.body
         pointers, declared, params = unpacked(func.params)
         origins = extents_of(func.params)
         free = [
@@ -170,7 +166,7 @@ class _Body:
                 return self._launch(stmt)
             case tirx.For():
                 kind = ForKind.SERIAL if stmt.kind == ForKind.PARALLEL else stmt.kind
-                return _for(stmt, kind, self._repeated(stmt.body))
+                return loop_as(stmt, kind, self._repeated(stmt.body))
             case tirx.AllocBuffer():
                 return self.scratch.place(stmt)
             case tirx.Bind():
@@ -299,38 +295,6 @@ def takes_shares(stmt: Any) -> bool:
     return str(stmt.attr_key) == _IMPORT and str(stmt.value.value) == TAKE_CODE
 
 
-def serial(stmt: Stmt) -> Stmt:
-    """The statement with the serial half alone of every loop that comes in two; other parallel
-    loops are serial ones.
-    """
-    match stmt:
-        case tirx.SeqStmt():
-            return seq(*map(serial, stmt.seq))
-        case tirx.AttrStmt() if takes_shares(stmt):
-            # One worker takes every share.
-            loop = stmt.body
-            one = tirx.For(
-                loop.loop_var,
-                loop.min,
-                tirx.const(1, dtype_of(loop.extent)),
-                ForKind.PARALLEL,
-                loop.body,
-            )
-            return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, one)
-        case tirx.AttrStmt():
-            return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, serial(stmt.body))
-        case tirx.IfThenElse() if is_serial_half(stmt.then_case, stmt.else_case):
-            return serial(stmt.else_case)
-        case tirx.IfThenElse():
-            other = None if stmt.else_case is None else serial(stmt.else_case)
-            return tirx.IfThenElse(stmt.condition, serial(stmt.then_case), other)
-        case tirx.While():
-            return tirx.While(stmt.condition, serial(stmt.body))
-        case tirx.For():
-            return _for(stmt, stmt.kind, serial(stmt.body))
-    return stmt
-
-
 def is_serial_half(parallel: Stmt, other: Stmt | None) -> bool:
     """Whether `other` is a serial loop over what `parallel` shares out."""
     if not isinstance(other, tirx.For) or other.kind != ForKind.SERIAL:
@@ -355,7 +319,8 @@ def _shared(stmt: Stmt) -> Iterator[Any]:
         yield from found[:1]
 
 
-def _for(loop: Any, kind: ForKind, body: Stmt) -> Stmt:
+def loop_as(loop: Any, kind: ForKind, body: Stmt) -> Stmt:
+    """The loop as one of another kind with another body."""
     return tirx.For(
         loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step
     )

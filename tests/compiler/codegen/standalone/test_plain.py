@@ -71,7 +71,7 @@ def test_a_parallel_loop_is_a_function_that_the_host_starts():
 
 def converted(function):
     """The kernel, and the statements of its function and of its task."""
-    plain = Plain("relaxd_m", True)
+    plain = Plain("relaxd_m")
     kernel = plain.kernel(function.with_attr("global_symbol", "double"))
     return kernel, *(plain.functions[name].script() for name in ("double", "double_task0"))
 
@@ -119,9 +119,11 @@ def test_a_loop_over_what_its_branch_alone_declares_keeps_its_serial_half():
     assert "y[i] = x[i]" in text
 
 
-def test_without_threads_the_serial_half_is_left():
-    kernel = kernels(shared, threads=False).table["double"]
-    assert (kernel.tasks, kernel.needs_context) == ((), False)
+@pytest.mark.parametrize("n", [tirx.Var("n", "int64"), const(5000)])
+def test_without_threads_the_serial_half_is_left(n):
+    for function in (shared, taking_shares(n)):
+        kernel = kernels(function, threads=False).table["double"]
+        assert (kernel.tasks, kernel.needs_context) == ((), False)
 
 
 def test_working_memory_is_counted_over_the_extents():
