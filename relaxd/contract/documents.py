@@ -9,7 +9,8 @@ from relaxd.errors import BundleError
 
 MAX_BYTES = 64 << 20
 _HEX = re.compile(r"[0-9a-f]{64}")
-_LONGEST_PART, _LONGEST_NAME = 255, 1024
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_LONGEST_PART, _LONGEST_NAME, _LONGEST_WORD = 255, 1024, 64
 
 
 def read_json(data: bytes, name: str) -> Any:
@@ -69,6 +70,15 @@ def texts(value: Any, what: str) -> dict[str, str]:
     }
 
 
+def words(value: Any, what: str) -> tuple[str, ...]:
+    """A list of short texts; raises BundleError."""
+    found = tuple(sequence(value, what))
+    for word in found:
+        if type(word) is not str or len(word) > _LONGEST_WORD or "\0" in word:
+            raise malformed(f"{what} is not a list of texts of up to {_LONGEST_WORD} characters")
+    return found
+
+
 def sequence(value: Any, what: str) -> list[Any]:
     """A list; raises BundleError."""
     if not isinstance(value, (list, tuple)):
@@ -86,6 +96,8 @@ def sha256(value: Any, what: str) -> str:
 def file_name(value: Any) -> str:
     """A relative path inside a bundle, as any file system takes it; raises BundleError."""
     name = text(value, "a file's name", _LONGEST_NAME)
+    if _PLAIN_NAME.fullmatch(name):
+        return name
     parts = name.split("/")
     if name.startswith("/") or ".." in parts:
         raise BundleError(f"the manifest lists {name!r}, which is outside the bundle", file=name)

@@ -14,6 +14,7 @@ from relaxd.contract.documents import (
     text,
     texts,
     whole,
+    words,
 )
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Flavour
@@ -231,7 +232,7 @@ def _load(document: dict[str, Any]) -> LoadContract:
         for name, value in document.items()
         if name not in ("isa", "runtime")
     }
-    isa = tuple([text(name, "load.isa", 64) for name in sequence(document["isa"], "load.isa")])
+    isa = words(document["isa"], "load.isa")
     return LoadContract(
         **plain, isa=isa, runtime=texts(document.get("runtime", {}), "load.runtime")
     )

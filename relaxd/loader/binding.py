@@ -58,6 +58,8 @@ class Binding:
         self._passed: dict[Shapes, bool] = {}
         """Shapes to whether a dim of theirs is above what was verified."""
         self._unverified = _Count()
+        self._last: tuple[Shapes | None, dict[str, int]] = (None, {})
+        """Shapes and their dims: who checks them asks for them again."""
 
     @property
     def unverified_runs(self) -> int:
@@ -116,7 +118,11 @@ class Binding:
         """The dims that input shapes imply; raises InputError where they contradict the specs, the
         ranges or each other.
         """
-        return self._solved(shapes).values
+        solved, values = self._last
+        if solved != shapes:
+            values = self._solved(shapes).values
+            self._last = shapes, values
+        return values
 
     def _solved(self, shapes: Shapes) -> "_Solved":
         axes = list(self._given_ahead.open)

@@ -37,9 +37,10 @@ READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _FETCH_AGAIN = "fetch the bundle again"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bundle:
-    """An unpacked bundle.
+    """An unpacked bundle. Its folder is a text: Python's paths take as long to make as a file to
+    open.
 
     copied: whether its weights are read into memory of this process, not mapped.
     kept: of the files that a load reads after `verify`, the small ones as they were compared.
@@ -47,7 +48,7 @@ class Bundle:
     the system has such files; `own_copy` takes it, `close` closes it.
     """
 
-    directory: Path
+    directory: str
     manifest: Manifest
     copied: bool = False
     kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
@@ -58,7 +59,7 @@ class Bundle:
         return Path(self.place(name))
 
     def place(self, name: str) -> str:
-        """The same as text: Python's paths take as long to make as a file to open."""
+        """The same as text."""
         if name not in self.manifest.files:
             raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
         return f"{self.directory}/{name}"
@@ -69,12 +70,12 @@ class Bundle:
 
         held: sha256 of libraries of which no copy is needed.
         """
-        directory, library = str(self.directory), self.manifest.library
+        library = self.manifest.library
         for name, entry in self.manifest.files.items():
-            path = f"{directory}/{name}"
+            path = f"{self.directory}/{name}"
             if name == library and _IN_MEMORY and entry.sha256 not in held:
                 self.copies[name] = os.memfd_create("relaxd-model.so")
-                _compare(path, name, entry, self.copies[name])
+                _copy(path, name, entry, self.copies[name])
             elif name in _AGAIN and entry.size <= _SMALL:
                 self.kept[name] = _compared(path, name, entry)
             elif name in _REPORTS and name != library:
@@ -167,6 +168,14 @@ def _compared(path: str, name: str, entry: FileEntry) -> bytes:
     raise _differs(name)
 
 
+def _copy(path: str, name: str, entry: FileEntry, copy: int) -> None:
+    """The same of a file whose bytes go to a file that is open as `copy`."""
+    if entry.size <= _PART:
+        write_all(copy, _compared(path, name, entry))
+    else:
+        _compare(path, name, entry, copy)
+
+
 def _compare(path: str, name: str, entry: FileEntry, copy: int | None = None) -> None:
     """The same of a file that is not kept. copy: as of `sha256_of`."""
     _check_size(path, name, entry)
@@ -180,8 +189,14 @@ def _differs(name: str) -> BundleError:
     )
 
 
+_SHA256 = hashlib.sha256()
+"""Of nothing: a new one looks for its algorithm, which takes longer than a small file."""
+
+
 def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    digest = _SHA256.copy()
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def _check_size(path: str, name: str, entry: FileEntry) -> None:
@@ -200,8 +215,11 @@ def read_manifest(path: Path) -> Manifest:
     """The manifest of a bundle, directory or tar, without a look at its other files; raises
     BundleError.
     """
+    document = _document(path)
+    if document is not None:
+        return Manifest.from_json(document)
     if path.is_dir():
-        return Manifest.from_json(_document(path))
+        raise _no_bundle(path)
     with members(path) as files:
         for name, size, content in files:
             if name == FILENAME:
@@ -212,23 +230,25 @@ def read_manifest(path: Path) -> Manifest:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bundle]:
+def opened(path: str | PathLike[str]) -> Iterator[Bundle]:
     """The bundle of a directory, or of a tar or an image layout unpacked into a temporary directory
     that is gone afterwards.
     """
-    if os.path.isdir(path):
-        document = None if layouts.is_index(path) else _document(path)
-        if document is not None and not layouts.is_image(document):
-            yield Bundle(path, Manifest.from_json(document))
-            return
-        with layouts.laid_out(path) as directory:
-            yield Bundle(directory, read_manifest(directory))
+    folder = os.fspath(path)
+    document = _document(folder)
+    if isinstance(document, dict) and not layouts.is_image(document):
+        yield Bundle(folder, Manifest.from_json(document))
         return
-    manifest = read_manifest(path)
+    if document is not None or layouts.is_index(folder):
+        with layouts.laid_out(Path(folder)) as directory:
+            yield Bundle(str(directory), read_manifest(directory))
+        return
+    if os.path.isdir(folder):
+        raise _no_bundle(folder)
+    manifest = read_manifest(Path(folder))
     with tempfile.TemporaryDirectory(prefix="relaxd-") as scratch:
-        directory = Path(scratch)
-        _unpack(path, manifest, directory)
-        yield Bundle(directory, manifest)
+        _unpack(Path(folder), manifest, Path(scratch))
+        yield Bundle(scratch, manifest)
 
 
 def _unpack(path: Path, manifest: Manifest, directory: Path) -> None:
@@ -264,15 +284,17 @@ def _write(path: Path, content: IO[bytes]) -> None:
         raise BundleError(f"{path.name} stands where a folder has to be", file=path.name) from error
 
 
-def _document(directory: Path) -> Any:
-    """What manifest.json of a folder says."""
+def _document(directory: str | PathLike[str]) -> Any:
+    """What manifest.json of a folder says; None where there is none."""
     path = f"{directory}/{FILENAME}"
     size = _size(path)
-    if size is None:
-        raise BundleNotFound(
-            f"{directory} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
-        )
-    return read_json(_text(path, size), FILENAME)
+    return None if size is None else read_json(_text(path, size), FILENAME)
+
+
+def _no_bundle(directory: str | PathLike[str]) -> BundleNotFound:
+    return BundleNotFound(
+        f"{directory} holds no {FILENAME}", hint="give the directory or tar that a build wrote"
+    )
 
 
 def _text(path: str | PathLike[str], size: int) -> bytes:

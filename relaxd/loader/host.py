@@ -12,11 +12,12 @@ from functools import cache
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _FEATURES = re.compile(r"^(flags|Features|features|isa)[ \t]*:(.*)", re.MULTILINE)
 _CPUINFO = "/proc/cpuinfo"
-_FIRST_CORE = re.compile(rb"^(?:flags|Features)[ \t]*:(.*)\n", re.MULTILINE)
-"""The line of a core where Linux runs such cores alone together as have the same features: on x86
-and ARM.
+_ALIKE = (b"\nflags", b"\nFeatures")
+"""How the line of a core begins where Linux runs such cores alone together as have the same
+features: on x86 and ARM.
 """
-_PART = 1 << 10
+_PART = 3 << 9
+"""Bytes that are read at once: what the kernel writes of one core, and little of the next."""
 _WINDOWS_FEATURES = {"pni": 13, "cx16": 14, "ssse3": 36, "sse4_1": 37, "sse4_2": 38}
 """Numbers of the PF_* constants in winnt.h, by the names of /proc/cpuinfo."""
 
@@ -55,8 +56,12 @@ def listed_features(cpuinfo: str = _CPUINFO) -> frozenset[str]:
         try:
             while part := os.read(descriptor, _PART):
                 content += part
-                if line := _FIRST_CORE.search(content):
-                    return frozenset(line[1].decode("utf-8", "replace").split())
+                for begins in _ALIKE:
+                    start = content.find(begins)
+                    end = content.find(b"\n", start + 1)
+                    if 0 <= start < end:
+                        line = content[start:end].decode("utf-8", "replace")
+                        return frozenset(line.partition(":")[2].split())
         finally:
             os.close(descriptor)
     return cpu_features(content.decode("utf-8", "replace"))

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +26,7 @@ TITLE = "org.opencontainers.image.title"
 _TARGET = "org.relaxd.target"
 
 
-def is_index(directory: Path) -> bool:
+def is_index(directory: str | PathLike[str]) -> bool:
     """Whether the folder is an OCI image layout."""
     return os.path.isfile(f"{directory}/{LAYOUT}")
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -67,14 +66,14 @@ def load(
         from relaxd.provenance.checking import check_folder
 
         check_folder(Path(path), trust)
-    with opened(Path(path)) as bundle:
+    with opened(path) as bundle:
         check_contract(bundle.manifest, this_host())
         try:
             bundle.verify(HELD)
             with GATE:
                 build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
-                copied = _copied(bundle.manifest, copy_weights)
-                model = build(replace(bundle, copied=copied), threads)
+                bundle.copied = _copied(bundle.manifest, copy_weights)
+                model = build(bundle, threads)
                 return model.counted(metrics) if metrics else model
         finally:
             bundle.close()

@@ -17,7 +17,7 @@ def report_of(path: Path) -> Report:
     """Everything known of the bundle, a folder or a tar; raises BundleError."""
     with opened(path) as bundle:
         profiles = sorted(
-            (Profile.from_json(_document(file)) for file in profile_files(bundle.directory)),
+            (Profile.from_json(_document(file)) for file in profile_files(Path(bundle.directory))),
             key=lambda one: one.measured_at or "",
         )
         compared = _reported(bundle, numerics.FILENAME)

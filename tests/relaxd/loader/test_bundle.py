@@ -143,7 +143,7 @@ def listed(directory: Path, files: dict[str, bytes]) -> Bundle:
         for name, content in files.items()
     }
     manifest = Manifest("m", (), (), (), {}, LoadContract("x86_64"), {}, {}, files=entries)
-    return Bundle(directory, manifest)
+    return Bundle(str(directory), manifest)
 
 
 @pytest.mark.parametrize("size", [0, 9, 1 << 17, (1 << 17) + 1, 1 << 20, (1 << 20) + 1])
@@ -155,7 +155,7 @@ def test_a_file_of_any_size_is_compared(tmp_path, name, size):
     if size:
         (tmp_path / name).write_bytes(bytes(size - 1) + b"x")
         with pytest.raises(BundleError, match="does not have the sha256"):
-            Bundle(tmp_path, bundle.manifest).verify()
+            Bundle(str(tmp_path), bundle.manifest).verify()
 
 
 def test_what_is_opened_is_what_was_compared(tmp_path):
@@ -231,7 +231,7 @@ def test_a_report_that_is_not_listed(tmp_path):
 
 def test_a_library_by_the_name_of_a_report_is_compared(tmp_path):
     bundle = listed(tmp_path, {"LICENSES": b"library"})
-    bundle = Bundle(tmp_path, dataclasses.replace(bundle.manifest, library="LICENSES"))
+    bundle = Bundle(str(tmp_path), dataclasses.replace(bundle.manifest, library="LICENSES"))
     (tmp_path / "LICENSES").write_bytes(b"another")
     with pytest.raises(BundleError, match="does not have the sha256"):
         bundle.verify()

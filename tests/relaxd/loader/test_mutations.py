@@ -95,7 +95,7 @@ def as_far_as_opening(data: bytes, directory: Path) -> None:
     """What `relaxd.load` does before it opens a library."""
     manifest = Manifest.from_json(read_json(data, "manifest.json"))
     check_contract(manifest, this_host())
-    bundle = Bundle(directory, manifest)
+    bundle = Bundle(str(directory), manifest)
     bundle.verify()
     bundle.numerics()
 

@@ -71,7 +71,7 @@ def test_the_bytes_of_a_file_of_weights(tmp_path, copied):
         entry = FileEntry("0" * 64, size)
         files = {"weights.bin": entry}
         manifest = Manifest("m", (), (), (), {}, LoadContract("x86_64"), {}, {}, files=files)
-        content = content_of(Bundle(tmp_path, manifest, copied), "weights.bin")
+        content = content_of(Bundle(str(tmp_path), manifest, copied), "weights.bin")
         assert content.tolist() == list(range(size))
         assert content.dtype == np.uint8
 
